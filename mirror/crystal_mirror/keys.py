@@ -1,0 +1,80 @@
+"""Store keys: names of a vault's objects, opaque and zero-padded so that listing order is log order."""
+
+from dataclasses import dataclass
+
+_SLOT_DIGITS = 16
+_EPOCH_DIGITS = 10
+
+
+def slot_name(number: int) -> str:
+    """A slot as its last key segment.
+
+    Raises:
+        ValueError: negative or beyond 16 digits.
+    """
+    if not 0 <= number < 10**_SLOT_DIGITS:
+        raise ValueError(f"slot {number} is out of range")
+    return f"{number:0{_SLOT_DIGITS}d}"
+
+
+@dataclass(frozen=True, slots=True)
+class VaultKeys:
+    """The names of one vault's objects in the store."""
+
+    vault: bytes
+
+    @property
+    def root(self) -> str:
+        return f"v/{self.vault.hex()}/"
+
+    @property
+    def log_prefix(self) -> str:
+        return f"{self.root}devlog/"
+
+    def log(self, slot: int) -> str:
+        return self.log_prefix + slot_name(slot)
+
+    @property
+    def conversations_prefix(self) -> str:
+        return f"{self.root}conversations/"
+
+    def stream_prefix(self, device: bytes, incarnation: bytes) -> str:
+        return f"{self.conversations_prefix}{device.hex()}.{incarnation.hex()}/"
+
+    def conversation(self, device: bytes, incarnation: bytes, sequence: int) -> str:
+        return self.stream_prefix(device, incarnation) + slot_name(sequence)
+
+    def epoch_prefix(self, epoch: int) -> str:
+        return f"{self.root}mirror/{epoch:0{_EPOCH_DIGITS}d}/"
+
+    def mirror(self, epoch: int, sequence: int) -> str:
+        return self.epoch_prefix(epoch) + slot_name(sequence)
+
+    @property
+    def cursor_prefix(self) -> str:
+        return f"{self.root}cursor/"
+
+    def cursor(self, device: bytes) -> str:
+        return self.cursor_prefix + device.hex()
+
+    def parse_stream(self, key: str) -> tuple[bytes, bytes, int] | None:
+        """Device, incarnation and sequence of a conversation key, or None if it is not one (a relay may list junk)."""
+        if not key.startswith(self.conversations_prefix):
+            return None
+        stream, slash, slot = key[len(self.conversations_prefix) :].partition("/")
+        device, dot, incarnation = stream.partition(".")
+        if not slash or not dot or len(device) != 32 or len(incarnation) != 16 or len(slot) != _SLOT_DIGITS:
+            return None
+        try:
+            parsed = bytes.fromhex(device), bytes.fromhex(incarnation), int(slot)
+        except ValueError:
+            return None
+        return parsed if self.conversation(*parsed) == key else None
+
+    @staticmethod
+    def parse_slot(prefix: str, key: str) -> int | None:
+        """The slot number of a key under ``prefix``, or None if it is not one."""
+        name = key[len(prefix) :]
+        if not key.startswith(prefix) or len(name) != _SLOT_DIGITS or not (name.isascii() and name.isdigit()):
+            return None
+        return int(name)

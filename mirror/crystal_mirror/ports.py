@@ -1,0 +1,182 @@
+"""The ports through which the protocol reaches the world: the replica, the journal, randomness, and the clock.
+
+The store has no port here: flows *yield* requests (``requests.py``) and are sent replies, so a flow can be driven by a
+real relay or by a simulated one, and be stopped at any request.
+
+What implementers must hold, for both databases:
+
+- A transaction is all or nothing, durable when it returns (``synchronous=FULL``), and never seen half by another process.
+- Two processes may hold the same database. Nothing read in one transaction may be trusted in the next.
+- Methods raise on failure, and a failure leaves the database as it was before the transaction.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from crystal_mirror.operations import Operation
+from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
+
+Random = Callable[[int], bytes]
+"""``random(n)`` gives n unpredictable bytes (``os.urandom``; in the simulator, the seed's)."""
+
+Vectors = Callable[[str], Sequence[bytes]]
+"""Called once for each text that is new to the replicated state, in order: its windows' vectors, float16 little-endian."""
+
+
+class ReplicaView(Protocol):
+    """The replicated state and where it stands in the mirror; read-only."""
+
+    def position(self) -> Position:
+        """The next mirror slot and the hash before it; ``START`` when nothing was applied."""
+        ...
+
+    def ack(self, device: bytes, incarnation: bytes) -> int:
+        """The highest sequence below which every operation of that stream is done; -1 if none."""
+        ...
+
+    def done(self, origin: Origin) -> bool: ...
+
+    def acks(self) -> list[tuple[bytes, bytes, int]]: ...
+
+    def digest(self) -> StateDigest: ...
+
+    def recompute_digest(self) -> StateDigest:
+        """From the rows, by a full scan: equal to ``digest()`` unless the database was damaged."""
+        ...
+
+    def unembedded(self, operations: Sequence[Operation]) -> list[str]:
+        """The texts for which applying these operations would ask for vectors, each once, in that order."""
+        ...
+
+    def entries(self, epoch: int, first: int, limit: int) -> list[KeptEntry]:
+        """Kept entries of ``epoch`` from slot ``first`` on, by slot."""
+        ...
+
+    def kept(self, state: EntryState) -> list[KeptEntry]:
+        """All kept entries in that state, by epoch and slot."""
+        ...
+
+    def meta_get(self, name: str) -> bytes | None: ...
+
+
+class ReplicaTransaction(ReplicaView, Protocol):
+    """Changes that commit together: rows, acks, position, digest and kept entries."""
+
+    def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
+        """Applies one operation. Deterministic: equal histories give equal digests on every device."""
+        ...
+
+    def mark_done(self, origin: Origin) -> None:
+        """Advances the ack of the origin's stream when contiguous, else remembers the origin beyond the gap."""
+        ...
+
+    def set_position(self, position: Position) -> None: ...
+
+    def keep_entry(self, epoch: int, sequence: int, data: bytes, state: EntryState) -> None:
+        """Keeps the bytes of a slot, replacing what was kept for it."""
+        ...
+
+    def drop_entry(self, epoch: int, sequence: int) -> None: ...
+
+    def set_entry_state(self, epoch: int, sequence: int, state: EntryState) -> None: ...
+
+    def meta_set(self, name: str, value: bytes | None) -> None: ...
+
+    def wipe(self) -> None:
+        """Removes every replicated row, all acks and the position. Provisional rows, kept entries and meta stay."""
+        ...
+
+
+class Replica(ReplicaView, Protocol):
+    """``crystal.db``."""
+
+    def transaction(self) -> AbstractContextManager[ReplicaTransaction]: ...
+
+    def index_provisional(self, origin: Origin, operation: Operation) -> None:
+        """Makes an operation of this device findable before the Core has ordered it. Idempotent; outside the digest.
+
+        A forget hides at once. Does nothing for an origin that is done.
+        """
+        ...
+
+    def provisional_origins(self) -> set[Origin]: ...
+
+    def drop_provisional(self, origin: Origin) -> None:
+        """Removes what ``index_provisional`` made for this origin, as far as it is not replicated by now."""
+        ...
+
+
+class OutboxState(IntEnum):
+    """How far an operation of this device has come. *Durable* is the row's removal."""
+
+    PENDING = 1
+    """Accepted and sealed here."""
+    STORED = 2
+    """The relay has the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One entry of this device's stream: where it stands, what it carries, and its sealed bytes.
+
+    ``origin`` names the operation; it differs from ``incarnation``/``sequence`` when the operation is offered again.
+    """
+
+    incarnation: bytes
+    sequence: int
+    origin: Origin
+    operation: bytes
+    sealed: bytes
+    state: OutboxState
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The stream that this device writes now: its incarnation, next free sequence, and hash of the last entry."""
+
+    incarnation: bytes
+    sequence: int
+    previous: bytes
+
+
+class JournalTransaction(Protocol):
+    """Changes to ``state.db`` that commit together."""
+
+    def stream(self) -> Stream | None: ...
+
+    def set_stream(self, stream: Stream) -> None: ...
+
+    def add_row(self, row: OutboxRow) -> None: ...
+
+    def remove_row(self, incarnation: bytes, sequence: int) -> None: ...
+
+    def set_row_state(self, incarnation: bytes, sequence: int, state: OutboxState) -> None: ...
+
+    def rows(self) -> list[OutboxRow]: ...
+
+    def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None: ...
+
+    def meta_set(self, name: str, value: bytes | None) -> None: ...
+
+    def meta_get(self, name: str) -> bytes | None: ...
+
+
+class Journal(Protocol):
+    """``state.db``: the outbox, the device log, and the positions that this device must never go behind."""
+
+    def transaction(self) -> AbstractContextManager[JournalTransaction]: ...
+
+    def stream(self) -> Stream | None: ...
+
+    def rows(self) -> list[OutboxRow]:
+        """Everything not yet durable, in order of acceptance."""
+        ...
+
+    def log_entries(self) -> list[tuple[int, bytes, bool]]:
+        """The device log as verified here: slot, sealed bytes, void or not; by slot, without gaps."""
+        ...
+
+    def meta_get(self, name: str) -> bytes | None: ...

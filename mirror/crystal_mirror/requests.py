@@ -1,0 +1,79 @@
+"""What flows ask of the world: store operations and embeddings, as values.
+
+A flow is a generator that yields one of these and is sent its reply. Failures are thrown into it. Every request may be
+repeated: a flow that was stopped anywhere is simply started anew. Keys are complete store keys (``keys.py``).
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crystal_crypto.errors import CrystalError
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Reply: the object's bytes, or None if there is none."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetMany:
+    """Reply: a list as long as ``keys``, bytes or None each. May be fetched side by side."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutNew:
+    """Create-only write. Reply: True if created and durable, False if the key exists already (with whatever bytes)."""
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Overwriting write, for cursors. Reply: None, once durable."""
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Reply: ``Listing``: keys under ``prefix`` strictly after ``after`` in byte order, ``limit`` at most."""
+
+    prefix: str
+    after: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of keys. ``more`` says that the page is not the end; an empty page with ``more`` is allowed."""
+
+    keys: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Reply: per text, its windows' vectors (float16 little-endian, at least one each)."""
+
+    texts: tuple[str, ...]
+
+
+Request = Get | GetMany | PutNew | Put | List | Embed
+
+T = TypeVar("T")
+Flow = Generator[Request, Any, T]
+"""A sans-IO procedure: yields requests, is sent replies, returns its result."""
+
+
+class StoreFailure(CrystalError):
+    """Thrown into a flow when the store could not answer: nothing is known about the request's effect."""
+
+    exit_code = 4
+    hint = "Check the network and the relay; the work is kept and is retried."

@@ -1,0 +1,90 @@
+"""The nouns of the protocol: identifiers, positions, origins, and what a device keeps of the mirror log.
+
+Everything here is a value: immutable, comparable, without behaviour beyond its own consistency. Byte strings have fixed
+lengths, checked where they enter (``Header`` parsing, database rows), so that the rest of the code need not ask again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from typing import NamedTuple
+
+DEVICE_ID_BYTES = 16
+INCARNATION_BYTES = 8
+VAULT_ID_BYTES = 16
+HASH_BYTES = 32
+
+ZERO_HASH = bytes(HASH_BYTES)
+
+
+class Origin(NamedTuple):
+    """The permanent name of one operation: who made it, in which incarnation, as its how-manieth. Never reused."""
+
+    device: bytes
+    incarnation: bytes
+    sequence: int
+
+
+class Position(NamedTuple):
+    """A place in the mirror: the next slot to read or write in ``epoch``, and the hash of the last non-void entry."""
+
+    epoch: int
+    sequence: int
+    previous: bytes
+
+
+START = Position(1, 0, ZERO_HASH)
+
+
+class EntryState(IntEnum):
+    """What a kept mirror slot is to this device."""
+
+    UNSENT = 1
+    """Sealed and committed here, by this Core; not yet known to be on the relay."""
+    SENT = 2
+    """Verified and applied (or known to be on the relay, for the Core's own)."""
+    VOID = 3
+    """Does not verify against the device log; kept, counted, stepped over."""
+    ORPHAN = 4
+    """Was applied here, but the believed log went another way; kept until its operations were offered again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEntry:
+    """One slot of the mirror as this device keeps it: the sealed bytes, to be put again identically."""
+
+    epoch: int
+    sequence: int
+    data: bytes
+    state: EntryState
+
+
+class TableSum(NamedTuple):
+    """The digest of one table: the sum mod 2^256 of its rows' keyed hashes (big-endian) and the number of rows."""
+
+    name: str
+    sum: bytes
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateDigest:
+    """The digest of the replicated state: equal on two devices if and only if they hold the same rows."""
+
+    tables: tuple[TableSum, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[TableSum]) -> "StateDigest":
+        return cls(tuple(sorted(tables)))
+
+    def to_bytes(self) -> bytes:
+        """SHA-256 over the tables in order of their names, each length-prefixed. 32 bytes."""
+        state = sha256(b"crystal/v2/state")
+        for name, total, count in self.tables:
+            encoded = name.encode()
+            state.update(len(encoded).to_bytes(1, "big") + encoded + total + count.to_bytes(8, "big"))
+        return state.digest()
+
+    def hex(self) -> str:
+        return self.to_bytes().hex()

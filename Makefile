@@ -1,0 +1,76 @@
+# Needs make and Python 3.11 or later, nothing else. `make help` lists the targets.
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := requirements/constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint $(CONSTRAINTS)
+# Simulator: `make sim SEEDS=1000` runs that many random worlds; `make sim SEED=42` runs one again.
+SEEDS ?= 200
+SEED ?=
+# More for pytest: `make test ARGS="tests/crypto -k padding"`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench docs sim clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+# The first Python that is new enough: $(PYTHON) when given, else python3 and its numbered names.
+$(BIN)/python:
+	@found=; \
+	for candidate in $(if $(PYTHON),'$(PYTHON)',python3 python3.14 python3.13 python3.12 python3.11); do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "make: Crystal needs Python 3.11 or later, and $(if $(PYTHON),$(PYTHON) is none,no python3 on the PATH is one)." >&2; \
+	  echo "      Install one, or name it: make $(firstword $(MAKECMDGOALS) setup) PYTHON=/path/to/python3.12" >&2; \
+	  exit 3; \
+	fi; \
+	echo "Making $(VENV) with $$("$$found" --version)"; \
+	"$$found" -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: that Python cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 3; }
+
+$(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	@echo "Installing Crystal and what it runs on"
+	@$(PIP) --editable '.[relay]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "Installing the development tools"
+	@$(PIP) --editable '.[relay,dev]'
+	@touch $@
+
+setup: $(VENV)/.dev ## make .venv with everything for development
+
+run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a relay, a Core and two Nodes
+	@$(BIN)/crystal demo
+
+test: $(VENV)/.dev ## run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/check_house_rules.py
+	@$(BIN)/mypy
+	@$(BIN)/pyright --warnings
+
+format: $(VENV)/.dev ## rewrite the sources in the one format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## run the benchmarks and write bench/RESULTS.md (QUICK=1 for a short look)
+	@$(BIN)/python -m bench.run $(if $(QUICK),--quick)
+
+docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
+	@$(BIN)/python scripts/make_cli_reference.py
+	@$(BIN)/python scripts/check_links.py
+
+sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED once
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+clean: ## remove the environment and everything generated
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: bench/README.md says how to run and to write them."""

@@ -1,0 +1,1 @@
+"""Crystal's memory: schema, store, embeddings and search."""

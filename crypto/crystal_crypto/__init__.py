@@ -1,0 +1,1 @@
+"""Crystal's cryptography: keys, entry envelope, blobs, identities, pairing codes, key store."""

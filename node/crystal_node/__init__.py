@@ -1,0 +1,1 @@
+"""A Crystal device: capture, outbox, sync, command line; the composition root."""

@@ -1,0 +1,1 @@
+"""Crystal's tests; tests/README.md says what lives where."""

@@ -4,9 +4,10 @@ A benchmark is a module `bench/bench_<part>.py` with one public function
 
     def run(quick: bool) -> list[Row]: ...
 
-`bench.run` finds it by its name. Rules: a figure is a median; whatever is a ratio is measured against its baseline in the
-same run, the two in turns (`interleaved`), so that a busy machine slows both; `quick` may shrink the work to a few
-seconds, never change what is measured. Benchmarks use only loopback and temporary directories, and leave nothing behind.
+`bench.run` finds it by its name. Rules: a figure is a median; whatever is a ratio is measured against its
+baseline in the same run, the two in turns (`interleaved`), so that a busy machine slows both; `quick` may shrink
+the work to a few seconds, never change what is measured. Benchmarks use only loopback and temporary directories,
+and leave nothing behind.
 """
 
 import statistics
@@ -65,7 +66,7 @@ def ratio_at_most(limit: float) -> Target:
 class Row:
     """One line of the result table. `baseline` names what `baseline_value` (same unit) was measured on.
 
-    Raises ValueError for a ratio's target without a baseline, and for a baseline without a value or the reverse.
+    Raises ValueError for a ratio's target without a baseline, and for half a baseline.
     """
 
     name: str
@@ -112,7 +113,7 @@ class Timing:
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile, 0 < percent ≤ 100. Raises ValueError for no samples or a percent outside."""
+    """The nearest-rank percentile, 0 < percent ≤ 100. Raises ValueError for no samples or another percent."""
     if not samples or not 0 < percent <= 100:
         raise ValueError("a percentile needs samples and 0 < percent <= 100")
     ordered = sorted(samples)

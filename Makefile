@@ -53,7 +53,7 @@ lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
-	@$(BIN)/python scripts/check_house_rules.py
+	@$(BIN)/python -m scripts.check_house_rules
 	@$(BIN)/mypy
 	@$(BIN)/pyright --warnings
 
@@ -65,8 +65,8 @@ bench: $(VENV)/.dev ## run the benchmarks and write bench/RESULTS.md (QUICK=1 fo
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick)
 
 docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
-	@$(BIN)/python scripts/make_cli_reference.py
-	@$(BIN)/python scripts/check_links.py
+	@$(BIN)/python -m scripts.make_cli_reference
+	@$(BIN)/python -m scripts.check_links
 
 sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED once
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))

@@ -5,9 +5,9 @@ A benchmark is a module `bench/bench_<part>.py` with one public function
     def run(quick: bool) -> list[Row]: ...
 
 `bench.run` finds it by its name. Rules: a figure is a median; whatever is a ratio is measured against its
-baseline in the same run, the two in turns (`interleaved`), so that a busy machine slows both; `quick` may shrink
-the work to a few seconds, never change what is measured. Benchmarks use only loopback and temporary directories,
-and leave nothing behind.
+baseline in the same run, the two in turns (`interleaved`), so that a busy machine slows both; `quick` may
+shrink the work to a few seconds, never change what is measured. Benchmarks use only loopback and temporary
+directories, and leave nothing behind.
 """
 
 import statistics

@@ -1,8 +1,8 @@
 """`make bench`: runs every bench/bench_*.py and writes bench/RESULTS.md.
 
-`python -m bench.run [--quick] [PART …]`: a PART is the name after `bench_`. The table is written only by a full
-run of all parts; `--quick` and chosen parts only print. Exit code 1 when a target is missed (not with `--quick`,
-whose work is too small to judge), 2 for a part that does not exist.
+`python -m bench.run [--quick] [PART …]`: a PART is the name after `bench_`. The table is written only by a
+full run of all parts; `--quick` and chosen parts only print. Exit code 1 when a target is missed (not with
+`--quick`, whose work is too small to judge), 2 for a part that does not exist.
 """
 
 import argparse

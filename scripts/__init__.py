@@ -1,0 +1,1 @@
+"""Build-time scripts: never part of the product."""

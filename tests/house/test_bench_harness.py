@@ -1,0 +1,73 @@
+"""The benchmark table tells the truth about what was met and what was missed."""
+
+import pytest
+
+from bench.harness import (
+    Row,
+    interleaved,
+    percentile,
+    ratio_at_least,
+    ratio_at_most,
+    timed,
+    value_at_least,
+    value_at_most,
+)
+from bench.run import parts, run_part, table
+
+
+@pytest.mark.parametrize(
+    ("row", "met"),
+    [
+        (Row(name="a", value=5, unit="ms"), None),
+        (Row(name="a", value=5, unit="ms", target=value_at_most(5)), True),
+        (Row(name="a", value=5.1, unit="ms", target=value_at_most(5)), False),
+        (Row(name="a", value=5, unit="/s", target=value_at_least(5)), True),
+        (Row(name="a", value=4.9, unit="/s", target=value_at_least(5)), False),
+        (
+            Row(name="a", value=8, unit="/s", baseline="b", baseline_value=10, target=ratio_at_least(0.8)),
+            True,
+        ),
+        (
+            Row(name="a", value=7, unit="/s", baseline="b", baseline_value=10, target=ratio_at_least(0.8)),
+            False,
+        ),
+        (
+            Row(name="a", value=11, unit="B", baseline="b", baseline_value=10, target=ratio_at_most(1.05)),
+            False,
+        ),
+    ],
+)
+def test_a_target_is_met_or_missed(row: Row, met: bool | None) -> None:
+    assert row.met is met
+    assert ("**no**" in table([row])) is (met is False)
+
+
+def test_a_ratio_needs_a_baseline() -> None:
+    with pytest.raises(ValueError, match="needs a baseline"):
+        Row(name="a", value=1, unit="s", target=ratio_at_least(1))
+    with pytest.raises(ValueError, match="a name and a value"):
+        Row(name="a", value=1, unit="s", baseline="b")
+
+
+def test_percentiles_are_nearest_rank() -> None:
+    samples = [float(n) for n in range(1, 101)]
+    assert [percentile(samples, p) for p in (1, 50, 95, 99, 100)] == [1, 50, 95, 99, 100]
+    assert percentile([3.0], 50) == 3.0
+    with pytest.raises(ValueError, match="percentile"):
+        percentile([], 50)
+
+
+def test_works_are_timed_in_turns_after_a_warm_up() -> None:
+    order: list[str] = []
+    timings = interleaved(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repeat=2, warm_up=1
+    )
+    assert order == ["a", "b"] * 3
+    assert {name: len(timing.samples) for name, timing in timings.items()} == {"a": 2, "b": 2}
+    assert timed(lambda: None, repeat=3).median >= 0
+
+
+def test_every_benchmark_can_be_found() -> None:
+    assert all(name.isidentifier() for name in parts())
+    with pytest.raises(ModuleNotFoundError):
+        run_part("that_does_not_exist", quick=True)

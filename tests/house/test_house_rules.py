@@ -1,0 +1,64 @@
+"""The house rules hold for the whole project, and the checker sees each breach."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.check_house_rules import MODULE_LINES_MAX, check_module, check_tree
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_the_project_keeps_its_own_rules() -> None:
+    assert [str(breach) for breach in check_tree(PROJECT)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "source"),
+    [
+        ("length", "core/crystal_core/long.py", '"""Doc."""\n' + "x = 1\n" * MODULE_LINES_MAX),
+        ("docstring", "core/crystal_core/mute.py", "x = 1\n"),
+        ("name", "core/crystal_core/utils.py", '"""Doc."""\n'),
+        (
+            "environment",
+            "core/crystal_core/a.py",
+            '"""Doc."""\nimport os\n\n\ndef f():\n    return os.environ["A"]\n',
+        ),
+        ("environment", "relay/crystal_relay/a.py", '"""Doc."""\nfrom os import getenv\n'),
+        ("environment", "node/crystal_node/client.py", '"""Doc."""\nimport os\nA = os.getenv("A")\n'),
+        (
+            "import-time",
+            "node/crystal_node/cli.py",
+            '"""Doc."""\nfrom pathlib import Path\nHOME = Path.home()\n',
+        ),
+        (
+            "import-time",
+            "node/crystal_node/a.py",
+            '"""Doc."""\n\n\ndef f(now=time.time()):\n    return now\n',
+        ),
+        ("unfinished", "tests/core/test_a.py", '"""Doc."""\nx = 1  # TO' + "DO: later\n"),
+    ],
+)
+def test_a_breach_is_seen(rule: str, path: str, source: str) -> None:
+    assert rule in {breach.rule for breach in check_module(Path(path), source)}
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("node/crystal_node/cli.py", '"""Doc."""\nimport os\n\n\ndef f():\n    return os.environ["A"]\n'),
+        (
+            "node/crystal_node/cli/search.py",
+            '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',
+        ),
+        (
+            "relay/crystal_relay/settings.py",
+            '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',
+        ),
+        ("core/crystal_core/a.py", '"""Doc."""\nimport time\n\n\ndef f():\n    return time.time()\n'),
+        ("core/crystal_core/a.py", '"""Doc."""\nclock = lambda: time.time()\n'),
+        ("core/crystal_core/full.py", '"""Doc."""\n' + "x = 1\n" * (MODULE_LINES_MAX - 1)),
+    ],
+)
+def test_what_is_allowed_passes(path: str, source: str) -> None:
+    assert check_module(Path(path), source) == []

@@ -1,0 +1,61 @@
+"""The import rules of docs/architecture.md hold, and .importlinter would notice if they did not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("crystal_crypto", "crystal_mirror", "crystal_core", "crystal_relay", "crystal_node")
+LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
+
+
+def _lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(directory)}
+    return subprocess.run(
+        [str(LINT_IMPORTS), "--no-cache", "--config", str(directory / ".importlinter")],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_the_project_keeps_its_import_rules() -> None:
+    result = _lint_imports(PROJECT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("importer", "statement"),
+    [
+        ("crystal_crypto", "import crystal_mirror"),
+        ("crystal_crypto", "import httpx"),
+        ("crystal_mirror", "import crystal_core"),
+        ("crystal_mirror", "import crystal_relay"),
+        ("crystal_mirror", "import time"),
+        ("crystal_mirror", "import apsw"),
+        ("crystal_core", "import crystal_node"),
+        ("crystal_core", "import crystal_relay"),
+        ("crystal_core", "import starlette"),
+        ("crystal_relay", "import crystal_crypto"),
+        ("crystal_relay", "import crystal_node"),
+        ("crystal_relay", "import cryptography"),
+        ("crystal_relay", "from cryptography.hazmat.primitives import hashes"),
+    ],
+)
+def test_a_forbidden_import_is_found(importer: str, statement: str, tmp_path: Path) -> None:
+    shutil.copy(PROJECT / ".importlinter", tmp_path)
+    for package in PACKAGES:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    assert _lint_imports(tmp_path).returncode == 0
+    (tmp_path / importer / "module.py").write_text(statement + "\n", encoding="utf-8")
+    result = _lint_imports(tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "BROKEN" in result.stdout

@@ -1,7 +1,7 @@
 """Checks that every relative link in the project's pages leads to a file, and every `#anchor` to a heading.
 
-`python -m scripts.check_links [DIRECTORY]` prints `path:line: link` for each dead one; exit code 1 if any. Links
-to other sites are not visited: a check that needs the network fails for reasons that are not ours.
+`python -m scripts.check_links [DIRECTORY]` prints `path:line: link` for each dead one; exit code 1 if any.
+Links to other sites are not visited: a check that needs the network fails for reasons that are not ours.
 """
 
 import re

@@ -1,0 +1,66 @@
+"""The ``crystal`` command: parses arguments, runs one verb, and turns every error into one sentence, a hint
+and an exit code.
+
+One file per verb. Nothing heavy is imported before a verb needs it: hooks start this program all day long.
+``--version`` and ``nudge`` do not even load the argument parser. With ``--json`` a result is one JSON
+document on standard output and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+_PROGRAM = "crystal"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code (``crystal_node.errors.ExitCode``)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        arguments = ["--help"]
+    if arguments == ["--version"]:
+        return _version()
+    if arguments == ["nudge"]:
+        return _nudge()
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has closed it (`crystal search … | head`); flushing at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except BaseException as error:
+        return _failed(error, arguments)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    from crystal_node.cli.app import build
+
+    result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: BaseException, arguments: list[str]) -> int:
+    from crystal_node.cli.failures import report
+
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return report(error, as_json="--json" in options, debug="--debug" in options)
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    sys.stdout.write(f"{_PROGRAM} {version('memory-crystal')}\n")
+    return 0
+
+
+def _nudge() -> int:
+    """Wakes a running ``crystal sync --watch``. For hooks: never fails, never waits, never speaks."""
+    from contextlib import suppress
+    from pathlib import Path
+
+    home = Path(os.environ.get("CRYSTAL_HOME") or "~/.ldm").expanduser()
+    with suppress(OSError):
+        os.utime(home / "state" / "nudge")
+    return 0

@@ -1,0 +1,80 @@
+"""The list of verbs, and the parser that is built from it: only the verb that is asked for is imported."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """One command: its name, the module that holds a function ``run``, and the panel of the help it stands in."""
+
+    name: str
+    module: str
+    panel: str
+    hidden: bool = False
+
+
+_SET_UP = "Set up"
+_EVERY_DAY = "Every day"
+_LOOK = "Look closer"
+
+VERBS = (
+    _Verb("demo", "demo", _SET_UP),
+    _Verb("init", "init", _SET_UP),
+    _Verb("pair", "pair", _SET_UP),
+    _Verb("capture", "capture", _EVERY_DAY),
+    _Verb("sync", "sync", _EVERY_DAY),
+    _Verb("search", "search", _EVERY_DAY),
+    _Verb("remember", "remember", _EVERY_DAY),
+    _Verb("forget", "forget", _EVERY_DAY),
+    _Verb("private", "private", _EVERY_DAY),
+    _Verb("status", "status", _LOOK),
+    _Verb("devices", "devices", _LOOK),
+    _Verb("role", "role", _LOOK),
+    _Verb("verify", "verify", _LOOK),
+    _Verb("config", "config", _LOOK),
+)
+
+_HELP = """End-to-end encrypted memory for AI agents, shared by all of your machines.
+
+Try `crystal demo`: it shows everything at work on this machine in a few seconds, and leaves nothing behind.
+"""
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The command line for these arguments: with the one verb that they name, or with all of them."""
+    app = typer.Typer(
+        name="crystal",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    named = [verb for verb in VERBS if verb.name == asked]
+    for verb in named or VERBS:
+        app.command(verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)(_function(verb))
+    return app
+
+
+def _function(verb: _Verb) -> Callable[..., object]:
+    run = import_module(f"crystal_node.cli.{verb.module}").run
+    if not callable(run):
+        raise TypeError(f"crystal_node.cli.{verb.module}.run is no function")
+    return run  # type: ignore[no-any-return]
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"crystal {installed('memory-crystal')}")
+        raise typer.Exit

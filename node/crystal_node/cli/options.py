@@ -1,0 +1,58 @@
+"""Options that several verbs share, so that they read and behave alike everywhere."""
+
+import sys
+from getpass import getpass
+from typing import Annotated
+
+import typer
+
+from crystal_node.errors import Usage
+
+SECRET_CHARS_MAX = 4096
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document; errors are JSON on standard error.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+Relay = Annotated[
+    str | None,
+    typer.Option("--relay", metavar="URL", help="The relay's address, such as https://relay.example.org."),
+]
+Agent = Annotated[
+    str | None, typer.Option("--agent", metavar="ID", help="The agent that the texts belong to.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the trace of an error.", hidden=True)]
+
+
+def read_secret(prompt: str, *, what: str) -> str:
+    """A secret from standard input: asked for without echo on a terminal, else its first line.
+
+    Raises:
+        Usage: standard input is at its end.
+    """
+    if sys.stdin is not None and sys.stdin.isatty():
+        try:
+            text = getpass(prompt)
+        except EOFError:
+            text = ""
+    else:
+        text = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
+    if not text.strip():
+        raise Usage(
+            f"no {what} was given",
+            hint="Type it at the prompt, or pipe it: the first line is read.",
+        )
+    return text.strip()
+
+
+def confirm(question: str, *, expect: str) -> None:
+    """Has the person type ``expect``.
+
+    Raises:
+        Usage: something else was typed, or nobody can type here.
+    """
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    answer = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
+    if answer.strip().lower() != expect:
+        raise Usage("not confirmed, nothing was done", hint=f"Type {expect}, or add --yes.")

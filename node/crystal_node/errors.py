@@ -1,0 +1,147 @@
+"""The device's own errors, and the one place where any error becomes an exit code, a sentence and a hint.
+
+Exit codes, the same for every command:
+
+    0 done                     5 the relay refused the credentials      9 busy: another process holds the home
+    1 unexpected: a bug        6 the relay misbehaves                  10 not found
+    2 usage                    7 the key or the code is wrong         130 interrupted
+    3 not set up               8 local storage
+    4 the relay is unreachable
+
+Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system
+and from SQLite is named here. Nothing that is unknown is passed off as known: it is exit code 1, a bug.
+"""
+
+import errno
+from dataclasses import dataclass
+from enum import IntEnum
+
+from crystal_crypto.errors import CrystalError
+
+_STORAGE_ERRNOS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EIO,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOTDIR,
+    }
+)
+_STORAGE_SQLITE = frozenset(
+    {
+        "FullError",
+        "IOError",
+        "CorruptError",
+        "NotADBError",
+        "CantOpenError",
+        "ReadOnlyError",
+        "PermissionsError",
+        "FormatError",
+        "NoLFSError",
+    }
+)
+_BUSY_SQLITE = frozenset({"BusyError", "LockedError", "ProtocolError"})
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NOT_SET_UP = 3
+    RELAY_UNREACHABLE = 4
+    RELAY_REFUSED = 5
+    RELAY_MISBEHAVES = 6
+    WRONG_KEY = 7
+    STORAGE = 8
+    BUSY = 9
+    NOT_FOUND = 10
+    INTERRUPTED = 130
+
+
+class Usage(CrystalError):
+    """The command cannot mean anything as it was given."""
+
+    exit_code = ExitCode.USAGE
+    hint = "Add --help to the command to see how it is used."
+
+
+class NotSetUp(CrystalError):
+    """There is no vault in this home yet."""
+
+    exit_code = ExitCode.NOT_SET_UP
+    hint = "Run `crystal init --role core --relay URL`, or join a vault with `crystal pair --code - --relay URL`."
+
+
+class BadConfig(CrystalError):
+    """A setting cannot be used."""
+
+    exit_code = ExitCode.NOT_SET_UP
+    hint = "`crystal config` shows every setting and where it comes from."
+
+
+class HomeBusy(CrystalError):
+    """Another process holds what only one may hold."""
+
+    exit_code = ExitCode.BUSY
+    hint = "Wait for it to finish, or stop it; nothing was changed."
+
+
+class LocalStorage(CrystalError):
+    """This machine's disk failed or a file in the home is not what it must be."""
+
+    exit_code = ExitCode.STORAGE
+    hint = "Check free space and permissions of the Crystal home, then run the command again."
+
+
+class NoSuchEntry(CrystalError):
+    """What the command names does not exist here."""
+
+    exit_code = ExitCode.NOT_FOUND
+    hint = "`crystal search` shows the ids of what is here."
+
+
+class WrongCode(CrystalError):
+    """A pairing code that is no code, or not this vault's."""
+
+    exit_code = ExitCode.WRONG_KEY
+    hint = "Show the code again with `crystal pair --offline` on the Core and copy all of it."
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as it is shown: one sentence, what to do about it, and the exit code."""
+
+    message: str
+    hint: str
+    exit_code: int
+
+
+def describe(error: BaseException) -> Failure:
+    """Any error as a sentence, a hint and an exit code. Never raises."""
+    if isinstance(error, KeyboardInterrupt):
+        return Failure(
+            "interrupted", "Nothing that was accepted is lost; run the command again.", ExitCode.INTERRUPTED
+        )
+    code = getattr(error, "exit_code", None)
+    hint = getattr(error, "hint", None)
+    if isinstance(code, int) and isinstance(hint, str):
+        return Failure(str(error) or type(error).__name__, hint, int(code))
+    name = type(error).__name__
+    if type(error).__module__.split(".", 1)[0] == "apsw":
+        if name in _STORAGE_SQLITE:
+            return Failure(f"the database cannot be used: {error}", LocalStorage.hint, ExitCode.STORAGE)
+        if name in _BUSY_SQLITE:
+            return Failure(f"the database is in use: {error}", HomeBusy.hint, ExitCode.BUSY)
+    if isinstance(error, OSError) and error.errno in _STORAGE_ERRNOS:
+        where = f": {error.filename}" if error.filename else ""
+        return Failure(f"{error.strerror or name}{where}", LocalStorage.hint, ExitCode.STORAGE)
+    return Failure(
+        f"{name}: {error}" if str(error) else name,
+        "This is a bug in Crystal. Run the command again with --debug for the trace, and report it.",
+        ExitCode.UNEXPECTED,
+    )

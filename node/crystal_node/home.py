@@ -1,0 +1,132 @@
+"""The memory home: where everything of one device lives, and who may read it.
+
+Layout (directories 0700, files 0600):
+
+    config.json           settings that are no secrets
+    memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
+    state/state.db        outbox with capture offsets, device log
+    state/secrets/        keys, when no keyring keeps them
+    state/*.lock          who syncs, who watches
+    state/nudge           touched to wake a running ``crystal sync --watch``
+    logs/
+
+Nothing here reads the environment (``settings.py`` does) or decides anything about the vault. A home is only
+made by the commands that set one up; every other command finds it or says how to make it.
+"""
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crystal_node.errors import LocalStorage
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths of one device's home. ``data`` overrides the folder of the database."""
+
+    root: Path
+    data: Path | None = None
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def database(self) -> Path:
+        return (self.data or self.root / "memory") / "crystal.db"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def state_database(self) -> Path:
+        return self.state / "state.db"
+
+    @property
+    def secrets(self) -> Path:
+        return self.state / "secrets"
+
+    @property
+    def sync_lock(self) -> Path:
+        return self.state / "sync.lock"
+
+    @property
+    def watch_lock(self) -> Path:
+        return self.state / "watch.lock"
+
+    @property
+    def setup_lock(self) -> Path:
+        return self.state / "setup.lock"
+
+    @property
+    def nudge_file(self) -> Path:
+        return self.state / "nudge"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def create(self) -> None:
+        """Makes the folders, readable by their owner only. Idempotent.
+
+        Raises:
+            LocalStorage: a folder is somebody else's, is no folder, or is open to others and cannot be closed.
+        """
+        for folder in (self.root, self.state, self.secrets, self.logs, self.database.parent):
+            folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            _make_private(folder)
+
+    def nudge(self) -> None:
+        """Wakes a running ``crystal sync --watch`` on this home, if there is one."""
+        descriptor = os.open(self.nudge_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            os.utime(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _make_private(folder: Path) -> None:
+    info = folder.stat()
+    if not stat.S_ISDIR(info.st_mode):
+        raise LocalStorage(f"{folder} is not a directory")
+    if info.st_uid != os.geteuid():
+        raise LocalStorage(
+            f"{folder} belongs to another user",
+            hint="Run as the owner of the home, or set CRYSTAL_HOME to a folder of your own.",
+        )
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        folder.chmod(DIRECTORY_MODE)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replaces a file as a whole, durably, readable by its owner only: after a crash it holds the old bytes or the new."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """Makes a rename or creation in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

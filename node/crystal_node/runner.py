@@ -1,0 +1,208 @@
+"""Drives the protocol's flows on a real store: the bridge from sans-IO generators to the asynchronous
+``Store`` port.
+
+A flow yields a request, the runner performs it and sends the reply, until the flow returns. What the store
+cannot answer is thrown into the flow as a ``StoreFailure`` (or a child that keeps the relay's own exit code
+and hint), so that a flow sees one kind of failure whatever the network did. Everything that comes from the
+relay is bounded before it is held: an object is read up to one byte more than an entry may have, which is
+enough to see that it is none.
+
+Databases are used between requests on the event loop's thread; embedding runs in a thread, since it takes
+seconds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from crystal_core.embed.port import Embedder
+from crystal_crypto.limits import ENTRY_BYTES_MAX
+from crystal_mirror.requests import (
+    Embed,
+    Flow,
+    Get,
+    GetMany,
+    List,
+    Listing,
+    Put,
+    PutNew,
+    Request,
+    StoreFailure,
+)
+from crystal_node.errors import ExitCode
+from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, NotFound, RelayError, TooLarge
+from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.store import Store
+
+GETS_AT_ONCE = 16
+"""Objects fetched side by side: enough to hide a round trip of 100 ms, few enough not to be a burden."""
+
+T = TypeVar("T")
+EmbedderSource = Callable[[], Embedder]
+"""Gives the embedder, loading it at the first call; only asked when a flow needs vectors."""
+
+
+class RelayRefused(StoreFailure):
+    """The relay answered, and does not let this device do that."""
+
+    exit_code = ExitCode.RELAY_REFUSED
+    hint = "Join again with `crystal pair --code -`: the relay no longer knows this device's token."
+
+
+class RelayHasNoRoom(StoreFailure):
+    """The relay's disk is full or damaged."""
+
+    exit_code = ExitCode.STORAGE
+    hint = "Make room on the relay's disk; this device keeps its work and sends it later."
+
+
+class RelayMisbehaves(StoreFailure):
+    """The relay's answer is impossible for a relay of this protocol."""
+
+    exit_code = ExitCode.RELAY_MISBEHAVES
+    hint = "Check the relay's address and version; nothing was taken over from it."
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over the line: object bytes and requests, as this device counts them."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    requests: int = 0
+
+    def since(self, earlier: "Traffic") -> "Traffic":
+        return Traffic(
+            self.bytes_up - earlier.bytes_up,
+            self.bytes_down - earlier.bytes_down,
+            self.requests - earlier.requests,
+        )
+
+    def copy(self) -> "Traffic":
+        return replace(self)
+
+
+class Runner:
+    """Runs flows on one store. ``traffic`` counts what they cost."""
+
+    def __init__(self, store: Store, embedder: EmbedderSource) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._gate = asyncio.Semaphore(GETS_AT_ONCE)
+        self.traffic = Traffic()
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Runs a flow to its end and returns its result.
+
+        Cancellation closes the flow at its current request; what it had committed stays committed.
+
+        Raises:
+            whatever the flow raises; store failures that it does not handle come out as ``StoreFailure``.
+        """
+        try:
+            request = next(flow)
+            while True:
+                try:
+                    reply = await self.perform(request)
+                except StoreFailure as failure:
+                    request = flow.throw(failure)
+                else:
+                    request = flow.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            flow.close()
+
+    async def perform(self, request: Request) -> Any:
+        """One request's reply. Raises StoreFailure."""
+        if isinstance(request, Embed):
+            return await asyncio.to_thread(self._embed, request.texts)
+        try:
+            return await self._ask(request)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+    async def _ask(self, request: Request) -> Any:
+        match request:
+            case Get(key):
+                return await self._get(key)
+            case GetMany(keys):
+                return await self._get_many(keys)
+            case PutNew(key, body):
+                return await self._put_new(key, body)
+            case Put(key, body):
+                await self._store.put(key, body)
+                self._count_up(body)
+                return None
+            case List(prefix, after, limit):
+                return await self._list(prefix, after, min(limit, LIST_LIMIT_MAX))
+            case Embed():
+                raise AssertionError("embedding asks no store")
+
+    async def _get(self, key: str) -> bytes | None:
+        async with self._gate:
+            self.traffic.requests += 1
+            try:
+                found = await self._store.get(key, length=ENTRY_BYTES_MAX + 1)
+                body = await found.read()
+            except (NotFound, BadRange):
+                return None
+        self.traffic.bytes_down += len(body)
+        return body
+
+    async def _get_many(self, keys: tuple[str, ...]) -> list[bytes | None]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._get_or_error(key)) for key in keys]
+        results: list[bytes | None] = []
+        for task in tasks:
+            outcome = task.result()
+            if isinstance(outcome, RelayError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    async def _get_or_error(self, key: str) -> bytes | RelayError | None:
+        try:
+            return await self._get(key)
+        except RelayError as error:  # returned, not raised: one failure must not surface as a group of them
+            return error
+
+    async def _put_new(self, key: str, body: bytes) -> bool:
+        try:
+            await self._store.put_new(key, body)
+        except AlreadyExists:
+            self._count_up(body)
+            return False
+        self._count_up(body)
+        return True
+
+    async def _list(self, prefix: str, after: str, limit: int) -> Listing:
+        self.traffic.requests += 1
+        page = await self._store.list(prefix, after=after, limit=limit)
+        keys = tuple(entry.key for entry in page.entries)
+        last = after
+        for key in keys:
+            if not key.startswith(prefix) or key <= last:
+                raise RelayMisbehaves("the relay listed keys that were not asked for or are out of order")
+            last = key
+        return Listing(keys, page.more)
+
+    def _count_up(self, body: bytes) -> None:
+        self.traffic.requests += 1
+        self.traffic.bytes_up += len(body)
+
+    def _embed(self, texts: tuple[str, ...]) -> list[list[bytes]]:
+        return self._embedder().embed_windows(texts)
+
+
+def store_failure(error: RelayError) -> StoreFailure:
+    """A relay error as flows and people see it."""
+    if error.exit_code == ExitCode.RELAY_REFUSED:
+        return RelayRefused(str(error))
+    if error.exit_code == ExitCode.STORAGE:
+        return RelayHasNoRoom(str(error))
+    if isinstance(error, (BadRequest, TooLarge)):
+        return RelayMisbehaves(f"the relay takes no such request: {error}")
+    return StoreFailure(str(error), hint=error.hint or None)

@@ -1,0 +1,291 @@
+"""Settings, resolved once per process: flag, then environment, then ``config.json``, then default.
+
+This is the only module of the device that reads the environment. Each value keeps where it came from, so that
+``crystal config`` can say so. Secrets are not settings: keys live in the key store, and the enrolment token
+is read here once, on demand, and never shown. ``config.json`` holds what a person may edit; fields that this
+version does not know are kept when it is rewritten.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+
+from crystal_node.errors import BadConfig
+from crystal_node.home import Home, write_private
+
+CONFIG_BYTES_MAX = 64 * 1024
+URL_CHARS_MAX = 2048
+TOKEN_CHARS_MAX = 512
+DEFAULT_HOME = "~/.ldm"
+DEFAULT_AGENT = "cc-mini"
+
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Source(StrEnum):
+    """Where a setting's value came from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    CONFIG = "config.json"
+    DEFAULT = "default"
+
+
+class KeyStoreKind(StrEnum):
+    """Where this device keeps its keys. ``auto`` takes the keyring when one truly works, else files."""
+
+    AUTO = "auto"
+    KEYRING = "keyring"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One resolved setting: its value as text ("" when there is none) and its origin."""
+
+    name: str
+    value: str
+    source: Source
+    variable: str = ""
+
+    @property
+    def origin(self) -> str:
+        """For people: "environment (CRYSTAL_HOME)"."""
+        return f"{self.source} ({self.variable})" if self.source is Source.ENVIRONMENT else str(self.source)
+
+
+class Config(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit."""
+
+    version: Annotated[int, msgspec.Meta(ge=1)] = 1
+    vault: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?$")] = ""
+    relay_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] = ""
+    agent: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    name: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    key_store: Annotated[str, msgspec.Meta(max_length=20)] = ""
+
+
+CONFIG_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line said; None where it said nothing."""
+
+    relay_url: str | None = None
+    agent: str | None = None
+    name: str | None = None
+    key_store: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a command may need to know about its surroundings."""
+
+    home: Home
+    config: Config
+    relay: Setting
+    agent: Setting
+    name: Setting
+    key_store_setting: Setting
+    home_setting: Setting
+    data_setting: Setting
+    claude_setting: Setting
+
+    @property
+    def relay_url(self) -> str:
+        return self.relay.value
+
+    @property
+    def agent_id(self) -> str:
+        return self.agent.value
+
+    @property
+    def vault(self) -> bytes | None:
+        return bytes.fromhex(self.config.vault) if self.config.vault else None
+
+    @property
+    def key_store(self) -> KeyStoreKind:
+        return KeyStoreKind(self.key_store_setting.value)
+
+    @property
+    def claude_folder(self) -> Path:
+        """Claude Code's own folder: ``projects/`` is below it."""
+        return Path(self.claude_setting.value)
+
+    def shown(self) -> list[Setting]:
+        """All settings with their origins, in the order in which people look for them."""
+        vault = Setting("vault", self.config.vault, Source.CONFIG if self.config.vault else Source.DEFAULT)
+        return [
+            self.home_setting,
+            self.data_setting,
+            vault,
+            self.relay,
+            self.agent,
+            self.name,
+            self.key_store_setting,
+            self.claude_setting,
+        ]
+
+    def save(self, config: Config) -> "Settings":
+        """Writes ``config.json`` durably, keeping fields that this version does not know."""
+        kept: dict[str, object] = {}
+        if self.home.config_file.exists():
+            kept = msgspec.json.decode(self.home.config_file.read_bytes(), type=dict[str, object])
+        for field in Config.__struct_fields__:
+            kept.pop(field, None)
+        known = msgspec.to_builtins(config)
+        merged = {"version": config.version, **known, **kept}
+        write_private(
+            self.home.config_file, msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n"
+        )
+        return replace(self, config=config)
+
+
+def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Resolves all settings. ``environment`` is the process's own unless a test gives one.
+
+    Raises:
+        BadConfig: ``config.json`` is damaged or of a later version, or a value cannot be used. The message names the
+            setting and its origin.
+    """
+    flags = flags or Flags()
+    env = os.environ if environment is None else environment
+    home_setting = _pick("home", None, env, "CRYSTAL_HOME", "", DEFAULT_HOME)
+    data_setting = _pick("data_dir", None, env, "CRYSTAL_DATA_DIR", "", "")
+    root = _absolute(home_setting)
+    home = Home(root, _absolute(data_setting) if data_setting.value else None)
+    config = read_config(home.config_file)
+    relay = _pick("relay_url", flags.relay_url, env, "CRYSTAL_RELAY_URL", config.relay_url, "")
+    if relay.value:
+        relay = replace(relay, value=_checked_url(relay))
+    agent = _pick("agent", flags.agent, env, "CRYSTAL_AGENT_ID", config.agent, DEFAULT_AGENT)
+    if not _AGENT.fullmatch(agent.value):
+        raise BadConfig(
+            f"the agent id from {agent.origin} cannot be used",
+            hint="An agent id has 1 to 64 letters, digits, dots, underscores and hyphens, and begins with a letter or digit.",
+        )
+    key_store = _pick(
+        "key_store", flags.key_store, env, "CRYSTAL_KEY_STORE", config.key_store, KeyStoreKind.AUTO
+    )
+    if key_store.value not in set(KeyStoreKind):
+        raise BadConfig(
+            f"there is no key store {key_store.value!r} (from {key_store.origin})",
+            hint="Use auto, keyring or file.",
+        )
+    name = _pick("name", flags.name, env, "CRYSTAL_DEVICE_NAME", config.name, _host_name())
+    claude = _pick("claude_config_dir", None, env, "CLAUDE_CONFIG_DIR", "", "~/.claude")
+    return Settings(
+        home=home,
+        config=config,
+        relay=relay,
+        agent=agent,
+        name=replace(name, value=_clean_name(name.value)),
+        key_store_setting=key_store,
+        home_setting=replace(home_setting, value=str(root)),
+        data_setting=replace(data_setting, value=str(home.database.parent)),
+        claude_setting=replace(claude, value=str(_absolute(claude))),
+    )
+
+
+def read_config(path: Path) -> Config:
+    """Reads ``config.json``; an absent file is the empty configuration.
+
+    Raises:
+        BadConfig: too large, no JSON, a wrong type, or written by a later version.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Config()
+    if len(data) > CONFIG_BYTES_MAX:
+        raise BadConfig(
+            f"{path} is over {CONFIG_BYTES_MAX} bytes", hint="Restore it from a backup or remove it."
+        )
+    try:
+        config = msgspec.json.decode(data, type=Config)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadConfig(
+            f"{path} is damaged: {error}", hint="Mend that line; `crystal config` checks it."
+        ) from error
+    if config.version > CONFIG_VERSION:
+        raise BadConfig(
+            f"{path} was written by a later version of Crystal", hint="Update Crystal on this machine."
+        )
+    return config
+
+
+def enrolment_token(environment: Mapping[str, str] | None = None) -> str:
+    """The relay's enrolment token from the environment, or "". A secret: never shown, never stored."""
+    env = os.environ if environment is None else environment
+    return env.get("CRYSTAL_RELAY_ENROLL_TOKEN", "").strip()[:TOKEN_CHARS_MAX]
+
+
+def debug_wanted(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether ``CRYSTAL_DEBUG`` asks for traces."""
+    env = os.environ if environment is None else environment
+    return env.get("CRYSTAL_DEBUG", "") not in ("", "0")
+
+
+def _pick(
+    name: str, flag: str | None, env: Mapping[str, str], variable: str, config: str, default: str
+) -> Setting:
+    if flag:
+        return Setting(name, flag, Source.FLAG)
+    value = env.get(variable, "")
+    if value:
+        return Setting(name, value, Source.ENVIRONMENT, variable)
+    if config:
+        return Setting(name, config, Source.CONFIG)
+    return Setting(name, default, Source.DEFAULT)
+
+
+def _absolute(setting: Setting) -> Path:
+    try:
+        return Path(setting.value).expanduser().absolute()
+    except RuntimeError as error:
+        raise BadConfig(
+            f"{setting.name} is {setting.value!r}, but this user has no home folder", hint="Set CRYSTAL_HOME."
+        ) from error
+
+
+def _checked_url(setting: Setting) -> str:
+    where = f"the relay's address from {setting.origin}"
+    if len(setting.value) > URL_CHARS_MAX:
+        raise BadConfig(f"{where} is over {URL_CHARS_MAX} characters")
+    try:
+        parts = urlsplit(setting.value)
+        valid = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
+    except ValueError:
+        valid = False
+        parts = urlsplit("")
+    if not valid:
+        raise BadConfig(
+            f"{where} is no http or https address", hint="It looks like https://relay.example.org:8787."
+        )
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise BadConfig(
+            f"{where} has a user name, query or fragment in it",
+            hint="Give the plain address; tokens are kept apart.",
+        )
+    return setting.value.rstrip("/")
+
+
+def _host_name() -> str:
+    return os.uname().nodename.split(".", 1)[0] or "device"
+
+
+def _clean_name(name: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in name).strip()[:100] or "device"

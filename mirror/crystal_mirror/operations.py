@@ -11,15 +11,15 @@ tags, missing fields, wrong types and anything over the limits are refused befor
 from typing import Annotated
 
 import msgspec
-from crystal_crypto.errors import Malformed, TooLarge
 
+from crystal_crypto.errors import Malformed, TooLarge
 from crystal_mirror.types import HASH_BYTES
 
 OPERATION_BYTES_MAX = 256 * 1024
 """One encoded operation. With its vectors it fits one entry of 1 MiB with room to spare."""
 PIECE_BYTES_MAX = 64 * 1024
 """UTF-8 bytes of one piece of text."""
-PIECES_MAX = 4096
+PIECES_MAX = 256
 """Pieces in one capture."""
 TARGETS_MAX = 4096
 """Targets of one forget."""

@@ -55,6 +55,10 @@ class ReplicaView(Protocol):
         """Kept entries of ``epoch`` from slot ``first`` on, by slot."""
         ...
 
+    def last_entry(self, epoch: int) -> KeptEntry | None:
+        """The kept entry of ``epoch`` with the highest slot."""
+        ...
+
     def kept(self, state: EntryState) -> list[KeptEntry]:
         """All kept entries in that state, by epoch and slot."""
         ...

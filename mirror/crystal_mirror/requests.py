@@ -52,7 +52,7 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of keys. ``more`` says that the page is not the end; an empty page with ``more`` is allowed."""
+    """A page of keys. ``more`` says that the page is not the end; an empty page ends a listing all the same."""
 
     keys: tuple[str, ...]
     more: bool

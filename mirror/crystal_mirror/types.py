@@ -46,8 +46,6 @@ class EntryState(IntEnum):
     """Verified and applied (or known to be on the relay, for the Core's own)."""
     VOID = 3
     """Does not verify against the device log; kept, counted, stepped over."""
-    ORPHAN = 4
-    """Was applied here, but the believed log went another way; kept until its operations were offered again."""
 
 
 @dataclass(frozen=True, slots=True)

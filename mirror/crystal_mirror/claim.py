@@ -1,0 +1,166 @@
+"""Claiming the lead by force, and sealing the epochs before.
+
+::
+
+    READER --claim kept--> CLAIMED --lead in the log--> LEADS, position in an older epoch
+       LEADS --free slot there--> seal put --> position (new epoch, 0): CORE
+             --slot taken: an entry of the old Core--> applied, next slot
+             --slot taken: another claimant's seal---> follow it; its epoch is sealed next, or supersedes ours
+
+Every step is found again from the log and the journal after a crash. No clock decides anything: the order of the log decides
+between claimants, create-only decides between a seal and the old Core's last write.
+"""
+
+from dataclasses import dataclass
+
+from crystal_crypto.entry import Kind
+from crystal_crypto.hierarchy import Root
+from crystal_mirror.batch import seal_mirror
+from crystal_mirror.cursors import read_cursors
+from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, LeadRecord, seal_record
+from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
+from crystal_mirror.logsync import append, read_log, restore_log
+from crystal_mirror.member import META_CLAIM, Member
+from crystal_mirror.publish import restore_mirror
+from crystal_mirror.pull import Standing, pull, read_floor
+from crystal_mirror.rebuild import begin_rebuild, find_fork
+from crystal_mirror.requests import Flow, PutNew
+from crystal_mirror.slots import SEAL_PUBLIC_BYTES
+
+META_NEXT_CLAIM = "claim.next"
+CLAIM_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReport:
+    """``epoch`` is the one that this device leads now."""
+
+    epoch: int
+
+
+def claim(member: Member, root: Root | None, *, force: bool = False) -> Flow[ClaimReport]:
+    """Makes this device the Core. Needs the root, unless this device leads at the log's head (a restored Core).
+
+    Raises:
+        Superseded: another device claimed first.
+        BehindTheFloor: this device, or (without ``force``) another one, has verified more than the relay shows.
+        Unready: the vault never had a Core, or this device may not claim.
+    """
+    if not (yield from read_log(member.log, member.journal, member.keys, member.notices)):
+        yield from restore_log(member.log, member.journal, member.keys)
+    before = member.log.lead
+    if before is None:
+        raise Unready("the vault has no Core to take over from")
+    yield from _follow(member)
+    if not force:
+        yield from _refuse_if_behind_others(member)
+    fresh = member.random(CLAIM_BYTES)
+    with member.journal.transaction() as transaction:
+        transaction.meta_set(META_NEXT_CLAIM, fresh)
+
+    def build(log: DeviceLog) -> bytes | None:
+        lead = log.lead
+        assert lead is not None, "a log that had a lead keeps one"
+        if lead.epoch != before.epoch:
+            return None
+        leads = lead.device == member.device_id
+        if not leads and root is None:
+            raise Unready("this device needs the vault's root to take the lead")
+        signer = member.identity.signing if leads or root is None else root.admin
+        return seal_record(
+            log,
+            LeadRecord(lead.epoch + 1, member.device_id, fresh),
+            sender=member.device_id if leads else ROOT_SENDER,
+            signer=signer,
+            key=member.generation_key,
+            salt=member.salt(),
+        )
+
+    yield from append(member.log, member.journal, member.keys, build)
+    adopt_claim(member)
+    if not member.is_core:
+        raise Superseded("another device took the lead first")
+    yield from finish_claim(member)
+    return ClaimReport(member.replica.position().epoch)
+
+
+def adopt_claim(member: Member) -> None:
+    """Takes up a claim of ours that the log shows: also after a crash between the log and the journal."""
+    lead = member.log.lead
+    if lead is None or lead.device != member.device_id:
+        return
+    if member.journal.meta_get(META_NEXT_CLAIM) == lead.claim:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_CLAIM, lead.claim)
+            transaction.meta_set(META_NEXT_CLAIM, None)
+
+
+def finish_claim(member: Member) -> Flow[None]:
+    """Seals the epochs before ours at the first slot that is free. Does nothing once our epoch has begun.
+
+    Raises:
+        BehindTheFloor: the relay shows less than this device has verified before.
+        Superseded: a later claimant has sealed what we were to seal.
+    """
+    lead = member.log.lead
+    assert lead is not None and member.is_core, "only the Core by the log seals"
+    while (position := member.replica.position()).epoch < lead.epoch:
+        yield from _follow(member)
+        position = member.replica.position()
+        if position.epoch >= lead.epoch:
+            break
+        if (position.epoch, position.sequence) < read_floor(member):
+            raise BehindTheFloor(
+                f"this device had verified epoch {read_floor(member)[0]}, slot {read_floor(member)[1]}, "
+                f"the relay ends at epoch {position.epoch}, slot {position.sequence}"
+            )
+        sealed = seal_mirror(
+            Kind.SEAL,
+            [],
+            position=position,
+            vault=member.vault,
+            sender=member.device_id,
+            incarnation=bytes(8),
+            log_head=member.log.head,
+            key=member.generation_key,
+            signer=member.identity.signing,
+            salt=member.salt(),
+            public=lead.epoch.to_bytes(SEAL_PUBLIC_BYTES, "big"),
+        )
+        yield PutNew(member.keys.mirror(position.epoch, position.sequence), sealed)
+    if member.replica.position().epoch > lead.epoch:
+        raise Superseded("a later claimant has sealed this device's epoch")
+
+
+def _follow(member: Member) -> Flow[None]:
+    """Applies the believed log to its end; puts back what the relay lost; goes over to another branch where it must."""
+    for _ in range(3):
+        pulled = yield from pull(member)
+        if pulled.standing is Standing.CAUGHT_UP:
+            return
+        if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
+            fork = yield from find_fork(member, need_seal=not _led(member))
+            if fork is not None:
+                begin_rebuild(member, fork)
+                continue
+            if pulled.standing is Standing.LOG_BEHIND:
+                yield from restore_mirror(member)
+                continue
+        break
+    raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.standing.value}")
+
+
+def _led(member: Member) -> bool:
+    """Whether this device's key leads the epoch in which it stands: a branch there is its own or a clone's."""
+    lead = member.log.lead_of(member.replica.position().epoch)
+    return lead is not None and lead.device == member.device_id
+
+
+def _refuse_if_behind_others(member: Member) -> Flow[None]:
+    position = member.replica.position()
+    for cursor in (yield from read_cursors(member)):
+        if cursor.device != member.device_id and (cursor.epoch, cursor.sequence) > position[:2]:
+            raise BehindTheFloor(
+                f"device {cursor.device.hex()[:8]} has applied epoch {cursor.epoch}, slot {cursor.sequence - 1}, "
+                f"which the relay does not show here"
+            )

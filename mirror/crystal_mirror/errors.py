@@ -1,0 +1,63 @@
+"""What can go wrong in the protocol, beyond damaged bytes (``crystal_crypto.errors``) and an absent store.
+
+Each error carries the exit code and the hint that the command line shows; the texts are mapped in one place there.
+"""
+
+from crystal_crypto.errors import CrystalError
+
+
+class ProtocolError(CrystalError):
+    """Something that other devices or the relay did does not fit the protocol."""
+
+    exit_code = 6
+    hint = "Run `crystal status` for what is known; nothing was lost here."
+
+
+class NotAMember(ProtocolError):
+    """This device is not in the vault's device log."""
+
+    exit_code = 7
+    hint = "Join the vault with `crystal pair --code …`; the code is shown by `crystal pair --offline` on a device that has it."
+
+
+class WrongVault(ProtocolError):
+    """The code's root does not belong to the vault that the relay shows."""
+
+    exit_code = 7
+    hint = "Check that the code and the relay belong to the same vault."
+
+
+class RelayMisbehaves(ProtocolError):
+    """The relay shows something that cannot come from an honest one: a fork, a rollback, foreign bytes."""
+
+    hint = "Do not trust this relay with more until you know why; every device keeps what it has and what it made."
+
+
+class LogForked(RelayMisbehaves):
+    """The relay's device log differs from the one that was verified here."""
+
+
+class Superseded(ProtocolError):
+    """Another device leads the vault now."""
+
+    exit_code = 9
+    hint = "Nothing to do: this device goes on as a Node."
+
+
+class BehindTheFloor(ProtocolError):
+    """The relay shows less of the log than this device has verified before, and this device's own copy is older too."""
+
+    hint = "Sync another device that is further first; it brings the missing entries back."
+
+
+class Unready(ProtocolError):
+    """The operation needs a vault that has a Core."""
+
+    exit_code = 3
+    hint = "Set up a Core first: `crystal init --role core` on the machine that shall embed."
+
+
+class TransactionStale(ProtocolError):
+    """Another process changed the database between planning and committing; the step is simply repeated."""
+
+    exit_code = 9

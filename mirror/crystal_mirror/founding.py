@@ -1,0 +1,165 @@
+"""Founding a vault and joining one by its root: the first entries of the device log.
+
+Founding writes three entries: ``root`` (the keys that the root stands for, and generation 1 sealed to the recovery key),
+``add`` for this device, ``lead`` for epoch 1. Joining with the root writes one ``add``, signed by the root. Both only look
+at what the log holds and add what is missing, so that they can be repeated after a crash at any point.
+"""
+
+from crystal_crypto.bundle import open_bundle, seal_bundle
+from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
+from crystal_crypto.identity import DeviceIdentity, ExchangePublic
+from crystal_mirror.devicelog import (
+    FIRST_GENERATION,
+    ROOT_SENDER,
+    AddRecord,
+    DeviceDetails,
+    DeviceLog,
+    LeadRecord,
+    RootRecord,
+    seal_record,
+)
+from crystal_mirror.errors import WrongVault
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import append, read_log
+from crystal_mirror.member import META_CLAIM, SALT_BYTES, load_log
+from crystal_mirror.ports import Journal, Random
+from crystal_mirror.requests import Flow
+
+CLAIM_BYTES = 16
+NAME_CHARS_MAX = 200
+
+
+def found(
+    identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: DeviceDetails
+) -> Flow[None]:
+    """Makes the vault of ``root`` with this device as its first and its Core.
+
+    Raises:
+        LogForked: the relay shows another device log than this device has verified.
+    """
+    log = load_log(journal, root.vault)
+    keys = VaultKeys(root.vault)
+    fresh = (
+        GenerationKey(FIRST_GENERATION, random(32)),
+        VaultSecret(random(32)),
+    )
+
+    def build_root(log: DeviceLog) -> bytes | None:
+        if log.root is not None:
+            return None
+        key, secret = fresh
+        record = RootRecord(
+            admin=root.admin.public.to_bytes(),
+            recovery=root.recovery.public.to_bytes(),
+            generation=key.number,
+            bundle=seal_bundle(
+                root.recovery.public,
+                generation=key,
+                secret=secret,
+                vault=log.vault,
+                recipient_id=ROOT_SENDER,
+                log_head=log.head,
+            ),
+        )
+        return seal_record(
+            log, record, sender=ROOT_SENDER, signer=root.admin, key=key, salt=random(SALT_BYTES)
+        )
+
+    yield from append(log, journal, keys, build_root)
+    yield from _add(log, journal, keys, identity, root, random, details)
+    with journal.transaction() as transaction:
+        claim = transaction.meta_get(META_CLAIM)
+        if claim is None:
+            claim = random(CLAIM_BYTES)
+            transaction.meta_set(META_CLAIM, claim)
+
+    def build_lead(log: DeviceLog) -> bytes | None:
+        if log.lead is not None:
+            return None
+        return seal_record(
+            log,
+            LeadRecord(epoch=1, device=identity.id, claim=claim),
+            sender=ROOT_SENDER,
+            signer=root.admin,
+            key=root_keys(root, log)[0],
+            salt=random(SALT_BYTES),
+        )
+
+    yield from append(log, journal, keys, build_lead)
+
+
+def join(
+    identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: DeviceDetails
+) -> Flow[None]:
+    """Adds this device to the vault of ``root``, by the root's own signature.
+
+    Raises:
+        WrongVault: the relay has no device log for this root's vault.
+    """
+    log = load_log(journal, root.vault)
+    keys = VaultKeys(root.vault)
+    yield from read_log(log, journal, keys)
+    if log.root is None:
+        raise WrongVault(f"the relay has no device log for the vault {root.vault.hex()}")
+    yield from _add(log, journal, keys, identity, root, random, details)
+
+
+def root_keys(root: Root, log: DeviceLog) -> tuple[GenerationKey, VaultSecret]:
+    """The vault's keys as sealed to the root's recovery key.
+
+    Raises:
+        WrongVault: the log has no root entry.
+        WrongKey: the sealed keys are not for this root.
+    """
+    if log.root is None or log.root_entry is None:
+        raise WrongVault("the device log has no root entry")
+    return open_bundle(
+        log.root.bundle,
+        root.recovery,
+        vault=log.vault,
+        recipient_id=ROOT_SENDER,
+        log_head=log.root_entry.header.log_head,
+        generation_number=log.root.generation,
+    )
+
+
+def _add(
+    log: DeviceLog,
+    journal: Journal,
+    keys: VaultKeys,
+    identity: DeviceIdentity,
+    root: Root,
+    random: Random,
+    details: DeviceDetails,
+) -> Flow[bool]:
+    def build(log: DeviceLog) -> bytes | None:
+        if log.member(identity.id) is not None:
+            return None
+        key, secret = root_keys(root, log)
+        public: ExchangePublic = identity.exchange.public
+        record = AddRecord(
+            device=identity.id,
+            signing=identity.signing.public.to_bytes(),
+            exchange=public.to_bytes(),
+            grant=False,
+            generation=key.number,
+            bundle=seal_bundle(
+                public,
+                generation=key,
+                secret=secret,
+                vault=log.vault,
+                recipient_id=identity.id,
+                log_head=log.head,
+            ),
+        )
+        return seal_record(
+            log,
+            record,
+            sender=ROOT_SENDER,
+            signer=root.admin,
+            key=key,
+            salt=random(SALT_BYTES),
+            details=details,
+        )
+
+    return (yield from append(log, journal, keys, build))

@@ -1,0 +1,105 @@
+"""Reading and extending the device log on the relay.
+
+A round reads forward from the verified head; reading is two requests when nothing changed. The head's own bytes are read
+each time, so that a relay which rolled the log back or shows another one is noticed at once. Missing entries are put
+back from the device's own copy, byte for byte, by whoever may write the log.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from crystal_mirror.devicelog import DeviceLog, Verdict
+from crystal_mirror.errors import LogForked
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.notices import Notice, NoticeBoard
+from crystal_mirror.ports import Journal
+from crystal_mirror.requests import Flow, Get, GetMany, PutNew
+
+READ_AHEAD_MAX = 64
+
+
+def read_log(
+    log: DeviceLog, journal: Journal, keys: VaultKeys, notices: NoticeBoard | None = None
+) -> Flow[bool]:
+    """Takes in what the relay's log has beyond ours; every new slot is kept before it counts.
+
+    Returns False if the relay's log is behind ours (rolled back or emptied).
+
+    Raises:
+        LogForked: the relay shows other bytes at our head.
+    """
+    complete = True
+    if log.next_slot:
+        head = yield Get(keys.log(log.next_slot - 1))
+        kept = journal.log_entries()[log.next_slot - 1][1]
+        if head is None:
+            complete = False
+            if notices:
+                notices.put(
+                    Notice.LOG_ROLLED_BACK,
+                    f"the relay no longer has slot {log.next_slot - 1} of the device log",
+                )
+        elif head != kept:
+            if notices:
+                notices.put(Notice.LOG_FORKED, f"slot {log.next_slot - 1} of the device log has other bytes")
+            raise LogForked(
+                f"the relay's device log differs at slot {log.next_slot - 1}: "
+                f"{sha256(head).hexdigest()[:16]} there, {sha256(kept).hexdigest()[:16]} here"
+            )
+    ahead = 2
+    while complete:
+        slots = range(log.next_slot, log.next_slot + ahead)
+        found = yield GetMany(tuple(keys.log(slot) for slot in slots))
+        for slot, data in zip(slots, found, strict=True):
+            if data is None:
+                return True
+            take_slot(log, journal, slot, data)
+        ahead = min(ahead * 2, READ_AHEAD_MAX)
+    return complete
+
+
+def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes) -> Verdict:
+    """Judges a slot's bytes and keeps them."""
+    assert slot == log.next_slot, "log slots are taken in order"
+    verdict = log.extend(data)
+    with journal.transaction() as transaction:
+        transaction.keep_log_entry(slot, data, void=verdict is Verdict.VOID)
+    return verdict
+
+
+def restore_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:
+    """Puts every kept slot that the relay lacks back as it was. Returns how many. Needs the right to write the log."""
+    restored = 0
+    for slot, data, _ in journal.log_entries()[: log.next_slot]:
+        created = yield PutNew(keys.log(slot), data)
+        restored += created
+    return restored
+
+
+def append(
+    log: DeviceLog,
+    journal: Journal,
+    keys: VaultKeys,
+    build: Callable[[DeviceLog], bytes | None],
+) -> Flow[bool]:
+    """Adds an entry at the head, or decides again at the new head when another writer was first.
+
+    ``build`` is given the log as it stands and returns the sealed entry for its next slot, or None when there is nothing
+    to add any more: also when an earlier attempt of ours, whose reply was lost, turns out to have landed. Returns
+    whether this call added an entry.
+    """
+    yield from read_log(log, journal, keys)
+    while True:
+        sealed = build(log)
+        if sealed is None:
+            return False
+        slot = log.next_slot
+        created = yield PutNew(keys.log(slot), sealed)
+        there = sealed if created else (yield Get(keys.log(slot)))
+        if there is None:
+            continue
+        verdict = take_slot(log, journal, slot, there)
+        if there == sealed:
+            assert verdict is Verdict.VALID, "a device-log entry that we sealed does not verify"
+            return True
+        yield from read_log(log, journal, keys)

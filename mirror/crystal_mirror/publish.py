@@ -1,0 +1,135 @@
+"""Publishing: the Core's sealed batches go to the mirror, one slot after the other.
+
+A batch is applied, sealed and kept in one transaction (UNSENT), then put create-only. When its slot is taken::
+
+    UNSENT --created, or taken by these very bytes--> SENT
+           --taken by a void entry------------------> sealed anew for the next slot
+           --taken by a seal------------------------> SUPERSEDED: another device leads
+           --taken by our own signature-------------> CLONED: another copy of this Core is alive, or we were restored
+"""
+
+from enum import Enum
+
+from crystal_crypto.entry import Frame, Kind, parse
+from crystal_mirror.batch import seal_mirror
+from crystal_mirror.member import Member
+from crystal_mirror.pull import Standing, judge_current, take_slot
+from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
+from crystal_mirror.slots import SlotKind
+from crystal_mirror.types import EntryState, KeptEntry, Position
+
+RESTORE_PAGE = 64
+
+
+class Published(Enum):
+    DONE = "everything is on the relay"
+    SUPERSEDED = "another device leads"
+    CLONED = "another copy of this Core wrote"
+    FORKED = "the slot holds another history"
+
+
+def publish(member: Member) -> Flow[Published]:
+    """Puts every unsent batch, then looks whether anybody else wrote behind them."""
+    while True:
+        unsent = member.replica.kept(EntryState.UNSENT)
+        if not unsent:
+            return (yield from _peek(member))
+        entry = unsent[0]
+        key = member.keys.mirror(entry.epoch, entry.sequence)
+        created = yield PutNew(key, entry.data)
+        there = entry.data if created else (yield Get(key))
+        if there is None:
+            continue
+        if there == entry.data:
+            with member.replica.transaction() as transaction:
+                transaction.set_entry_state(entry.epoch, entry.sequence, EntryState.SENT)
+            continue
+        position = Position(entry.epoch, entry.sequence, parse(entry.data).header.previous)
+        slot = yield from judge_current(member, there, position)
+        if slot.kind is SlotKind.VOID:
+            _move_up(member, there)
+            continue
+        return _taken(slot.kind)
+
+
+def _taken(kind: SlotKind) -> Published:
+    if kind is SlotKind.SEAL:
+        return Published.SUPERSEDED
+    return Published.CLONED if kind is SlotKind.BATCH else Published.FORKED
+
+
+def _peek(member: Member) -> Flow[Published]:
+    """Looks at the slot behind our last: it must be free, or void."""
+    while True:
+        position = member.replica.position()
+        data = yield Get(member.keys.mirror(position.epoch, position.sequence))
+        if data is None:
+            return Published.DONE
+        slot = yield from judge_current(member, data, position)
+        if slot.kind is not SlotKind.VOID:
+            return _taken(slot.kind)
+        taken = take_slot(member, slot, data, position)
+        assert taken.standing is Standing.CAUGHT_UP, "void slots are stepped over"
+
+
+def _move_up(member: Member, junk: bytes) -> None:
+    """Keeps the void bytes in our first unsent slot and seals all unsent batches for the slots behind it."""
+    with member.replica.transaction() as transaction:
+        unsent = transaction.kept(EntryState.UNSENT)
+        if not unsent:
+            return
+        first: KeptEntry = unsent[0]
+        position = Position(first.epoch, first.sequence + 1, parse(first.data).header.previous)
+        moved: list[tuple[Position, bytes]] = []
+        for kept in unsent:
+            old = parse(kept.data)
+            key = member.key_for(old.header.generation)
+            assert key is not None, "we sealed it"
+            frames = old.open(key)
+            sealed = seal_mirror(
+                Kind.BATCH,
+                [Frame(data, compress=index != 1) for index, data in enumerate(frames)],
+                position=position,
+                vault=member.vault,
+                sender=member.device_id,
+                incarnation=old.header.incarnation,
+                log_head=member.log.head,
+                key=key,
+                signer=member.identity.signing,
+                salt=member.salt(),
+            )
+            moved.append((position, sealed))
+            position = Position(position.epoch, position.sequence + 1, parse(sealed).hash)
+        transaction.keep_entry(first.epoch, first.sequence, junk, EntryState.VOID)
+        for place, sealed in moved:
+            transaction.keep_entry(place.epoch, place.sequence, sealed, EntryState.UNSENT)
+        transaction.set_position(position)
+
+
+def restore_mirror(member: Member) -> Flow[int]:
+    """Puts back, byte for byte, every kept slot that the relay lacks. Returns how many. Needs the lead's right."""
+    restored = 0
+    for epoch in range(1, member.replica.position().epoch + 1):
+        present = yield from _present(member, epoch)
+        first = 0
+        while page := member.replica.entries(epoch, first, RESTORE_PAGE):
+            for entry in page:
+                if entry.state is not EntryState.UNSENT and entry.sequence not in present:
+                    restored += yield PutNew(member.keys.mirror(epoch, entry.sequence), entry.data)
+            first = page[-1].sequence + 1
+    return restored
+
+
+def _present(member: Member, epoch: int) -> Flow[set[int]]:
+    prefix = member.keys.epoch_prefix(epoch)
+    present: set[int] = set()
+    after = ""
+    while True:
+        page: Listing = yield List(prefix, after, 1000)
+        for key in page.keys:
+            slot = member.keys.parse_slot(prefix, key)
+            if slot is not None:
+                present.add(slot)
+        if not page.more or not page.keys:
+            return present
+        after = page.keys[-1]

@@ -1,0 +1,239 @@
+"""Following the mirror: reading slots in order, applying each in one transaction with the position it leads to.
+
+::
+
+    AT POSITION --BATCH, digest agrees--> applied, next slot
+                --BATCH, digest differs-> rolled back, QUARANTINE (rebuild.py replays the log once; if it differs again, hold)
+                --SEAL------------------> slot 0 of the epoch that goes on
+                --VOID------------------> kept, next slot
+                --DIVERGED--------------> hold: the relay shows another history; named, nothing applied
+                --nothing, later slots--> hold: a gap; named
+                --nothing---------------> caught up
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from crystal_crypto.errors import CryptoError
+from crystal_mirror.batch import Batch, opened_batch
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.operations import Operation
+from crystal_mirror.outbox import note_own
+from crystal_mirror.ports import ReplicaTransaction
+from crystal_mirror.requests import Flow, Get, GetMany
+from crystal_mirror.slots import Slot, SlotKind, judge_slot
+from crystal_mirror.types import EntryState, Origin, Position
+
+READ_AHEAD_MAX = 16
+META_FLOOR = "floor"
+META_QUARANTINE = "quarantine"
+META_MODEL = "model"
+
+
+class Standing(Enum):
+    """How a reader stands to the relay's mirror after a pull."""
+
+    CAUGHT_UP = "caught up"
+    LOG_BEHIND = "the relay lost what we have"
+    DIVERGED = "the relay shows another history"
+    HELD = "cannot go on"
+    QUARANTINED = "state differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of one slot, and how many operations it applied."""
+
+    standing: Standing
+    operations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    standing: Standing
+    entries: int
+    operations: int
+    bytes: int
+
+
+class DigestMismatch(Exception):
+    """Applying a batch did not lead to the state that the Core states. Rolls the transaction back."""
+
+
+def tail_agrees(member: Member) -> Flow[Standing]:
+    """Whether the relay still holds the last slot that this device has verified, as it verified it."""
+    position = member.replica.position()
+    last = last_kept(member, position)
+    if last is None:
+        return Standing.CAUGHT_UP
+    there = yield Get(member.keys.mirror(last[0], last[1]))
+    if there == last[2]:
+        return Standing.CAUGHT_UP
+    return Standing.LOG_BEHIND if there is None else Standing.DIVERGED
+
+
+def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:
+    """The last slot that is on the relay as far as this device knows: epoch, slot, bytes. None at the very start."""
+    unsent = member.replica.kept(EntryState.UNSENT)
+    end = unsent[0].sequence if unsent else position.sequence
+    if end:
+        found = member.replica.entries(position.epoch, end - 1, 1)
+        assert found and found[0].sequence == end - 1, "every verified slot is kept"
+        return found[0].epoch, found[0].sequence, found[0].data
+    for epoch in range(position.epoch - 1, 0, -1):
+        last = member.replica.last_entry(epoch)
+        if last is not None:
+            return last.epoch, last.sequence, last.data
+    return None
+
+
+def pull(member: Member) -> Flow[Pulled]:
+    """Applies everything that the relay's mirror has beyond this device's position."""
+    replay_kept(member)
+    standing = yield from tail_agrees(member)
+    if standing is not Standing.CAUGHT_UP:
+        name = Notice.MIRROR_ROLLED_BACK if standing is Standing.LOG_BEHIND else Notice.MIRROR_FORKED
+        member.notices.put(name, f"{standing.value}, at {_place(member.replica.position())}")
+        return Pulled(standing, 0, 0, 0)
+    entries = operations = size = 0
+    ahead = 2
+    while True:
+        position = member.replica.position()
+        keys = tuple(member.keys.mirror(position.epoch, position.sequence + i) for i in range(ahead))
+        found: Sequence[bytes | None] = yield GetMany(keys)
+        if found[0] is None:
+            if any(data is not None for data in found):
+                member.notices.put(Notice.MIRROR_GAP, f"the relay lacks the slot at {_place(position)}")
+                return Pulled(Standing.HELD, entries, operations, size)
+            return Pulled(Standing.CAUGHT_UP, entries, operations, size)
+        for data in found:
+            if data is None:
+                break
+            slot = yield from judge_current(member, data, position)
+            taken = take_slot(member, slot, data, position)
+            if taken.standing is not Standing.CAUGHT_UP:
+                return Pulled(taken.standing, entries, operations, size)
+            entries += slot.kind is not SlotKind.VOID
+            operations += taken.operations
+            size += len(data)
+            after = member.replica.position()
+            if after.epoch != position.epoch:
+                break
+            position = after
+        ahead = min(ahead * 2, READ_AHEAD_MAX)
+
+
+def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]:
+    """Judges a slot; before it is called void, the device log is read again, so that the verdict is everybody's."""
+    slot = judge_slot(data, position, member.log)
+    if slot.kind is SlotKind.VOID:
+        yield from read_log(member.log, member.journal, member.keys, member.notices)
+        slot = judge_slot(data, position, member.log)
+    return slot
+
+
+def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Taken:
+    """Takes in one judged slot, in one transaction."""
+    if slot.kind is SlotKind.DIVERGED:
+        member.notices.put(
+            Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
+        )
+        return Taken(Standing.DIVERGED)
+    batch: Batch | None = None
+    operations: list[tuple[Origin, Operation]] = []
+    if slot.kind is SlotKind.BATCH and slot.entry is not None:
+        key = member.key_for(slot.entry.header.generation)
+        try:
+            if key is None:
+                raise CryptoErrorNoKey(f"no key of generation {slot.entry.header.generation}")
+            batch = opened_batch(slot.entry, key)
+            operations = batch.decoded()
+        except CryptoError as error:
+            member.notices.put(
+                Notice.MIRROR_UNREADABLE, f"the entry at {_place(position)} cannot be opened: {error}"
+            )
+            return Taken(Standing.HELD)
+    try:
+        with member.replica.transaction() as transaction:
+            if transaction.position() != position:
+                return Taken(Standing.CAUGHT_UP)
+            if batch is not None:
+                _apply(member, transaction, batch, operations)
+            state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT
+            transaction.keep_entry(position.epoch, position.sequence, data, state)
+            transaction.set_position(slot.after(position))
+    except DigestMismatch as error:
+        member.notices.put(Notice.QUARANTINED, f"at {_place(position)}: {error}")
+        return Taken(Standing.QUARANTINED)
+    return Taken(Standing.CAUGHT_UP, len(operations))
+
+
+class CryptoErrorNoKey(CryptoError):
+    """The generation's key has not reached this device."""
+
+    exit_code = 7
+
+
+def _apply(
+    member: Member,
+    transaction: ReplicaTransaction,
+    batch: Batch,
+    operations: Sequence[tuple[Origin, Operation]],
+) -> None:
+    if batch.model:
+        transaction.meta_set(META_MODEL, batch.model.encode())
+    vectors = iter(batch.vectors)
+
+    def next_vectors(_text: str) -> Sequence[bytes]:
+        try:
+            return next(vectors)
+        except StopIteration:
+            raise DigestMismatch("the batch has fewer vectors than new chunks") from None
+
+    for origin, operation in operations:
+        transaction.apply(origin, operation, next_vectors)
+        transaction.mark_done(origin)
+    for origin in batch.also_done:
+        transaction.mark_done(origin)
+    if next(vectors, None) is not None:
+        raise DigestMismatch("the batch has more vectors than new chunks")
+    digest = transaction.digest().to_bytes()
+    if digest != batch.digest:
+        raise DigestMismatch(f"the digest is {digest.hex()[:16]}, the Core states {batch.digest.hex()[:16]}")
+    note_own(member, transaction, batch)
+
+
+def replay_kept(member: Member) -> None:
+    """Applies slots that this device has verified before and kept: after a rebuild, before the relay is asked."""
+    while True:
+        position = member.replica.position()
+        kept = member.replica.entries(position.epoch, position.sequence, 1)
+        if not kept or kept[0].sequence != position.sequence or kept[0].state is EntryState.UNSENT:
+            return
+        slot = judge_slot(kept[0].data, position, member.log)
+        if take_slot(member, slot, kept[0].data, position).standing is not Standing.CAUGHT_UP:
+            return
+
+
+def raise_floor(member: Member) -> None:
+    """Keeps, apart from the replica, how far this device has verified: the bound below which it never writes."""
+    position = member.replica.position()
+    floor = read_floor(member)
+    if (position.epoch, position.sequence) > floor:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_FLOOR, b"%d %d" % (position.epoch, position.sequence))
+
+
+def read_floor(member: Member) -> tuple[int, int]:
+    data = member.journal.meta_get(META_FLOOR)
+    if data is None:
+        return (0, 0)
+    epoch, sequence = data.split()
+    return int(epoch), int(sequence)
+
+
+def _place(position: Position) -> str:
+    return f"epoch {position.epoch}, slot {position.sequence}"

@@ -1,0 +1,189 @@
+"""One round of sync: everything that this device and the relay owe each other, once.
+
+::
+
+    device log -> (a rebuild that a crash left) -> Core: hand over or publish / Node: pull
+               -> let go of what is durable -> push the outbox -> Core: collect and publish -> cursor -> notices
+"""
+
+from dataclasses import dataclass
+
+from crystal_mirror.claim import adopt_claim, claim, finish_claim
+from crystal_mirror.collect import collect
+from crystal_mirror.cursors import put_cursor
+from crystal_mirror.errors import LogForked, Superseded, TransactionStale
+from crystal_mirror.logsync import read_log, restore_log
+from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.outbox import push, settle
+from crystal_mirror.publish import Published, publish, restore_mirror
+from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
+from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
+from crystal_mirror.requests import Flow
+from crystal_mirror.types import EntryState
+
+BATCHES_PER_ROUND_MAX = 1_000_000
+FULL_CHECK_ROUNDS = 64
+"""Every how many rounds the Core compares the whole mirror's listing with what it keeps."""
+
+
+@dataclass
+class RoundReport:
+    """What one round did. Bytes are of sealed entries, requests and retries apart."""
+
+    core: bool = False
+    bytes_pushed: int = 0
+    bytes_pulled: int = 0
+    operations_collected: int = 0
+    operations_applied: int = 0
+    settled: int = 0
+    restored: int = 0
+    rebuilt: bool = False
+    claimed: bool = False
+
+
+def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
+    """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
+
+    The notices of the round are saved even when it ends by an error.
+
+    Raises:
+        LogForked: the relay shows another device log.
+        StoreFailure: the store could not answer; repeat the round later.
+    """
+    report = RoundReport()
+    member.notices.begin()
+    try:
+        yield from _read_or_restore_log(member, report)
+        if rebuild_pending(member):
+            finish_rebuild(member)
+            report.rebuilt = True
+        adopt_claim(member)
+        if member.is_core:
+            yield from _lead(member, report, model)
+        if not member.is_core:
+            yield from _follow(member, report)
+        yield from put_cursor(member)
+    finally:
+        raise_floor(member)
+        member.rounds += 1
+        member.notices.save()
+    return report
+
+
+def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
+    complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
+    if not complete and (member.is_core or member.root is not None):
+        report.restored += yield from restore_log(member.log, member.journal, member.keys)
+        if not (yield from read_log(member.log, member.journal, member.keys)):
+            raise LogForked("the relay does not keep the device log that is put back")
+
+
+def _follow(member: Member, report: RoundReport) -> Flow[None]:
+    pulled = yield from pull(member)
+    _count(report, pulled)
+    if pulled.standing is Standing.QUARANTINED:
+        pulled = yield from _replay_once(member, report)
+    elif pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED) or member.replica.kept(
+        EntryState.UNSENT
+    ):
+        fork = yield from find_fork(member, need_seal=True)
+        if fork is not None:
+            begin_rebuild(member, fork)
+            report.rebuilt = True
+            pulled = yield from pull(member)
+            _count(report, pulled)
+    report.settled += settle(member)
+    report.bytes_pushed += yield from push(member)
+
+
+def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:
+    """The state differs from the Core's: replays everything once; if it differs again at the same place, holds there."""
+    place = b"%d %d" % member.replica.position()[:2]
+    if member.replica.meta_get(META_QUARANTINE) == place:
+        return Pulled(Standing.QUARANTINED, 0, 0, 0)
+    with member.replica.transaction() as transaction:
+        transaction.meta_set(META_QUARANTINE, place)
+    begin_rebuild(member, None)
+    report.rebuilt = True
+    pulled = yield from pull(member)
+    _count(report, pulled)
+    return pulled
+
+
+def _lead(member: Member, report: RoundReport, model: str) -> Flow[None]:
+    """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
+    report.core = True
+    lead = member.log.lead
+    assert lead is not None, "a Core leads"
+    if member.replica.position().epoch < lead.epoch and not (yield from _finish(member)):
+        return
+    if not (yield from _stand_on_the_log(member, report)):
+        return
+    report.settled += settle(member)
+    report.bytes_pushed += yield from push(member)
+    for _ in range(BATCHES_PER_ROUND_MAX):
+        try:
+            collected = yield from collect(member, model)
+        except TransactionStale:
+            return
+        report.operations_collected += collected.operations
+        report.bytes_pulled += collected.bytes
+        outcome = yield from publish(member)
+        if outcome is not Published.DONE:
+            member.notices.put(Notice.RESTORED, outcome.value)
+            return
+        report.settled += settle(member)
+        if not collected.more:
+            return
+
+
+def _finish(member: Member) -> Flow[bool]:
+    try:
+        yield from finish_claim(member)
+    except Superseded as error:
+        member.notices.put(Notice.SUPERSEDED, str(error))
+        return False
+    return True
+
+
+def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
+    """Makes sure that what this Core has published is what the relay shows, before it writes more.
+
+    Returns False when another device turned out to lead.
+    """
+    standing = yield from tail_agrees(member)
+    if standing is Standing.LOG_BEHIND:
+        member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
+    if standing is Standing.LOG_BEHIND or member.rounds % FULL_CHECK_ROUNDS == 0:
+        report.restored += yield from restore_mirror(member)
+        standing = yield from tail_agrees(member)
+    behind_floor = member.replica.position()[:2] < read_floor(member)
+    outcome = Published.CLONED if behind_floor else Published.FORKED
+    if standing is Standing.CAUGHT_UP and not behind_floor:
+        outcome = yield from publish(member)
+        if outcome is Published.DONE:
+            return True
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    if not member.is_core:
+        return False
+    fork = yield from find_fork(member, need_seal=False)
+    if fork is not None and _have_beyond(member, fork.epoch, fork.sequence):
+        begin_rebuild(member, fork)
+        report.rebuilt = True
+    if outcome is Published.SUPERSEDED:
+        member.notices.put(Notice.SUPERSEDED, "another device has sealed this Core's epoch")
+        return False
+    member.notices.put(Notice.RESTORED, f"{outcome.value}; this Core begins a new epoch")
+    yield from claim(member, member.root, force=True)
+    report.claimed = True
+    return True
+
+
+def _have_beyond(member: Member, epoch: int, sequence: int) -> bool:
+    return member.replica.position()[:2] > (epoch, sequence)
+
+
+def _count(report: RoundReport, pulled: Pulled) -> None:
+    report.operations_applied += pulled.operations
+    report.bytes_pulled += pulled.bytes

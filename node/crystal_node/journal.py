@@ -1,0 +1,212 @@
+"""``state.db``: the outbox, the device log, the capture offsets, and small values that must never go back.
+
+One SQLite file (apsw, WAL, ``synchronous=FULL``): a transaction that has returned is on disk. Two processes may hold it at
+once: every transaction begins ``IMMEDIATE``, and nothing read in one is trusted in the next. It is apart from ``crystal.db``
+because SQLite is not atomic across two WAL files, and because the memory can be rebuilt from the log while this cannot.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.ports import OutboxRow, OutboxState, Stream
+from crystal_mirror.types import Origin
+
+APPLICATION_ID = 0x43525953  # "CRYS"
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_MS = 30_000
+
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE stream (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation BLOB NOT NULL, sequence INTEGER NOT NULL,
+                     previous BLOB NOT NULL) STRICT;
+CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, incarnation BLOB NOT NULL, sequence INTEGER NOT NULL,
+                     origin_device BLOB NOT NULL, origin_incarnation BLOB NOT NULL, origin_sequence INTEGER NOT NULL,
+                     operation BLOB NOT NULL, sealed BLOB NOT NULL, state INTEGER NOT NULL,
+                     UNIQUE (incarnation, sequence)) STRICT;
+CREATE TABLE device_log (slot INTEGER PRIMARY KEY, data BLOB NOT NULL, void INTEGER NOT NULL) STRICT;
+CREATE TABLE capture_file (path TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID, STRICT;
+"""
+
+_ROWS = (
+    "SELECT incarnation, sequence, origin_device, origin_incarnation, origin_sequence, operation, sealed, state "
+    "FROM outbox ORDER BY id"
+)
+
+
+class JournalDamaged(CrystalError):
+    """``state.db`` cannot be read as one."""
+
+    exit_code = 8
+    hint = "Do not delete it: it may hold conversations that are nowhere else yet. Restore it from a backup, or copy it away."
+
+
+class JournalTooNew(CrystalError):
+    """``state.db`` was written by a newer version."""
+
+    exit_code = 8
+    hint = "Upgrade Crystal on this machine; nothing was changed."
+
+
+class SqliteJournal:
+    """The journal over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+        self._inside = False
+
+    @classmethod
+    def open(cls, path: Path | str) -> "SqliteJournal":
+        """Opens or makes the file.
+
+        Raises:
+            JournalDamaged: not a journal, or SQLite cannot read it.
+            JournalTooNew: made by a later version.
+        """
+        try:
+            db = apsw.Connection(str(path))
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA secure_delete=ON")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                cls._make_schema(db, path)
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise JournalDamaged(f"{path} is damaged: {error}") from error
+        return cls(db)
+
+    @staticmethod
+    def _make_schema(db: apsw.Connection, path: Path | str) -> None:
+        version = int(_one(db, "PRAGMA user_version"))
+        if version > SCHEMA_VERSION:
+            raise JournalTooNew(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
+        if version == 0:
+            if _one(db, "SELECT count(*) FROM sqlite_schema"):
+                raise JournalDamaged(f"{path} is a database of something else")
+            db.execute(_SCHEMA)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        elif _one(db, "PRAGMA application_id") != APPLICATION_ID:
+            raise JournalDamaged(f"{path} is a database of something else")
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection, for backups and clones."""
+        return self._db
+
+    @contextmanager
+    def transaction(self) -> Iterator["SqliteJournal"]:
+        """One transaction; the journal itself offers its methods. Not nested."""
+        assert not self._inside, "journal transactions are not nested"
+        self._db.execute("BEGIN IMMEDIATE")
+        self._inside = True
+        try:
+            yield self
+        except BaseException:
+            self._inside = False
+            self._db.execute("ROLLBACK")
+            raise
+        self._inside = False
+        try:
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def stream(self) -> Stream | None:
+        row = self._db.execute("SELECT incarnation, sequence, previous FROM stream").fetchone()
+        return Stream(*row) if row else None
+
+    def set_stream(self, stream: Stream) -> None:
+        self._write(
+            "INSERT OR REPLACE INTO stream (one, incarnation, sequence, previous) VALUES (1, ?, ?, ?)",
+            (stream.incarnation, stream.sequence, stream.previous),
+        )
+
+    def rows(self) -> list[OutboxRow]:
+        return [
+            OutboxRow(
+                incarnation, sequence, Origin(device, origin, number), operation, sealed, OutboxState(state)
+            )
+            for incarnation, sequence, device, origin, number, operation, sealed, state in self._db.execute(
+                _ROWS
+            )
+        ]
+
+    def outbox_count(self) -> int:
+        """Operations that are not durable yet."""
+        return int(_one(self._db, "SELECT count(*) FROM outbox"))
+
+    def add_row(self, row: OutboxRow) -> None:
+        self._write(
+            "INSERT INTO outbox (incarnation, sequence, origin_device, origin_incarnation, origin_sequence, operation, "
+            "sealed, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (row.incarnation, row.sequence, *row.origin, row.operation, row.sealed, int(row.state)),
+        )
+
+    def remove_row(self, incarnation: bytes, sequence: int) -> None:
+        self._write("DELETE FROM outbox WHERE incarnation = ? AND sequence = ?", (incarnation, sequence))
+
+    def set_row_state(self, incarnation: bytes, sequence: int, state: OutboxState) -> None:
+        self._write(
+            "UPDATE outbox SET state = ? WHERE incarnation = ? AND sequence = ?",
+            (int(state), incarnation, sequence),
+        )
+
+    def log_entries(self) -> list[tuple[int, bytes, bool]]:
+        rows = self._db.execute("SELECT slot, data, void FROM device_log ORDER BY slot")
+        return [(slot, data, bool(void)) for slot, data, void in rows]
+
+    def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None:
+        """Keeps a slot. A slot that is kept already must hold the same bytes: the log never changes."""
+        row = self._db.execute("SELECT data FROM device_log WHERE slot = ?", (slot,)).fetchone()
+        if row is not None:
+            assert row[0] == data, "a verified device-log slot never changes"
+            return
+        self._write("INSERT INTO device_log (slot, data, void) VALUES (?, ?, ?)", (slot, data, int(void)))
+
+    def meta_get(self, name: str) -> bytes | None:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def meta_set(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            self._write("DELETE FROM meta WHERE name = ?", (name,))
+        else:
+            self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+    def file_state(self, path: str) -> bytes | None:
+        """What capture remembers of a transcript, or None."""
+        row = self._db.execute("SELECT state FROM capture_file WHERE path = ?", (path,)).fetchone()
+        return row[0] if row else None
+
+    def file_states(self) -> dict[str, bytes]:
+        return dict(self._db.execute("SELECT path, state FROM capture_file ORDER BY path"))
+
+    def set_file_state(self, path: str, state: bytes | None) -> None:
+        if state is None:
+            self._write("DELETE FROM capture_file WHERE path = ?", (path,))
+        else:
+            self._write("INSERT OR REPLACE INTO capture_file (path, state) VALUES (?, ?)", (path, state))
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        assert self._inside, "the journal is written in transactions only"
+        self._db.execute(statement, values)
+
+
+def _one(db: apsw.Connection, statement: str) -> Any:
+    row = db.execute(statement).fetchone()
+    return row[0] if row else None

@@ -134,19 +134,19 @@ def finish_claim(member: Member) -> Flow[None]:
 
 def _follow(member: Member) -> Flow[None]:
     """Applies the believed log to its end; puts back what the relay lost; goes over to another branch where it must."""
+    pulled = yield from pull(member)
     for _ in range(3):
-        pulled = yield from pull(member)
         if pulled.standing is Standing.CAUGHT_UP:
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
             fork = yield from find_fork(member, need_seal=not _led(member))
             if fork is not None:
                 begin_rebuild(member, fork)
-                continue
-            if pulled.standing is Standing.LOG_BEHIND:
+            elif pulled.standing is Standing.LOG_BEHIND:
                 yield from restore_mirror(member)
-                continue
-        break
+            else:
+                break
+            pulled = yield from pull(member)
     raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.standing.value}")
 
 

@@ -200,9 +200,10 @@ class DeviceLog:
     def _authority(self, sender: bytes, record: Record) -> VerifyKey | None:
         """The key that must have signed, or None if this sender may not say this now."""
         if isinstance(record, RootRecord):
-            if sender != ROOT_SENDER or vault_id(record.admin) != self.vault:
+            admin = _verify_key(record.admin)
+            if sender != ROOT_SENDER or admin is None or vault_id(admin) != self.vault:
                 return None
-            return _verify_key(record.admin)
+            return admin
         if self.root is None:
             return None
         if sender == ROOT_SENDER:

@@ -44,7 +44,7 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
     Returns None when the relay merely lacks what we have, or shows nothing that verifies.
     """
     position = yield from _last_common(member)
-    differs = False
+    fork: Fork | None = None
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:
@@ -53,10 +53,9 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
         if slot.kind is SlotKind.DIVERGED:
             return None
         kept = _kept_at(member, position)
-        if not differs and (kept is None or kept.data != data):
-            differs = True
+        if fork is None and (kept is None or kept.data != data):
             fork = Fork(position.epoch, position.sequence)
-        if differs and (slot.kind is SlotKind.SEAL or (slot.kind is SlotKind.BATCH and not need_seal)):
+        if fork is not None and (slot.kind is SlotKind.SEAL or (slot.kind is SlotKind.BATCH and not need_seal)):
             return fork
         position = slot.after(position)
 

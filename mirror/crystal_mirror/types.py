@@ -58,7 +58,8 @@ class KeptEntry:
     state: EntryState
 
 
-class TableSum(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class TableSum:
     """The digest of one table: the sum mod 2^256 of its rows' keyed hashes (big-endian) and the number of rows."""
 
     name: str
@@ -79,9 +80,9 @@ class StateDigest:
     def to_bytes(self) -> bytes:
         """SHA-256 over the tables in order of their names, each length-prefixed. 32 bytes."""
         state = sha256(b"crystal/v2/state")
-        for name, total, count in self.tables:
-            encoded = name.encode()
-            state.update(len(encoded).to_bytes(1, "big") + encoded + total + count.to_bytes(8, "big"))
+        for table in self.tables:
+            name = table.name.encode()
+            state.update(len(name).to_bytes(1, "big") + name + table.sum + table.count.to_bytes(8, "big"))
         return state.digest()
 
     def hex(self) -> str:

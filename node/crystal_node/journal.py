@@ -5,7 +5,7 @@ once: every transaction begins ``IMMEDIATE``, and nothing read in one is trusted
 because SQLite is not atomic across two WAL files, and because the memory can be rebuilt from the log while this cannot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ class SqliteJournal:
         return self._db
 
     @contextmanager
-    def transaction(self) -> Iterator["SqliteJournal"]:
+    def transaction(self) -> Generator["SqliteJournal"]:
         """One transaction; the journal itself offers its methods. Not nested."""
         assert not self._inside, "journal transactions are not nested"
         self._db.execute("BEGIN IMMEDIATE")

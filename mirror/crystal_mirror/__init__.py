@@ -1,1 +1,1 @@
-"""Crystal's replication protocol, pure: it takes bytes and events and yields requests."""
+"""The replication protocol, pure: bytes and events in, requests out. See ``README.md`` for the order to read it in."""

@@ -55,7 +55,9 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
         kept = _kept_at(member, position)
         if fork is None and (kept is None or kept.data != data):
             fork = Fork(position.epoch, position.sequence)
-        if fork is not None and (slot.kind is SlotKind.SEAL or (slot.kind is SlotKind.BATCH and not need_seal)):
+        if fork is not None and (
+            slot.kind is SlotKind.SEAL or (slot.kind is SlotKind.BATCH and not need_seal)
+        ):
             return fork
         position = slot.after(position)
 

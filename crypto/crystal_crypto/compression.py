@@ -1,0 +1,68 @@
+"""zstd frames (RFC 8878), one for each text that must not share its statistics with another's.
+
+Rules: a frame states its content size, has no dictionary and no checksum (the MAC is the checksum). A reader compares the
+stated size with what it was told and with its limit before anything is allocated: the library's own bound is ignored as
+soon as a frame states a size. zstd contexts are not thread-safe, so each thread has its own.
+"""
+
+import threading
+from typing import Final
+
+import zstandard
+
+from crystal_crypto.errors import Malformed
+
+_LEVEL: Final = 3
+_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_PROBED_BYTES_MIN: Final = 256 * 1024
+_PROBE_BYTES: Final = 4096
+_PROBES: Final = 8
+
+
+class _Contexts(threading.local):
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(
+            level=_LEVEL, write_checksum=False, write_content_size=True
+        )
+        self.prober = zstandard.ZstdCompressor(level=1)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_contexts = _Contexts()
+
+
+def compress(data: bytes) -> bytes | None:
+    """One zstd frame, or None where it would not be smaller than `data`."""
+    if len(data) >= _PROBED_BYTES_MIN and not _promising(data):
+        return None
+    packed = _contexts.compressor.compress(data)
+    return packed if len(packed) < len(data) else None
+
+
+def decompress(frame: bytes | memoryview, length: int) -> bytes:
+    """Exactly `length` bytes, which the caller has checked against its limit. Raises Malformed for anything else."""
+    if bytes(frame[:4]) != _MAGIC:
+        raise Malformed("a compressed frame does not begin as zstd frames do")
+    try:
+        stated = zstandard.get_frame_parameters(frame)
+    except zstandard.ZstdError:
+        raise Malformed("a compressed frame has a damaged zstd header") from None
+    if stated.content_size != length:
+        raise Malformed("a compressed frame states another content size than its entry")
+    if stated.dict_id or stated.has_checksum:
+        raise Malformed("a compressed frame uses a dictionary or a checksum")
+    try:
+        data = _contexts.decompressor.decompress(frame, allow_extra_data=False)
+    except (zstandard.ZstdError, MemoryError):
+        raise Malformed("a compressed frame does not decompress to its stated size") from None
+    if len(data) != length:
+        raise Malformed("a compressed frame gave another size than it stated")
+    return data
+
+
+def _promising(data: bytes) -> bool:
+    """Whether any of some samples shrinks: a large block of random bytes is told apart in microseconds."""
+    step = (len(data) - _PROBE_BYTES) // (_PROBES - 1)
+    view = memoryview(data)
+    samples = (view[n * step : n * step + _PROBE_BYTES] for n in range(_PROBES))
+    return any(len(_contexts.prober.compress(sample)) < _PROBE_BYTES for sample in samples)

@@ -1,0 +1,61 @@
+"""The errors of Crystal, from the root of the tree down to what cryptography can report.
+
+Rules:
+- Whatever bytes a parser of this package is given, it returns a value or raises one of these; nothing else escapes.
+- A message says what is wrong and where. It never quotes key material, plaintext or a pairing code.
+- `exit_code` and `hint` are for the program's edge: what the process ends with, and what the person can do about it.
+"""
+
+
+class CrystalError(Exception):
+    """The root of all errors that Crystal raises on purpose."""
+
+    exit_code: int = 1
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class CryptoError(CrystalError):
+    """Sealed bytes, a key or a code that cannot be used."""
+
+    exit_code = 7
+
+
+class Malformed(CryptoError):
+    """Bytes that do not follow the format: cut, extended, changed, or never ours."""
+
+
+class UnknownVersion(Malformed):
+    """A version or suite that this program does not know: perhaps written by a newer one. Keep it and retry later."""
+
+    hint = "it may come from a newer version of Crystal: update this device"
+
+
+class TooLarge(Malformed):
+    """A length beyond the limits of `crystal_crypto.limits`."""
+
+
+class BadSignature(CryptoError):
+    """An Ed25519 signature that does not belong to this message and key."""
+
+
+class WrongKey(CryptoError):
+    """A key that does not open these bytes: the MAC, the AEAD tag or the name does not agree."""
+
+    hint = "the bytes were sealed with another key, or they were changed"
+
+
+class BadCode(CryptoError):
+    """A pairing text that is not a pairing code; the message says in which way."""
+
+    hint = "copy the whole code again, from `mc1:` to its end"
+
+
+class KeyStoreError(CryptoError):
+    """A secret could not be kept or fetched; the message names the place and the reason."""
+
+    exit_code = 8

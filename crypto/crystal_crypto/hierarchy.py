@@ -1,0 +1,217 @@
+"""The vault's keys, from the root down to one entry.
+
+    R  root (32 bytes, the payload of an mc1: code)
+    ├── admin Ed25519 key ── its public key, hashed, is the vault's id
+    ├── recovery X25519 key, relay recovery secret, check value
+    G_n  generation key (32 random bytes)          N  vault secret (32 random bytes)
+    ├── stream key: vault, channel, sender,        ├── state key   (digest of the replicated state)
+    │   incarnation                                ├── forget key  (keyed hash of a forgotten text)
+    │   └── per entry: K_enc, K_mac, nonce         └── blob name key
+    └── blob key ── per blob: K_enc, K_mac
+
+Rules: every derivation is HKDF-SHA256 (RFC 5869) under a label of its own (`labels`). R derives nothing that encrypts
+content: whoever holds only a generation key can open and seal, and cannot administer the vault.
+"""
+
+import hashlib
+import hmac
+import os
+from functools import cached_property
+from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from crystal_crypto import labels
+from crystal_crypto.identity import ExchangeKey, Random, SigningKey, VerifyKey
+from crystal_crypto.limits import (
+    CHECK_VALUE_BYTES,
+    DEVICE_BYTES,
+    HASH_BYTES,
+    INCARNATION_BYTES,
+    KEY_BYTES,
+    SALT_BYTES,
+    STREAM_KEYS_CACHED_MAX,
+    U32_MAX,
+    VAULT_BYTES,
+)
+from crystal_crypto.secret import Secret, exactly
+
+_ENTRY_KEY_BYTES: Final = 32 + 32 + 12
+_BLOB_KEY_BYTES: Final = 32 + 32
+
+
+def vault_id(admin: VerifyKey) -> bytes:
+    """The vault's permanent 16-byte id: whoever knows it can check which admin key the vault began with."""
+    return hashlib.sha256(labels.VAULT + admin.to_bytes()).digest()[:VAULT_BYTES]
+
+
+def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int) -> bytes:
+    """HKDF-SHA256, extract and expand (RFC 5869). An empty salt means 32 zero bytes, as the RFC has it."""
+    return HKDF(SHA256(), length, salt, info).derive(secret)
+
+
+class Root(Secret):
+    """R: full power over the vault. It is in the recovery kit and in mc1: codes, and nowhere else by necessity."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises Malformed unless `raw` is 32 bytes."""
+        self._raw = exactly(raw, KEY_BYTES, "a vault root")
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Root":
+        return cls(raw)
+
+    @classmethod
+    def generate(cls, random: Random = os.urandom) -> "Root":
+        return cls(random(KEY_BYTES))
+
+    def to_bytes(self) -> bytes:
+        return self._raw
+
+    @cached_property
+    def admin(self) -> SigningKey:
+        """Signs the device log where no leading Core does."""
+        return SigningKey(self._derive(labels.ROOT_ADMIN, KEY_BYTES))
+
+    @cached_property
+    def recovery(self) -> ExchangeKey:
+        """Every key bundle is sealed to it too, so that the root alone recovers the vault."""
+        return ExchangeKey(self._derive(labels.ROOT_RECOVERY, KEY_BYTES))
+
+    @cached_property
+    def relay_secret(self) -> bytes:
+        """32 bytes with which the root's holder registers itself at the relay, which keeps only a hash of them."""
+        return self._derive(labels.ROOT_RELAY, KEY_BYTES)
+
+    @cached_property
+    def check_value(self) -> bytes:
+        """8 bytes that may be shown: they tell a mistyped root from the right one and nothing else."""
+        return self._derive(labels.ROOT_CHECK, CHECK_VALUE_BYTES)
+
+    @cached_property
+    def vault(self) -> bytes:
+        """The id of the vault that this root founded (16 bytes)."""
+        return vault_id(self.admin.public)
+
+    def _derive(self, label: bytes, length: int) -> bytes:
+        return hkdf(self._raw, salt=b"", info=label, length=length)
+
+    def _material(self) -> bytes:
+        return self._raw
+
+
+class GenerationKey(Secret):
+    """G_n: one version of the vault's encryption key. Keeps the stream keys that it derived lately."""
+
+    __slots__ = ("_secret", "_streams", "number")
+
+    def __init__(self, number: int, secret: bytes) -> None:
+        """Raises Malformed unless `secret` is 32 bytes, ValueError unless `number` fits in 32 bits."""
+        if not 0 <= number <= U32_MAX:
+            raise ValueError("a generation number must fit in 32 bits")
+        self.number = number
+        self._secret = exactly(secret, KEY_BYTES, "a generation key")
+        self._streams: dict[bytes, bytes] = {}
+
+    @classmethod
+    def generate(cls, number: int, random: Random = os.urandom) -> "GenerationKey":
+        return cls(number, random(KEY_BYTES))
+
+    @property
+    def secret(self) -> bytes:
+        return self._secret
+
+    def entry_keys(
+        self, *, vault: bytes, channel: int, sender: bytes, incarnation: bytes, salt: bytes, context: bytes
+    ) -> tuple[bytes, bytes, bytes]:
+        """K_enc (32), K_mac (32) and the nonce (12) of one entry; `context` is SHA-256 of its header and public part."""
+        material = hkdf(
+            self._stream_key(vault, channel, sender, incarnation),
+            salt=exactly(salt, SALT_BYTES, "a salt"),
+            info=labels.ENTRY + exactly(context, HASH_BYTES, "an entry's context"),
+            length=_ENTRY_KEY_BYTES,
+        )
+        return material[:32], material[32:64], material[64:]
+
+    def blob_keys(self, *, vault: bytes, salt: bytes, context: bytes) -> tuple[bytes, bytes]:
+        """K_enc (32) and K_mac (32) of one blob; `context` is SHA-256 of its header."""
+        info = labels.BLOB_STREAM + self.number.to_bytes(4, "big")
+        stream = hkdf(
+            self._secret, salt=exactly(vault, VAULT_BYTES, "a vault id"), info=info, length=KEY_BYTES
+        )
+        material = hkdf(
+            stream,
+            salt=exactly(salt, SALT_BYTES, "a salt"),
+            info=labels.BLOB + exactly(context, HASH_BYTES, "a blob's context"),
+            length=_BLOB_KEY_BYTES,
+        )
+        return material[:32], material[32:]
+
+    def _stream_key(self, vault: bytes, channel: int, sender: bytes, incarnation: bytes) -> bytes:
+        exactly(vault, VAULT_BYTES, "a vault id")
+        exactly(sender, DEVICE_BYTES, "a sender id")
+        exactly(incarnation, INCARNATION_BYTES, "an incarnation")
+        stream = self.number.to_bytes(4, "big") + bytes([channel]) + sender + incarnation
+        known = self._streams.get(vault + stream)
+        if known is not None:
+            return known
+        derived = hkdf(self._secret, salt=vault, info=labels.STREAM + stream, length=KEY_BYTES)
+        if len(self._streams) >= STREAM_KEYS_CACHED_MAX:
+            self._streams.clear()  # rare: more streams in use than cached; deriving again costs microseconds
+        self._streams[vault + stream] = derived
+        return derived
+
+    def _material(self) -> bytes:
+        return self.number.to_bytes(4, "big") + self._secret
+
+    def __repr__(self) -> str:
+        return f"<GenerationKey {self.number} hidden>"
+
+
+class VaultSecret(Secret):
+    """N: keys for what must be recognised across generations: state digests, forgotten texts, blob names."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises Malformed unless `raw` is 32 bytes."""
+        self._raw = exactly(raw, KEY_BYTES, "a vault secret")
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "VaultSecret":
+        return cls(raw)
+
+    @classmethod
+    def generate(cls, random: Random = os.urandom) -> "VaultSecret":
+        return cls(random(KEY_BYTES))
+
+    def to_bytes(self) -> bytes:
+        return self._raw
+
+    @cached_property
+    def state_key(self) -> bytes:
+        """Key of the state digest (`digest.TableDigest`)."""
+        return self._derive(labels.SECRET_STATE)
+
+    @cached_property
+    def forget_key(self) -> bytes:
+        """Key of `forget_hash`."""
+        return self._derive(labels.SECRET_FORGET)
+
+    @cached_property
+    def blob_name_key(self) -> bytes:
+        """Key of `blob_name`."""
+        return self._derive(labels.SECRET_BLOB_NAME)
+
+    def forget_hash(self, content_hash: bytes) -> bytes:
+        """The keyed hash (32 bytes) under which a text is suppressed; `content_hash` is SHA-256 of its UTF-8."""
+        return hmac.digest(self.forget_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
+
+    def blob_name(self, content_hash: bytes) -> bytes:
+        """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it."""
+        return hmac.digest(self.blob_name_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
+
+    def _derive(self, label: bytes) -> bytes:
+        return hkdf(self._raw, salt=b"", info=label, length=KEY_BYTES)
+
+    def _material(self) -> bytes:
+        return self._raw

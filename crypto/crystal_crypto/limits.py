@@ -1,0 +1,59 @@
+"""Every limit and fixed length of the byte formats, in one place.
+
+Rules: bytes unless the name says otherwise; the qualifier (`_MAX`, `_MIN`) comes last. A reader checks against these before
+it slices, allocates or decompresses. They are part of protocol version 2: changing one needs a new version or suite.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Lengths of the primitives.
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+MAC_BYTES = 32
+TAG_BYTES = 16
+NONCE_BYTES = 12
+HASH_BYTES = 32
+
+# Identifiers and other header fields.
+VAULT_BYTES = 16
+DEVICE_BYTES = 16
+INCARNATION_BYTES = 8
+SALT_BYTES = 24
+CHECK_VALUE_BYTES = 8
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+
+# Entries.
+HEADER_BYTES = 184
+ENTRY_BYTES_MAX = 1 * MIB
+PUBLIC_BYTES_MAX = 256 * KIB
+FRAMES_MAX = 4096
+PLAINTEXT_BYTES_MAX = 16 * MIB
+"""All frames of one entry together, after decompression."""
+FRAME_HEADER_BYTES = 9
+PADDED_BYTES_MIN = 256
+BODY_PIECE_BYTES = 128 * KIB
+"""The body is hashed in pieces of this size, so that two processors can share the work."""
+
+# Blobs.
+BLOB_HEADER_BYTES = 96
+BLOB_BYTES_MAX = 8 * MIB
+"""A whole stored blob: header, MAC, and all chunks with their tags."""
+BLOB_CHUNK_BYTES = 64 * KIB
+BLOB_LENGTH_BYTES = 8
+"""The content's length, at the head of the sealed payload."""
+
+# Sealed key bundles and device identities.
+BUNDLE_BYTES = 114
+IDENTITY_BYTES = 93
+
+# The published prototype's payload.
+V1_PAYLOAD_BYTES_MAX = 100 * MIB
+
+# The key store.
+SECRET_NAME_CHARS_MAX = 64
+SECRET_BYTES_MAX = 16 * KIB
+
+# In memory only.
+STREAM_KEYS_CACHED_MAX = 256

@@ -1,0 +1,69 @@
+"""A store of plain objects for flows, and deterministic randomness: enough to test one flow at a time."""
+
+from collections.abc import Callable, Generator
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog import DeviceDetails
+from crystal_mirror.requests import Embed, Get, GetMany, List, Listing, Put, PutNew, Request
+
+T = TypeVar("T")
+
+
+def seeded(seed: str) -> Callable[[int], bytes]:
+    """Unpredictable to the code, the same for the same seed."""
+    count = 0
+
+    def draw(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        data = b""
+        while len(data) < size:
+            data += sha256(f"{seed}/{count}/{len(data)}".encode()).digest()
+        return data[:size]
+
+    return draw
+
+
+class Objects(dict[str, bytes]):
+    """A store that does what the contract says and nothing else."""
+
+    def answer(self, request: Request) -> Any:
+        match request:
+            case Get(key):
+                return self.get(key)
+            case GetMany(keys):
+                return [self.get(key) for key in keys]
+            case PutNew(key, body):
+                return self.setdefault(key, body) is body
+            case Put(key, body):
+                self[key] = body
+                return None
+            case List(prefix, after, limit):
+                keys = sorted(key for key in self if key.startswith(prefix) and key > after)
+                return Listing(tuple(keys[:limit]), len(keys) > limit)
+            case Embed(texts):
+                return [[sha256(text.encode()).digest() * 24] for text in texts]
+
+    def run(self, flow: Generator[Request, Any, T]) -> T:
+        """Drives a flow to its end."""
+        reply: Any = None
+        while True:
+            try:
+                request = flow.send(reply)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            reply = self.answer(request)
+
+
+def new_root(seed: str = "root") -> Root:
+    return Root.from_bytes(seeded(seed)(32))
+
+
+def new_device(seed: str) -> DeviceIdentity:
+    return DeviceIdentity.generate(seeded(seed))
+
+
+DETAILS = DeviceDetails(name="laptop", system="Linux", added_at=0)

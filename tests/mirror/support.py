@@ -42,8 +42,8 @@ class Objects(dict[str, bytes]):
                 self[key] = body
                 return None
             case List(prefix, after, limit):
-                keys = sorted(key for key in self if key.startswith(prefix) and key > after)
-                return Listing(tuple(keys[:limit]), len(keys) > limit)
+                found = sorted(key for key in self if key.startswith(prefix) and key > after)
+                return Listing(tuple(found[:limit]), len(found) > limit)
             case Embed(texts):
                 return [[sha256(text.encode()).digest() * 24] for text in texts]
 

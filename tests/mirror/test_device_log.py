@@ -1,6 +1,7 @@
 """The device log: who may say what, and that nobody else can."""
 
 import pytest
+
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity
@@ -21,7 +22,6 @@ from crystal_mirror.logsync import read_log, restore_log
 from crystal_mirror.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_node.journal import SqliteJournal
-
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
 

@@ -121,6 +121,11 @@ class Failure:
     exit_code: int
 
 
+def passes(error: BaseException) -> bool:
+    """Whether an error has a known cause that may go away by itself or be mended while the program runs."""
+    return isinstance(error, Exception) and describe(error).exit_code != ExitCode.UNEXPECTED
+
+
 def describe(error: BaseException) -> Failure:
     """Any error as a sentence, a hint and an exit code. Never raises."""
     if isinstance(error, KeyboardInterrupt):

@@ -7,7 +7,7 @@ Layout (directories 0700, files 0600):
     state/state.db        outbox with capture offsets, device log
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
-    state/nudge           touched to wake a running ``crystal sync --watch``
+    state/nudge/now       touched to wake a running ``crystal sync --watch``
     logs/
 
 Nothing here reads the environment (``settings.py`` does) or decides anything about the vault. A home is only
@@ -67,8 +67,12 @@ class Home:
         return self.state / "setup.lock"
 
     @property
-    def nudge_file(self) -> Path:
+    def nudge_folder(self) -> Path:
         return self.state / "nudge"
+
+    @property
+    def nudge_file(self) -> Path:
+        return self.nudge_folder / "now"
 
     @property
     def logs(self) -> Path:
@@ -80,17 +84,21 @@ class Home:
         Raises:
             LocalStorage: a folder is somebody else's, is no folder, or is open to others and cannot be closed.
         """
-        for folder in (self.root, self.state, self.secrets, self.logs, self.database.parent):
+        for folder in (
+            self.root,
+            self.state,
+            self.secrets,
+            self.nudge_folder,
+            self.logs,
+            self.database.parent,
+        ):
             folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             _make_private(folder)
 
     def nudge(self) -> None:
-        """Wakes a running ``crystal sync --watch`` on this home, if there is one."""
-        descriptor = os.open(self.nudge_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.utime(descriptor)
-        finally:
-            os.close(descriptor)
+        """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
+        with suppress(OSError):
+            self.nudge_file.touch(FILE_MODE)
 
 
 def _make_private(folder: Path) -> None:
@@ -107,7 +115,7 @@ def _make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replaces a file as a whole, durably, readable by its owner only: after a crash it holds the old bytes or the new."""
+    """Replaces a file as a whole, durably: after a crash it holds the old bytes or the new. Owner only."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)

@@ -170,7 +170,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     if not _AGENT.fullmatch(agent.value):
         raise BadConfig(
             f"the agent id from {agent.origin} cannot be used",
-            hint="An agent id has 1 to 64 letters, digits, dots, underscores and hyphens, and begins with a letter or digit.",
+            hint="Use 1 to 64 letters, digits, dots, underscores and hyphens, a letter or digit first.",
         )
     key_store = _pick(
         "key_store", flags.key_store, env, "CRYSTAL_KEY_STORE", config.key_store, KeyStoreKind.AUTO

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has closed it (`crystal search … | head`); flushing at exit must not complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  where every error becomes an exit code
         return _failed(error, arguments)
     return code
 
@@ -62,5 +62,5 @@ def _nudge() -> int:
 
     home = Path(os.environ.get("CRYSTAL_HOME") or "~/.ldm").expanduser()
     with suppress(OSError):
-        os.utime(home / "state" / "nudge")
+        os.utime(home / "state" / "nudge" / "now")
     return 0

@@ -1,0 +1,40 @@
+"""How long to wait before trying again: doubling from a few seconds to a few minutes, with jitter.
+
+Jitter keeps a household of devices from knocking at a relay together when it comes back. Randomness is passed
+in.
+"""
+
+from collections.abc import Callable
+
+FIRST_SECONDS = 5.0
+MOST_SECONDS = 600.0
+_JITTER = 0.25
+
+
+class Backoff:
+    """Counts failures in a row. ``uniform(a, b)`` gives a random number between its arguments."""
+
+    def __init__(
+        self,
+        uniform: Callable[[float, float], float],
+        *,
+        first: float = FIRST_SECONDS,
+        most: float = MOST_SECONDS,
+    ) -> None:
+        self._uniform = uniform
+        self._first = first
+        self._most = most
+        self._failures = 0
+
+    @property
+    def failures(self) -> int:
+        return self._failures
+
+    def failed(self) -> float:
+        """Counts a failure and returns the seconds to wait, never more than ``most``."""
+        doubled = self._first * 2.0 ** min(self._failures, 32)
+        self._failures += 1
+        return min(doubled * self._uniform(1 - _JITTER, 1 + _JITTER), self._most)
+
+    def succeeded(self) -> None:
+        self._failures = 0

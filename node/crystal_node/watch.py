@@ -1,0 +1,217 @@
+"""Continuous sync: what ``crystal sync --watch`` does until it is told to stop.
+
+Three tasks, each simple by itself, and one event that joins them::
+
+    files      a transcript grew (or a poll, or a nudge) ---> capture ---> wake, if something was accepted
+    relay      the long-poll says that something arrived ----------------> wake
+    rounds     wake, or the safety net's time -----------> lock, one round of sync, unlock
+
+A failure of the network, the relay or the disk is told and tried again, later and later, with jitter; capture
+goes on meanwhile, so that nothing waits for a network to be recorded. An unknown error ends the program:
+whoever supervises it sees that, instead of a process that pretends to work. Time is monotonic: a wrong clock
+changes nothing here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from crystal_node.backoff import Backoff
+from crystal_node.changes import ChangeTimes, changes
+from crystal_node.errors import describe, passes
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """Seconds, unless the name says otherwise."""
+
+    files: ChangeTimes = field(default_factory=ChangeTimes)
+    long_poll: float = 50.0
+    safety_round: float = 300.0
+    """A round is done about this often even if nothing seemed to happen."""
+    pause: float = 0.02
+    """Between rounds: what comes right after something else goes along with it."""
+    idle_pause: float = 2.0
+    """The pause grows up to this when round after round found nothing to do, so that a relay that wakes us for nothing
+    cannot keep us busy. Local work ends it."""
+    idle_rounds: int = 8
+    """Rounds without work before the pause grows."""
+    stop_grace: float = 5.0
+    """A round under way when we are told to stop may take this long to end by itself."""
+
+
+class WatchEvent(StrEnum):
+    """What a watcher reports."""
+
+    CAPTURED = "captured"
+    SYNCED = "synced"
+    FAILED = "failed"
+    RECOVERED = "recovered"
+
+
+class Work(Protocol):
+    """What the watcher drives."""
+
+    async def capture(self, paths: frozenset[str] | None) -> str:
+        """One capture pass over these transcripts, or over all. Says what was accepted, "" if nothing was."""
+        ...
+
+    async def round(self) -> str:
+        """One round of sync under the home's lock. Says what moved, "" if nothing did."""
+        ...
+
+    async def wait(self, token: str | None, seconds: float) -> str:
+        """The store's long-poll over the whole vault."""
+        ...
+
+    def folders(self) -> list[Path]:
+        """Folders to watch, whether they exist already or not."""
+        ...
+
+    def concerns(self, path: str) -> bool:
+        """Whether a changed file is a transcript or the nudge."""
+        ...
+
+    def wakes(self, path: str) -> bool:
+        """Whether this changed file asks for a round by itself: another process of this device accepted something."""
+        ...
+
+
+Report = Callable[[WatchEvent, str], None]
+
+
+class Watch:
+    """One watcher over some work. ``run`` returns when ``stop`` is set."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        report: Report,
+        stop: asyncio.Event,
+        uniform: Callable[[float, float], float],
+        times: WatchTimes | None = None,
+    ) -> None:
+        self._work = work
+        self._report = report
+        self._stop = stop
+        self._uniform = uniform
+        self._times = times or WatchTimes()
+        self._wake = asyncio.Event()
+        self._local = asyncio.Event()
+
+    async def run(self) -> None:
+        """Works until ``stop`` is set.
+
+        Raises:
+            whatever a task raised that does not pass by itself (``errors.passes``).
+        """
+        self._wake.set()
+        rounds = asyncio.create_task(self._rounds(), name="rounds")
+        files = asyncio.create_task(self._files(), name="files")
+        relay = asyncio.create_task(self._relay(), name="relay")
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait([rounds, files, relay, stopped], return_when=asyncio.FIRST_COMPLETED)
+            self._stop.set()
+            self._wake.set()
+            self._local.set()
+            files.cancel()
+            relay.cancel()
+            await asyncio.wait([rounds, files, relay], timeout=self._times.stop_grace)
+        finally:
+            for task in (rounds, files, relay, stopped):
+                task.cancel()
+            outcomes = await asyncio.gather(rounds, files, relay, stopped, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _rounds(self) -> None:
+        backoff = Backoff(self._uniform)
+        idle = 0
+        while not self._stop.is_set():
+            await _until(self._wake, self._times.safety_round * self._uniform(0.75, 1.25))
+            if self._stop.is_set():
+                return
+            self._wake.clear()
+            try:
+                moved = await self._work.round()
+            except Exception as error:
+                if not passes(error):
+                    raise
+                await _until(self._stop, self._tell(error, backoff))
+                self._wake.set()
+                continue
+            if backoff.failures:
+                self._report(WatchEvent.RECOVERED, "syncing again")
+            backoff.succeeded()
+            if moved:
+                self._report(WatchEvent.SYNCED, moved)
+            idle = 0 if moved else idle + 1
+            await self._rest(idle)
+
+    async def _rest(self, idle: int) -> None:
+        doublings = max(idle - self._times.idle_rounds, 0)
+        self._local.clear()
+        await asyncio.sleep(self._times.pause)
+        if doublings:
+            await _until(self._local, min(self._times.pause * 2.0**doublings, self._times.idle_pause))
+
+    async def _relay(self) -> None:
+        backoff = Backoff(self._uniform)
+        token: str | None = None
+        while True:
+            try:
+                fresh = await self._work.wait(token, self._times.long_poll)
+            except Exception as error:
+                if not passes(error):
+                    raise
+                # The rounds meet the same failure and tell it; here it only must not become a busy loop.
+                await asyncio.sleep(backoff.failed())
+                continue
+            backoff.succeeded()
+            if fresh != token:
+                token = fresh
+                self._wake.set()
+
+    async def _files(self) -> None:
+        backoff = Backoff(self._uniform)
+        while True:
+            try:
+                async with aclosing(
+                    changes(self._work.folders, self._work.concerns, self._times.files)
+                ) as stream:
+                    async for paths in stream:
+                        await self._take(paths)
+                        backoff.succeeded()
+            except Exception as error:
+                if not passes(error):
+                    raise
+                await asyncio.sleep(self._tell(error, backoff))
+
+    async def _take(self, paths: frozenset[str] | None) -> None:
+        accepted = await self._work.capture(paths)
+        if accepted:
+            self._report(WatchEvent.CAPTURED, accepted)
+        if accepted or (paths and any(map(self._work.wakes, paths))):
+            self._local.set()
+            self._wake.set()
+
+    def _tell(self, error: Exception, backoff: Backoff) -> float:
+        """Reports a failure that passes and returns how long to wait."""
+        pause = backoff.failed()
+        failure = describe(error)
+        self._report(
+            WatchEvent.FAILED, f"{failure.message}; trying again in {pause:.0f} s. {failure.hint}".strip()
+        )
+        return pause
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

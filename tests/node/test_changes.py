@@ -1,0 +1,70 @@
+"""File changes: nothing falls between looking at everything and being told of changes, and folders may come
+later."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+from crystal_node.changes import ChangeTimes, changes
+
+_FAST = ChangeTimes(poll=0.3, settle=0.02, burst=0.1)
+_SLOW_POLL = ChangeTimes(poll=60.0, settle=0.02, burst=0.1)
+
+
+def _is_transcript(path: str) -> bool:
+    return path.endswith(".jsonl")
+
+
+async def test_the_first_item_asks_to_look_at_everything_and_a_change_right_after_it_is_reported(
+    tmp_path: Path,
+) -> None:
+    async with (
+        aclosing(changes(lambda: [tmp_path], _is_transcript, _SLOW_POLL)) as stream,
+        asyncio.timeout(10),
+    ):
+        assert await anext(stream) is None
+        (tmp_path / "a.jsonl").write_text("1")
+        assert await anext(stream) == frozenset({str(tmp_path / "a.jsonl")})
+
+
+async def test_files_that_do_not_concern_us_wake_nobody(tmp_path: Path) -> None:
+    async with (
+        aclosing(changes(lambda: [tmp_path], _is_transcript, _SLOW_POLL)) as stream,
+        asyncio.timeout(10),
+    ):
+        assert await anext(stream) is None
+        (tmp_path / "noise.txt").write_text("1")
+        await asyncio.sleep(0.2)
+        (tmp_path / "b.jsonl").write_text("1")
+        assert await anext(stream) == frozenset({str(tmp_path / "b.jsonl")})
+
+
+async def test_a_new_file_is_looked_at_again_soon_in_case_its_folder_was_too_young_for_events(
+    tmp_path: Path,
+) -> None:
+    async with (
+        aclosing(changes(lambda: [tmp_path], _is_transcript, _SLOW_POLL)) as stream,
+        asyncio.timeout(10),
+    ):
+        assert await anext(stream) is None
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / "c.jsonl").write_text("1")
+        (tmp_path / "d.jsonl").write_text("1")
+        assert await anext(stream)
+        assert await anext(stream) is None, "a follow-up look at everything, long before the poll"
+
+
+async def test_a_folder_that_appears_later_is_found_at_the_next_poll(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    async with aclosing(changes(lambda: [late], _is_transcript, _FAST)) as stream, asyncio.timeout(10):
+        assert await anext(stream) is None
+        late.mkdir()
+        assert await anext(stream) is None
+        (late / "e.jsonl").write_text("1")
+        seen = [await anext(stream) for _ in range(2)]
+        assert any(paths for paths in seen)
+
+
+async def test_without_events_there_is_still_a_poll(tmp_path: Path) -> None:
+    async with aclosing(changes(lambda: [tmp_path], _is_transcript, _FAST)) as stream, asyncio.timeout(10):
+        assert [await anext(stream) for _ in range(3)] == [None, None, None]

@@ -1,0 +1,146 @@
+"""Operations, batches and keys as bytes: round trips, strictness, limits."""
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crystal_crypto.errors import Malformed, TooLarge
+from crystal_mirror.batch import Batch, decode_batch, encode_batch
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.operations import (
+    OPERATION_BYTES_MAX,
+    PIECE_BYTES_MAX,
+    PIECES_MAX,
+    Capture,
+    Forget,
+    Operation,
+    Piece,
+    Remember,
+    decode_operation,
+    encode_operation,
+)
+from crystal_mirror.types import Origin, StateDigest, TableSum
+
+names = st.text(st.characters(codec="utf-8"), max_size=40)
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)
+moments = st.integers(0, 2**53)
+pieces = st.builds(Piece, texts, names, moments, names, st.integers(0, 1000))
+captures = st.builds(
+    Capture, names, names, names, names, names, st.lists(pieces, min_size=1, max_size=4).map(tuple)
+)
+remembers = st.builds(Remember, texts, names, names, moments)
+forgets = st.builds(Forget, st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=4).map(tuple))
+operations = st.one_of(captures, remembers, forgets)
+origins = st.builds(
+    Origin,
+    st.binary(min_size=16, max_size=16),
+    st.binary(min_size=8, max_size=8),
+    st.integers(0, 2**53),
+)
+
+
+@given(operations)
+def test_an_operation_survives_its_encoding(operation: Operation) -> None:
+    assert decode_operation(encode_operation(operation)) == operation
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_are_refused_as_malformed_and_nothing_else(data: bytes) -> None:
+    try:
+        decode_operation(data)
+    except Malformed:
+        return
+    assert decode_operation(data) is not None
+
+
+@given(captures, st.data())
+def test_a_cut_operation_is_refused(operation: Capture, data: st.DataObject) -> None:
+    encoded = encode_operation(operation)
+    with pytest.raises(Malformed):
+        decode_operation(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
+
+
+def test_unknown_kinds_and_extra_fields_are_refused() -> None:
+    for value in (["x", 1], ["r", "text", "fact", "agent", 0, "more"], {"text": "x"}, ["r", "", "", "", 0]):
+        with pytest.raises(Malformed):
+            decode_operation(msgspec.msgpack.encode(value))
+
+
+def test_limits_are_checked_when_encoding_and_when_decoding() -> None:
+    long = "ä" * (PIECE_BYTES_MAX // 2 + 1)
+    with pytest.raises(TooLarge):
+        encode_operation(Remember(long, "", "", 0))
+    piece = Piece("x" * 2000, "user", 0, "", 0)
+    with pytest.raises(TooLarge):
+        encode_operation(Capture("a", "s", "", "", "", (piece,) * 200))
+    with pytest.raises(Malformed):
+        encode_operation(Capture("a", "s", "", "", "", (piece,) * (PIECES_MAX + 1)))
+    with pytest.raises(TooLarge):
+        decode_operation(bytes(OPERATION_BYTES_MAX + 1))
+
+
+@given(
+    st.lists(st.tuples(origins, st.binary(min_size=1, max_size=50)), max_size=4),
+    st.lists(origins, max_size=4),
+    st.lists(st.lists(st.binary(min_size=6, max_size=6), max_size=3).map(tuple), max_size=4),
+)
+def test_a_batch_survives_its_encoding(
+    operations: list[tuple[Origin, bytes]], done: list[Origin], vectors: list[tuple[bytes, ...]]
+) -> None:
+    batch = Batch(tuple(operations), tuple(done), tuple(vectors), "model", bytes(32))
+    assert decode_batch([frame.data for frame in encode_batch(batch)]) == batch
+
+
+def test_a_batch_whose_vectors_do_not_add_up_is_refused() -> None:
+    batch = Batch((), (), ((b"123456",),), "model", bytes(32))
+    frames = [frame.data for frame in encode_batch(batch)]
+    for bad in (frames[1] + b"x", frames[1][:-1], b""):
+        with pytest.raises(Malformed):
+            decode_batch([frames[0], bad])
+    with pytest.raises(Malformed):
+        decode_batch([*frames, b"one operation too many"])
+    with pytest.raises(Malformed):
+        decode_batch([])
+
+
+@given(st.binary(max_size=200), st.binary(max_size=50))
+def test_random_frames_are_refused_as_malformed_and_nothing_else(head: bytes, vectors: bytes) -> None:
+    with suppress(Malformed):
+        decode_batch([head, vectors])
+
+
+@given(origins.filter(lambda origin: origin.sequence < 10**16))
+def test_stream_keys_parse_back(origin: Origin) -> None:
+    keys = VaultKeys(bytes(16))
+    assert keys.parse_stream(keys.conversation(*origin)) == origin
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "x",
+        "/1",
+        "0" * 32 + "." + "0" * 16 + "/1",
+        "Z" * 32 + "." + "0" * 16 + "/" + "0" * 16,
+        "../../devlog/0",
+    ],
+)
+def test_junk_keys_are_not_streams(tail: str) -> None:
+    keys = VaultKeys(bytes(16))
+    assert keys.parse_stream(keys.conversations_prefix + tail) is None
+
+
+def test_a_digest_depends_on_names_sums_and_counts() -> None:
+    one = TableSum("a", bytes(32), 1)
+    base = StateDigest.of([one, TableSum("b", bytes(32), 2)])
+    assert StateDigest.of([TableSum("b", bytes(32), 2), one]) == base
+    others = [
+        StateDigest.of([one]),
+        StateDigest.of([one, TableSum("b", bytes(32), 3)]),
+        StateDigest.of([one, TableSum("c", bytes(32), 2)]),
+        StateDigest.of([one, TableSum("b", b"\1" * 32, 2)]),
+    ]
+    assert len({digest.hex() for digest in [base, *others]}) == 5

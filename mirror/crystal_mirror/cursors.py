@@ -52,7 +52,7 @@ def put_cursor(member: Member) -> Flow[None]:
     """Reports this device's position if it changed since the last report."""
     position = member.replica.position()
     body = _Body(
-        position.epoch, position.sequence, member.replica.digest().to_bytes(), len(member.journal.rows())
+        position.epoch, position.sequence, member.replica.digest().to_bytes(), len(member.journal.names())
     )
     kept = member.journal.meta_get(META_CURSOR)
     sent = _sent_decoder.decode(kept) if kept else None

@@ -182,12 +182,15 @@ class Member:
 
     def _mend(self) -> None:
         """Provisional rows follow the outbox: a crash may have come between the two databases' commits."""
-        rows = {row.origin: row for row in self.journal.rows()}
+        names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
-        for origin in indexed - rows.keys():
+        for origin in sorted(indexed - names.keys()):
             self.replica.drop_provisional(origin)
-        for origin, row in rows.items():
+        for origin, name in names.items():
             if origin in indexed or self.replica.done(origin):
+                continue
+            row = self.journal.row(name.incarnation, name.sequence)
+            if row is None:  # another process of this device saw it become durable meanwhile
                 continue
             try:
                 operation = decode_operation(row.operation)

@@ -20,7 +20,14 @@ from crystal_mirror.batch import Batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import PackedOrigin, stands_at
-from crystal_mirror.ports import JournalTransaction, OutboxRow, OutboxState, ReplicaTransaction, Stream
+from crystal_mirror.ports import (
+    JournalTransaction,
+    OutboxName,
+    OutboxRow,
+    OutboxState,
+    ReplicaTransaction,
+    Stream,
+)
 from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
@@ -39,7 +46,7 @@ def push(member: Member) -> Flow[int]:
     pushed = 0
     yield from _check_first_stored(member)
     while True:
-        row = next((row for row in member.journal.rows() if row.state is OutboxState.PENDING), None)
+        row = member.journal.first_row(OutboxState.PENDING)
         if row is None:
             return pushed
         key = member.keys.conversation(member.device_id, row.incarnation, row.sequence)
@@ -59,7 +66,7 @@ def push(member: Member) -> Flow[int]:
 
 def _check_first_stored(member: Member) -> Flow[None]:
     """Whether the relay still holds the first operation that the Core has yet to order; else it is put back."""
-    row = next((row for row in member.journal.rows() if row.state is OutboxState.STORED), None)
+    row = member.journal.first_row(OutboxState.STORED)
     if row is None:
         return
     there = yield Get(member.keys.conversation(member.device_id, row.incarnation, row.sequence))
@@ -70,9 +77,7 @@ def _check_first_stored(member: Member) -> Flow[None]:
             Notice.STREAM_LOST, f"the relay lost entry {row.sequence} of this device; it is put back"
         )
         with member.journal.transaction() as transaction:
-            for stored in transaction.rows():
-                if stored.state is OutboxState.STORED:
-                    transaction.set_row_state(stored.incarnation, stored.sequence, OutboxState.PENDING)
+            transaction.set_all_states(OutboxState.STORED, OutboxState.PENDING)
         return
     _give_way(member, row, there)
 
@@ -109,9 +114,11 @@ def restart_stream(
     Names stay, except, with ``rename_from`` (an incarnation and a sequence), the operations that were named by their
     own place there or later.
     """
-    rows = transaction.rows()
+    names = transaction.names()
     transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))
-    for row in rows:
+    for name in names:
+        row = transaction.row(name.incarnation, name.sequence)
+        assert row is not None, "nothing else writes in this transaction"
         transaction.remove_row(row.incarnation, row.sequence)
         renamed = (
             rename_from is not None
@@ -142,16 +149,13 @@ def settle(member: Member) -> int:
     kept = member.replica.meta_get(META_OWN)
     seen = {Origin(*origin): digest for origin, digest in _own_decoder.decode(kept)} if kept else {}
     settled: list[Origin] = []
-    clash: OutboxRow | None = None
+    clash: OutboxName | None = None
     with member.journal.transaction() as transaction:
         stream = transaction.stream()
-        for row in transaction.rows():
+        for row in transaction.names():
             if not member.replica.done(row.origin):
                 continue
-            if (
-                row.origin.device == member.device_id
-                and seen.get(row.origin) != sha256(row.operation).digest()
-            ):
+            if row.origin.device == member.device_id and seen.get(row.origin) != row.digest:
                 clash = clash or row
                 continue
             transaction.remove_row(row.incarnation, row.sequence)

@@ -138,6 +138,17 @@ class OutboxRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OutboxName:
+    """An outbox row without its bytes: enough to decide on it. ``digest`` is the SHA-256 of the operation."""
+
+    incarnation: bytes
+    sequence: int
+    origin: Origin
+    digest: bytes
+    state: OutboxState
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """The stream that this device writes now: its incarnation, next free sequence, and hash of the last entry."""
 
@@ -146,10 +157,30 @@ class Stream:
     previous: bytes
 
 
-class JournalTransaction(Protocol):
-    """Changes to ``state.db`` that commit together."""
+class JournalView(Protocol):
+    """What ``state.db`` holds; read-only."""
 
     def stream(self) -> Stream | None: ...
+
+    def names(self) -> list[OutboxName]:
+        """Everything not yet durable, in order of acceptance, without the bytes."""
+        ...
+
+    def row(self, incarnation: bytes, sequence: int) -> OutboxRow | None: ...
+
+    def first_row(self, state: OutboxState) -> OutboxRow | None:
+        """The row in that state that was accepted first."""
+        ...
+
+    def log_entries(self) -> list[tuple[int, bytes, bool]]:
+        """The device log as verified here: slot, sealed bytes, void or not; by slot, without gaps."""
+        ...
+
+    def meta_get(self, name: str) -> bytes | None: ...
+
+
+class JournalTransaction(JournalView, Protocol):
+    """Changes to ``state.db`` that commit together."""
 
     def set_stream(self, stream: Stream) -> None: ...
 
@@ -159,28 +190,14 @@ class JournalTransaction(Protocol):
 
     def set_row_state(self, incarnation: bytes, sequence: int, state: OutboxState) -> None: ...
 
-    def rows(self) -> list[OutboxRow]: ...
+    def set_all_states(self, before: OutboxState, after: OutboxState) -> None: ...
 
     def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None: ...
 
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
-    def meta_get(self, name: str) -> bytes | None: ...
 
-
-class Journal(Protocol):
+class Journal(JournalView, Protocol):
     """``state.db``: the outbox, the device log, and the positions that this device must never go behind."""
 
     def transaction(self) -> AbstractContextManager[JournalTransaction]: ...
-
-    def stream(self) -> Stream | None: ...
-
-    def rows(self) -> list[OutboxRow]:
-        """Everything not yet durable, in order of acceptance."""
-        ...
-
-    def log_entries(self) -> list[tuple[int, bytes, bool]]:
-        """The device log as verified here: slot, sealed bytes, void or not; by slot, without gaps."""
-        ...
-
-    def meta_get(self, name: str) -> bytes | None: ...

@@ -18,8 +18,6 @@ from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
 from crystal_mirror.slots import SlotKind
 from crystal_mirror.types import EntryState, KeptEntry, Position
 
-RESTORE_PAGE = 64
-
 
 class Published(Enum):
     DONE = "everything is on the relay"
@@ -110,13 +108,14 @@ def restore_mirror(member: Member) -> Flow[int]:
     """Puts back, byte for byte, every kept slot that the relay lacks. Returns how many. Needs the lead's right."""
     restored = 0
     for epoch in range(1, member.replica.position().epoch + 1):
+        last = member.replica.last_entry(epoch)
+        if last is None:
+            continue
         present = yield from _present(member, epoch)
-        first = 0
-        while page := member.replica.entries(epoch, first, RESTORE_PAGE):
-            for entry in page:
-                if entry.state is not EntryState.UNSENT and entry.sequence not in present:
-                    restored += yield PutNew(member.keys.mirror(epoch, entry.sequence), entry.data)
-            first = page[-1].sequence + 1
+        for sequence in sorted(set(range(last.sequence + 1)) - present):
+            for entry in member.replica.entries(epoch, sequence, 1):
+                if entry.state is not EntryState.UNSENT and entry.sequence == sequence:
+                    restored += yield PutNew(member.keys.mirror(epoch, sequence), entry.data)
     return restored
 
 

@@ -220,11 +220,12 @@ def replay_kept(member: Member) -> None:
 
 def raise_floor(member: Member) -> None:
     """Keeps, apart from the replica, how far this device has verified: the bound below which it never writes."""
+    unsent = member.replica.kept(EntryState.UNSENT)
     position = member.replica.position()
-    floor = read_floor(member)
-    if (position.epoch, position.sequence) > floor:
+    verified = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
+    if verified > read_floor(member):
         with member.journal.transaction() as transaction:
-            transaction.meta_set(META_FLOOR, b"%d %d" % (position.epoch, position.sequence))
+            transaction.meta_set(META_FLOOR, b"%d %d" % verified)
 
 
 def read_floor(member: Member) -> tuple[int, int]:

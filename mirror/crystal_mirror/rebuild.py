@@ -40,15 +40,16 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
     """Where the relay's history leaves ours, if it does so in a way that must be believed.
 
     A history is believed if from the fork on it verifies slot by slot up to the seal of a later epoch. The Core itself
-    (``need_seal`` False) also believes another branch of its own epoch: only its own key can have signed it.
-    Returns None when the relay merely lacks what we have, or shows nothing that verifies.
+    (``need_seal`` False) also believes another branch of its own epoch, which only its own key can have signed, and that
+    a slot of its own is void now, because the relay changed it and will not let it be written again.
+    Returns None when the relay merely lacks what we have.
     """
     position = yield from _last_common(member)
     fork: Fork | None = None
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:
-            return None
+            return None if need_seal else fork
         slot = yield from judge_current(member, data, position)
         if slot.kind is SlotKind.DIVERGED:
             return None
@@ -159,7 +160,7 @@ def _kept_from(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]
 def _offer_again(member: Member, orphans: list[KeptEntry]) -> None:
     """Puts every operation of the orphaned entries into the outbox under its own name, unless it is there already."""
     with member.journal.transaction() as transaction:
-        known = {row.origin for row in transaction.rows()}
+        known = {name.origin for name in transaction.names()}
         for kept in orphans:
             if kept.state is EntryState.VOID:
                 continue

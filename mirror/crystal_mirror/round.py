@@ -64,11 +64,18 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
         if not member.is_core:
             yield from _follow(member, report)
         yield from put_cursor(member)
-    finally:
-        raise_floor(member)
-        member.rounds += 1
-        member.notices.save()
+    except Exception:
+        _end(member)
+        raise
+    _end(member)
     return report
+
+
+def _end(member: Member) -> None:
+    """What a round leaves behind however it ended, unless it was dropped half way."""
+    raise_floor(member)
+    member.rounds += 1
+    member.notices.save()
 
 
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:

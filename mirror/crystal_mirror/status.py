@@ -55,7 +55,7 @@ class DeviceEntry:
 
 def status(member: Member) -> MemberStatus:
     """Reads the member's databases; no network."""
-    rows = member.journal.rows()
+    rows = member.journal.names()
     position = member.replica.position()
     void = member.log.void_slots + len(member.replica.kept(EntryState.VOID))
     notices = member.notices.current()

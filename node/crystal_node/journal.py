@@ -7,13 +7,14 @@ because SQLite is not atomic across two WAL files, and because the memory can be
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.ports import OutboxRow, OutboxState, Stream
+from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState, Stream
 from crystal_mirror.types import Origin
 
 APPLICATION_ID = 0x43525953  # "CRYS"
@@ -26,14 +27,19 @@ CREATE TABLE stream (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation BLOB N
                      previous BLOB NOT NULL) STRICT;
 CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, incarnation BLOB NOT NULL, sequence INTEGER NOT NULL,
                      origin_device BLOB NOT NULL, origin_incarnation BLOB NOT NULL, origin_sequence INTEGER NOT NULL,
-                     operation BLOB NOT NULL, sealed BLOB NOT NULL, state INTEGER NOT NULL,
+                     digest BLOB NOT NULL, operation BLOB NOT NULL, sealed BLOB NOT NULL, state INTEGER NOT NULL,
                      UNIQUE (incarnation, sequence)) STRICT;
+CREATE INDEX outbox_by_state ON outbox (state, id);
 CREATE TABLE device_log (slot INTEGER PRIMARY KEY, data BLOB NOT NULL, void INTEGER NOT NULL) STRICT;
 CREATE TABLE capture_file (path TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID, STRICT;
 """
 
-_ROWS = (
+_ROW = (
     "SELECT incarnation, sequence, origin_device, origin_incarnation, origin_sequence, operation, sealed, state "
+    "FROM outbox"
+)
+_NAMES = (
+    "SELECT incarnation, sequence, origin_device, origin_incarnation, origin_sequence, digest, state "
     "FROM outbox ORDER BY id"
 )
 
@@ -136,15 +142,26 @@ class SqliteJournal:
             (stream.incarnation, stream.sequence, stream.previous),
         )
 
-    def rows(self) -> list[OutboxRow]:
+    def names(self) -> list[OutboxName]:
         return [
-            OutboxRow(
-                incarnation, sequence, Origin(device, origin, number), operation, sealed, OutboxState(state)
-            )
-            for incarnation, sequence, device, origin, number, operation, sealed, state in self._db.execute(
-                _ROWS
-            )
+            OutboxName(incarnation, sequence, Origin(device, origin, number), digest, OutboxState(state))
+            for incarnation, sequence, device, origin, number, digest, state in self._db.execute(_NAMES)
         ]
+
+    def row(self, incarnation: bytes, sequence: int) -> OutboxRow | None:
+        return self._row(_ROW + " WHERE incarnation = ? AND sequence = ?", (incarnation, sequence))
+
+    def first_row(self, state: OutboxState) -> OutboxRow | None:
+        return self._row(_ROW + " WHERE state = ? ORDER BY id LIMIT 1", (int(state),))
+
+    def _row(self, statement: str, values: tuple[Any, ...]) -> OutboxRow | None:
+        found = self._db.execute(statement, values).fetchone()
+        if found is None:
+            return None
+        incarnation, sequence, device, origin, number, operation, sealed, state = found
+        return OutboxRow(
+            incarnation, sequence, Origin(device, origin, number), operation, sealed, OutboxState(state)
+        )
 
     def outbox_count(self) -> int:
         """Operations that are not durable yet."""
@@ -152,9 +169,17 @@ class SqliteJournal:
 
     def add_row(self, row: OutboxRow) -> None:
         self._write(
-            "INSERT INTO outbox (incarnation, sequence, origin_device, origin_incarnation, origin_sequence, operation, "
-            "sealed, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (row.incarnation, row.sequence, *row.origin, row.operation, row.sealed, int(row.state)),
+            "INSERT INTO outbox (incarnation, sequence, origin_device, origin_incarnation, origin_sequence, digest, "
+            "operation, sealed, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                row.incarnation,
+                row.sequence,
+                *row.origin,
+                sha256(row.operation).digest(),
+                row.operation,
+                row.sealed,
+                int(row.state),
+            ),
         )
 
     def remove_row(self, incarnation: bytes, sequence: int) -> None:
@@ -165,6 +190,9 @@ class SqliteJournal:
             "UPDATE outbox SET state = ? WHERE incarnation = ? AND sequence = ?",
             (int(state), incarnation, sequence),
         )
+
+    def set_all_states(self, before: OutboxState, after: OutboxState) -> None:
+        self._write("UPDATE outbox SET state = ? WHERE state = ?", (int(after), int(before)))
 
     def log_entries(self) -> list[tuple[int, bytes, bool]]:
         rows = self._db.execute("SELECT slot, data, void FROM device_log ORDER BY slot")

@@ -1,0 +1,75 @@
+"""Relay addresses, and the HTTP client made for one: where a token may be sent, and over what.
+
+Plain HTTP only to this machine, unless explicitly allowed. Redirects are never followed: they could lead a token
+elsewhere. A loopback address bypasses the environment's proxies. TLS certificates are always verified.
+"""
+
+import ipaddress
+import ssl
+from urllib.parse import urlsplit
+
+import httpx
+
+from crystal_relay.errors import BadRequest
+
+URL_CHARS_MAX = 2048
+
+
+def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
+    """Return the address without a trailing slash. Raises BadRequest, with what to do about it."""
+    form = "The relay's address looks like https://relay.example.org or http://127.0.0.1:18791."
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise BadRequest("the relay's address is not a URL", hint=form) from None
+    if len(url) > URL_CHARS_MAX or not url.isascii() or not url.isprintable() or " " in url:
+        raise BadRequest("the relay's address is not a URL", hint=form)
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise BadRequest("the relay's address is not an http or https URL", hint=form)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise BadRequest("the relay's address holds a user, a query or a fragment", hint=form)
+    if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname):
+        raise BadRequest(
+            "plain HTTP to another machine would show the relay token to everyone on the way",
+            hint="Use an https:// address, or allow insecure relays explicitly on a network that you trust.",
+        )
+    return url.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine: `localhost`, 127.0.0.0/8 or ::1. Names are not looked up."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def http_client(
+    base: str,
+    *,
+    connect: float,
+    idle: float,
+    connections: int,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> httpx.AsyncClient:
+    """A client for a checked address. Times are seconds."""
+    parts = urlsplit(base)
+    # Reading the system's certificates takes a tenth of a second, which plain HTTP has no use for. A context without any
+    # still verifies, and refuses all.
+    verify: ssl.SSLContext | bool = (
+        True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    )
+    return httpx.AsyncClient(
+        base_url=base,
+        transport=transport,
+        verify=verify,
+        timeout=httpx.Timeout(idle, connect=connect, pool=idle),
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        follow_redirects=False,
+        trust_env=not is_loopback(parts.hostname or ""),
+        # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.
+        headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
+    )

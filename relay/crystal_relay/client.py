@@ -1,0 +1,372 @@
+"""A relay, seen as just another store: the port over HTTP, and the few calls that manage vaults and tokens.
+
+One `HttpStore` is one vault's view: keys are the port's full ones (`v/<vault>/…`), those of other vaults are refused
+before anything is sent. The token goes to this relay only, never to a proxy of the environment on loopback, never over
+plain HTTP to another machine, and never along a redirect. Nothing is retried here: that is `decorators.RetryingStore`.
+
+A write whose reply was lost raises StoreUnavailable although it may have happened.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+import msgspec
+
+from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.errors import BadReply, BadRequest, RelayError, StoreUnavailable
+from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
+from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.store import (
+    Body,
+    Listed,
+    Object,
+    Page,
+    body_size,
+    check_limit,
+    check_part,
+    check_timeout,
+    checked_pieces,
+    part_length,
+)
+from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
+from crystal_relay.wire import (
+    ERROR_JSON_BYTES_MAX,
+    HealthReply,
+    ListReply,
+    TokenRegistration,
+    TokenReply,
+    VaultCreation,
+    VaultReply,
+    WaitReply,
+    error_of_reply,
+)
+
+CONNECTIONS_MAX = 16
+REPLY_JSON_BYTES_MAX = 1024 * 1024
+"""A page of 1,000 keys of 256 characters is well below."""
+SERVICE = "crystal-relay"
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\Z")
+_CONTENT_RANGE_UNMET = re.compile(r"bytes \*/([0-9]{1,15})\Z")
+
+Reply = TypeVar("Reply", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. `idle` bounds the silence while reading or writing, not the whole transfer."""
+
+    connect: float = 10.0
+    idle: float = 30.0
+    wait_grace: float = 15.0
+    """How much longer than asked a `wait` may take before the relay counts as gone."""
+
+
+class HttpStore:
+    """A `Store` (see the port). `aclose` it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        vault: bytes | str,
+        token: Callable[[], str] | str,
+        transport: httpx.AsyncBaseTransport | None = None,
+        timeouts: Timeouts | None = None,
+        allow_insecure: bool = False,
+    ) -> None:
+        """`token` may be a function, so that a renewed one is used at once. `allow_insecure` permits plain HTTP to other
+        machines. Raises BadRequest for an address that is none, or that would send the token in clear."""
+        self._vault = check_vault(vault if isinstance(vault, str) else vault.hex())
+        self._prefix = vault_prefix(self._vault)
+        self._token = token
+        self._timeouts = timeouts or Timeouts()
+        self._http = http_client(
+            check_relay_url(url, allow_insecure=allow_insecure),
+            connect=self._timeouts.connect,
+            idle=self._timeouts.idle,
+            connections=CONNECTIONS_MAX,
+            transport=transport,
+        )
+
+    # --- the port ---
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        await self._put(key, body, {"If-None-Match": "*"})
+
+    async def put(self, key: str, body: bytes | Body) -> None:
+        await self._put(key, body, {})
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        check_part(start, length)
+        headers = self._authorization()
+        whole = start == 0 and length is None
+        if not whole:
+            headers["Range"] = f"bytes={start}-" + ("" if length is None else str(start + length - 1))
+        request = self._http.build_request("GET", self._object_path(key), headers=headers)
+        response = await self._send(request)
+        try:
+            if response.status_code == 416:
+                return await _beyond_the_end(response, start)
+            if response.status_code != (200 if whole else 206):
+                raise await _error_of(response)
+            size = _size_of(response, start)
+            count = part_length(size, start, length)
+            if _header_number(response, "Content-Length") != count:
+                raise BadReply("the relay sent a part of another length than asked for")
+        except BaseException:
+            await response.aclose()
+            raise
+        return Object(
+            _pieces_of(response, count), size=size, start=start, length=count, close=response.aclose
+        )
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
+        check_limit(limit)
+        query = {"prefix": self._within(check_prefix(prefix)), "limit": str(limit)}
+        begin = self._after_within(check_prefix(after))
+        if begin is None:
+            return Page((), more=False)
+        if begin:
+            query["after"] = begin
+        reply = await self._json("GET", f"/v2/vaults/{self._vault}/list", ListReply, query=query)
+        found = tuple(Listed(self._prefix + entry.key, entry.size) for entry in reply.entries)
+        _check_page(found, prefix, after, limit)
+        return Page(found, reply.more and bool(found))
+
+    async def delete(self, key: str) -> None:
+        request = self._http.build_request("DELETE", self._object_path(key), headers=self._authorization())
+        await self._expect_empty(request)
+
+    async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
+        query = {"prefix": self._within(check_prefix(prefix)), "timeout": f"{check_timeout(timeout):.3f}"}
+        if token is not None:
+            query["token"] = token
+        path = f"/v2/vaults/{self._vault}/wait"
+        patience = timeout + self._timeouts.wait_grace
+        return (await self._json("GET", path, WaitReply, query=query, patience=patience)).token
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    # --- vaults and tokens ---
+
+    async def create_vault(
+        self, *, enroll_token: str, recovery_hash: str, device: bytes | str, token_hash: str
+    ) -> None:
+        """Create this store's vault with its first device (preset `lead`). Repeating the same call is no error.
+
+        Raises AlreadyExists if the vault is there with other hashes, Unauthorized for a wrong enrolment token.
+        """
+        creation = VaultCreation(self._vault, recovery_hash, _device_text(device), token_hash)
+        headers = {"Authorization": f"Bearer {_header_safe(enroll_token)}"}
+        await self._json("POST", "/v2/vaults", VaultReply, body=creation, headers=headers)
+
+    async def register_token(
+        self, *, device: bytes | str, token_hash: str, preset: Preset | str, recovery: bytes | None = None
+    ) -> None:
+        """Let a token in. With `recovery` (the root's 32-byte relay secret) no token of one's own is needed.
+
+        Repeating the same call is no error. Raises AlreadyExists if this hash is there with another preset, Forbidden
+        if it was revoked: make a new token.
+        """
+        registration = TokenRegistration(_device_text(device), token_hash, Preset(preset))
+        path = f"/v2/vaults/{self._vault}/tokens"
+        headers = self._authorization(recovery)
+        await self._json("POST", path, TokenReply, body=registration, headers=headers)
+
+    async def revoke_token(
+        self, *, device: bytes | str, token_hash: str | None = None, recovery: bytes | None = None
+    ) -> None:
+        """Shut out all tokens of a device, or one of them, for good. Repeating it is no error."""
+        path = f"/v2/vaults/{self._vault}/tokens/{_device_text(device)}"
+        query = {} if token_hash is None else {"token_hash": token_hash}
+        await self._json("DELETE", path, TokenReply, query=query, headers=self._authorization(recovery))
+
+    async def health(self) -> HealthReply:
+        """Ask the relay whether it is one and serves. Needs no token. Raises StoreUnavailable, BadReply."""
+        reply = await self._json("GET", "/health", HealthReply, headers={})
+        if reply.service != SERVICE:
+            raise BadReply("what answers there is not a Crystal relay")
+        return reply
+
+    # --- inside ---
+
+    async def _put(self, key: str, body: bytes | Body, condition: dict[str, str]) -> None:
+        path = self._object_path(key)
+        size = body_size(body)
+        content = checked_pieces(body) if isinstance(body, Body) else body
+        headers = self._authorization() | condition
+        headers |= {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        await self._expect_empty(self._http.build_request("PUT", path, headers=headers, content=content))
+
+    async def _expect_empty(self, request: httpx.Request) -> None:
+        response = await self._send(request)
+        try:
+            if response.status_code not in (201, 204):
+                raise await _error_of(response)
+            await _limited_body(response, ERROR_JSON_BYTES_MAX)
+        finally:
+            await response.aclose()
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        reply: type[Reply],
+        *,
+        query: dict[str, str] | None = None,
+        body: msgspec.Struct | None = None,
+        headers: dict[str, str] | None = None,
+        patience: float | None = None,
+    ) -> Reply:
+        """Ask and parse the answer. `patience`: seconds until its first byte, the idle time if None."""
+        headers = self._authorization() if headers is None else headers
+        content = None if body is None else msgspec.json.encode(body)
+        if content is not None:
+            headers = headers | {"Content-Type": "application/json"}
+        request = self._http.build_request(
+            method, path, params=query, content=content, headers=headers, timeout=self._limits(patience)
+        )
+        response = await self._send(request)
+        try:
+            if response.status_code not in (200, 201):
+                raise await _error_of(response)
+            text = await _limited_body(response, REPLY_JSON_BYTES_MAX)
+        finally:
+            await response.aclose()
+        try:
+            return msgspec.json.decode(text, type=reply)
+        except msgspec.DecodeError:
+            raise BadReply("what answers there does not speak the relay's protocol") from None
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._http.send(request, stream=True)
+        except RelayError:
+            raise  # the body's own, from inside the transfer
+        except httpx.TimeoutException:
+            raise StoreUnavailable("the relay does not answer in time") from None
+        except httpx.RequestError as error:
+            raise StoreUnavailable(f"the relay cannot be reached ({type(error).__name__})") from None
+
+    def _limits(self, patience: float | None) -> httpx.Timeout:
+        idle = self._timeouts.idle
+        return httpx.Timeout(idle, connect=self._timeouts.connect, pool=idle, read=patience or idle)
+
+    def _authorization(self, recovery: bytes | None = None) -> dict[str, str]:
+        if recovery is not None:
+            if len(recovery) != SECRET_BYTES:
+                raise BadRequest(f"the recovery secret is {SECRET_BYTES} bytes")
+            return {"Authorization": f"Crystal-Recovery {recovery.hex()}"}
+        token = self._token if isinstance(self._token, str) else self._token()
+        return {"Authorization": f"Bearer {_header_safe(token)}"}
+
+    def _within(self, name: str) -> str:
+        """A key or prefix without this vault's part."""
+        if not name.startswith(self._prefix):
+            raise BadRequest("that is not a name in this store's vault")
+        return name[len(self._prefix) :]
+
+    def _after_within(self, after: str) -> str | None:
+        """`after` without the vault's part: "" if all its keys come after, None if none does."""
+        if after.startswith(self._prefix):
+            return after[len(self._prefix) :]
+        return "" if after < self._prefix else None
+
+    def _object_path(self, key: str) -> str:
+        return f"/v2/vaults/{self._vault}/objects/{self._within(check_key(key))}"
+
+
+def _device_text(device: bytes | str) -> str:
+    text = device if isinstance(device, str) else device.hex()
+    if DEVICE.match(text) is None:
+        raise BadRequest("a device's id is 32 lower-case hex digits")
+    return text
+
+
+def _header_safe(secret: str) -> str:
+    """Refuse what cannot stand in a header, without showing it."""
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise BadRequest("a token holds characters that no token has, or is empty")
+    return secret
+
+
+async def _error_of(response: httpx.Response) -> RelayError:
+    return error_of_reply(response.status_code, await _limited_body(response, ERROR_JSON_BYTES_MAX))
+
+
+async def _limited_body(response: httpx.Response, limit: int) -> bytes:
+    """The body of a reply that is small by nature. Raises BadReply beyond the limit."""
+    text = bytearray()
+    async with aclosing(_raw(response)) as pieces:
+        async for piece in pieces:
+            text += piece
+            if len(text) > limit:
+                raise BadReply("the relay's answer is longer than any that it gives")
+    return bytes(text)
+
+
+async def _raw(response: httpx.Response) -> AsyncGenerator[bytes]:
+    try:
+        async for piece in response.aiter_raw():
+            yield piece
+    except httpx.TimeoutException:
+        raise StoreUnavailable("the relay fell silent within an answer") from None
+    except (httpx.RequestError, httpx.StreamError) as error:
+        raise StoreUnavailable(f"the connection to the relay broke ({type(error).__name__})") from None
+
+
+async def _pieces_of(response: httpx.Response, count: int) -> AsyncGenerator[bytes]:
+    """The body of exactly `count` bytes."""
+    left = count
+    async with aclosing(_raw(response)) as pieces:
+        async for piece in pieces:
+            left -= len(piece)
+            if left < 0:
+                raise BadReply("the relay sent more bytes than it announced")
+            yield piece
+    if left:
+        raise StoreUnavailable("the relay's answer broke off")
+
+
+async def _beyond_the_end(response: httpx.Response, start: int) -> Object:
+    """HTTP has no empty range: at the very end of an object the relay answers 416 and names the size."""
+    match = _CONTENT_RANGE_UNMET.match(response.headers.get("Content-Range", ""))
+    if match is None:
+        raise await _error_of(response)
+    if start < int(match[1]):
+        raise BadReply("the relay refuses a part that the object has")
+    await response.aclose()
+    return Object.none(size=int(match[1]), start=start)
+
+
+def _size_of(response: httpx.Response, start: int) -> int:
+    """The whole object's size, as the headers give it."""
+    if response.status_code == 200:
+        return _header_number(response, "Content-Length")
+    match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != start:
+        raise BadReply("the relay sent another part than asked for")
+    return int(match[3])
+
+
+def _header_number(response: httpx.Response, name: str) -> int:
+    text = response.headers.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise BadReply(f"the relay's answer has no usable {name}")
+    return int(text)
+
+
+def _check_page(found: tuple[Listed, ...], prefix: str, after: str, limit: int) -> None:
+    """A page out of order or of foreign keys would send its reader round in circles."""
+    last = after
+    for entry in found:
+        if not entry.key.startswith(prefix) or entry.key <= last or entry.size < 0:
+            raise BadReply("the relay's list is out of order or holds what was not asked for")
+        last = entry.key
+    if len(found) > limit:
+        raise BadReply("the relay's list is longer than asked for")

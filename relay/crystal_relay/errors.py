@@ -1,0 +1,141 @@
+"""What can go wrong with a store, whichever implementation it is.
+
+Every failure of a `Store` is one of these, so that callers decide by class and never by text. `code` is the error's name
+on the wire, `status` its HTTP status, `exit_code` and `hint` are for whoever shows it to a person. Messages never hold a
+token, a secret or the bytes of an object.
+"""
+
+from typing import ClassVar
+
+
+class RelayError(Exception):
+    """Base of all errors of this package."""
+
+    exit_code: ClassVar[int] = 1
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal"
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+
+class StoreUnavailable(RelayError):
+    """The store cannot be reached, or failed in a way that may pass. Whether the request took effect is unknown."""
+
+    exit_code = 4
+    status = 503
+    code = "unavailable"
+    hint = "Is the relay running, and is its address right? Crystal keeps what it has and tries again."
+
+
+class BadReply(StoreUnavailable):
+    """Something answered that is not a relay of this protocol (a captive portal, another server, a broken proxy)."""
+
+    code = "bad-reply"
+    hint = "Check that the relay's address points at a Crystal relay."
+
+
+class Busy(RelayError):
+    """Too much at once, or another process holds what is needed. Nothing was done; try again later."""
+
+    exit_code = 4
+    status = 503
+    code = "busy"
+    hint = "Try again in a moment."
+
+
+class StoreFull(RelayError):
+    """No room for the object. Nothing was stored; the store goes on serving what it has."""
+
+    exit_code = 8
+    status = 507
+    code = "full"
+    hint = "Make room on the relay's disk."
+
+
+class StoreDamaged(RelayError):
+    """What the store holds is damaged or was changed behind its back. Repeating the request does not help."""
+
+    exit_code = 8
+    status = 500
+    code = "damaged"
+    hint = "Restore the relay's directory from a backup; devices put back what they still hold."
+
+
+class Unauthorized(RelayError):
+    """No credentials, or credentials that nobody registered (or that were revoked)."""
+
+    exit_code = 5
+    status = 401
+    code = "unauthorized"
+    hint = "The relay does not know this device's token."
+
+
+class Forbidden(RelayError):
+    """Valid credentials that do not allow this."""
+
+    exit_code = 5
+    status = 403
+    code = "forbidden"
+    hint = "This device's token does not allow that."
+
+
+class NotFound(RelayError):
+    """There is no such object."""
+
+    exit_code = 10
+    status = 404
+    code = "not-found"
+
+
+class AlreadyExists(RelayError):
+    """The key is taken. The stored object was not touched. It may be one's own, of a try whose reply was lost."""
+
+    status = 412
+    code = "exists"
+
+
+class BadRequest(RelayError):
+    """A request that no store would take: a bad key, a bad size, a bad parameter."""
+
+    exit_code = 2
+    status = 400
+    code = "bad-request"
+
+
+class SizeMismatch(BadRequest):
+    """The body's bytes are more or fewer than its declared size. Nothing was stored."""
+
+    code = "size-mismatch"
+
+
+class LengthRequired(BadRequest):
+    """A body without a declared size."""
+
+    status = 411
+    code = "length-required"
+
+
+class BadRange(BadRequest):
+    """The range begins beyond the end of the object."""
+
+    status = 416
+    code = "bad-range"
+
+
+class TooSlow(BadRequest):
+    """The request's body did not arrive in time."""
+
+    status = 408
+    code = "too-slow"
+
+
+class TooLarge(RelayError):
+    """More bytes than allowed here. Nothing was stored."""
+
+    exit_code = 2
+    status = 413
+    code = "too-large"

@@ -1,0 +1,51 @@
+"""Names of objects: what is a key, and what may be a prefix of one.
+
+A key is one or more segments joined by `/`. A segment is one or more of `a-z 0-9 . _ -` and is neither `.` nor `..`.
+The whole is at most 256 characters. So a key needs no escaping in a URL or a file name, cannot climb, and its byte
+order is its character order.
+"""
+
+import re
+
+from crystal_relay.errors import BadRequest
+from crystal_relay.limits import KEY_CHARS_MAX
+
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[a-z0-9._-]+"
+_KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
+_PREFIX = re.compile(rf"(?:{_SEGMENT}/)*[a-z0-9._-]*\Z")
+_VAULT = re.compile(r"[0-9a-f]{32}\Z")
+
+AFTER_ANY_KEY = "\x7f"
+"""Sorts after every character that a key can hold."""
+
+
+def check_key(key: str) -> str:
+    """Return `key` if it is one. Raises BadRequest; the message does not repeat the key."""
+    if len(key) > KEY_CHARS_MAX:
+        raise BadRequest(f"a key has at most {KEY_CHARS_MAX} characters")
+    if _KEY.match(key) is None:
+        raise BadRequest(
+            "not a valid key", hint="A key is segments of a-z 0-9 . _ - joined by single slashes."
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return `prefix` if keys can begin with it. "" is one. Raises BadRequest."""
+    if len(prefix) > KEY_CHARS_MAX:
+        raise BadRequest(f"a prefix has at most {KEY_CHARS_MAX} characters")
+    if _PREFIX.match(prefix) is None:
+        raise BadRequest("not a valid prefix of keys")
+    return prefix
+
+
+def check_vault(vault: str) -> str:
+    """Return `vault` if it is a vault's id: 32 lower-case hex digits. Raises BadRequest."""
+    if _VAULT.match(vault) is None:
+        raise BadRequest("a vault's id is 32 lower-case hex digits")
+    return vault
+
+
+def vault_prefix(vault: str) -> str:
+    """What all keys of one vault's objects begin with."""
+    return f"v/{vault}/"

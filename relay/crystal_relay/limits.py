@@ -1,0 +1,22 @@
+"""The limits of store and relay, each with its unit. Bytes unless the name says otherwise."""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- the Store port ---------------------------------------------------------------------------------------------------
+
+KEY_CHARS_MAX = 256
+OBJECT_BYTES_MAX = 128 * MIB
+"""What any implementation takes. Vault channels allow far less (below)."""
+LIST_LIMIT_MAX = 1000
+"""Keys in one page."""
+WAIT_SECONDS_MAX = 60.0
+PIECE_BYTES = 256 * KIB
+"""Bodies move in pieces of about this size; a body in flight costs a few of them in memory."""
+
+# --- the relay's vault channels ---------------------------------------------------------------------------------------
+
+ENTRY_BYTES_MAX = 1 * MIB + 4 * KIB
+"""Everything but blobs: the protocol's entries are at most 1 MiB; the rest is room for framing."""
+BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
+"""Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""

@@ -1,0 +1,50 @@
+"""What devices show to a relay: bearer tokens and the recovery secret, their forms and their hashes.
+
+A token is `<device id, 32 hex>.<32 random bytes, base64url without padding>`. The relay keeps SHA-256 of its whole text.
+The recovery secret is 32 bytes that the vault's root gives; the relay keeps SHA-256 of them. Both are full-strength
+random values, so a plain hash is enough. Hashes are 64 lower-case hex digits.
+"""
+
+import hashlib
+import os
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from enum import StrEnum
+
+from crystal_relay.errors import BadRequest
+
+SECRET_BYTES = 32
+TOKEN = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\Z")
+"""Groups: device, secret. The last digit is one of those that end 32 bytes, so that a secret has one form only."""
+DEVICE = re.compile(r"[0-9a-f]{32}\Z")
+HASH = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class Preset(StrEnum):
+    """What a token may do. See `crystal_relay.server.scopes` for what each stands for."""
+
+    DEVICE = "device"
+    LEAD = "lead"
+
+
+def new_token(device: bytes | str, random: Callable[[int], bytes] = os.urandom) -> str:
+    """A fresh token for a device (its id as 16 bytes or 32 hex digits). Raises BadRequest for another id."""
+    name = device if isinstance(device, str) else device.hex()
+    if DEVICE.match(name) is None:
+        raise BadRequest("a device's id is 32 lower-case hex digits")
+    return f"{name}.{urlsafe_b64encode(random(SECRET_BYTES)).rstrip(b'=').decode()}"
+
+
+def token_hash(token: str) -> str:
+    """What the relay is given and keeps of a token. Raises BadRequest, without repeating it, if it is none."""
+    if TOKEN.match(token) is None:
+        raise BadRequest("not a relay token")
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
+
+
+def recovery_hash(secret: bytes) -> str:
+    """What the relay is given and keeps of the recovery secret. Raises BadRequest for another size."""
+    if len(secret) != SECRET_BYTES:
+        raise BadRequest(f"the recovery secret is {SECRET_BYTES} bytes")
+    return hashlib.sha256(secret).hexdigest()

@@ -1,0 +1,155 @@
+"""The JSON that relay and client exchange.
+
+Requests are parsed strictly: unknown members are refused. Replies are read leniently: unknown members are skipped, so
+that a newer relay may say more. No reply holds a token, a secret or a hash of one.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from crystal_relay import errors
+from crystal_relay.errors import RelayError
+from crystal_relay.tokens import Preset
+
+REQUEST_JSON_BYTES_MAX = 4096
+ERROR_JSON_BYTES_MAX = 16 * 1024
+"""What a client reads of an error's body."""
+
+
+def _hex(digits: int, description: str) -> msgspec.Meta:
+    # The pattern alone would let a trailing newline pass.
+    return msgspec.Meta(
+        pattern=f"^[0-9a-f]{{{digits}}}$", min_length=digits, max_length=digits, description=description
+    )
+
+
+VaultId = Annotated[str, _hex(32, "A vault's id: 16 bytes in lower-case hex.")]
+DeviceId = Annotated[str, _hex(32, "A device's id: 16 bytes in lower-case hex.")]
+Hash = Annotated[str, _hex(64, "A SHA-256 in lower-case hex.")]
+
+
+class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Create a vault with its first device, whose token gets the preset `lead`."""
+
+    vault: VaultId
+    recovery_hash: Hash
+    device: DeviceId
+    token_hash: Hash
+
+
+class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Let a device's token in."""
+
+    device: DeviceId
+    token_hash: Hash
+    preset: Preset
+
+
+class ListedObject(msgspec.Struct, frozen=True):
+    """A key, within the vault, and the size of its object in bytes."""
+
+    key: str
+    size: int
+
+
+class ListReply(msgspec.Struct, frozen=True):
+    """A page of keys in byte order. `more`: there may be further ones after the last."""
+
+    entries: list[ListedObject]
+    more: bool
+
+
+class WaitReply(msgspec.Struct, frozen=True):
+    """The token to wait with next. It differs from the one that was sent if something may have been written."""
+
+    token: str
+
+
+class VaultReply(msgspec.Struct, frozen=True):
+    """The vault that exists now."""
+
+    vault: str
+
+
+class TokenReply(msgspec.Struct, frozen=True):
+    """The device whose token is let in now, or whose tokens were revoked."""
+
+    device: str
+
+
+class HealthReply(msgspec.Struct, frozen=True):
+    """`ok` and which protocol the relay speaks."""
+
+    ok: bool
+    service: str
+    protocol: int
+    version: str
+
+
+class ErrorReply(msgspec.Struct, frozen=True):
+    """What went wrong: a stable code, a sentence for a person, and what to do about it (may be empty)."""
+
+    error: str
+    message: str
+    hint: str = ""
+
+
+_BY_CODE: dict[str, type[RelayError]] = {
+    kind.code: kind
+    for kind in (
+        errors.RelayError,
+        errors.StoreUnavailable,
+        errors.Busy,
+        errors.StoreFull,
+        errors.StoreDamaged,
+        errors.Unauthorized,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.AlreadyExists,
+        errors.BadRequest,
+        errors.SizeMismatch,
+        errors.LengthRequired,
+        errors.BadRange,
+        errors.TooSlow,
+        errors.TooLarge,
+    )
+}
+
+
+def error_of_reply(status: int, body: bytes) -> RelayError:
+    """The error that an answer with this status and body stands for.
+
+    The relay's own code decides; without one (a proxy answered) the status does. What cannot be placed counts as
+    StoreUnavailable, so that it is tried again and never taken for success.
+    """
+    try:
+        reply = msgspec.json.decode(body, type=ErrorReply)
+    except msgspec.DecodeError:
+        return _error_of_status(status)
+    kind = _BY_CODE.get(reply.error)
+    if kind is None or kind.status != status:
+        return _error_of_status(status)
+    if kind is RelayError:
+        return errors.StoreUnavailable(f"the relay failed: {reply.message[:300]}")
+    return kind(reply.message[:300], hint=reply.hint[:300] or None)
+
+
+def _error_of_status(status: int) -> RelayError:
+    said = f"the relay's address answered with HTTP status {status}"
+    match status:
+        case 401:
+            return errors.Unauthorized(said)
+        case 403:
+            return errors.Forbidden(said)
+        case 413:
+            return errors.TooLarge(said)
+        case 429 | 503:
+            return errors.Busy(said)
+        case 507:
+            return errors.StoreFull(said)
+        case 408 | 500 | 502 | 504:
+            return errors.StoreUnavailable(said)
+        case _:
+            # 404 and 412 without the relay's own words must not pass for "no such object" and "already there".
+            return errors.BadReply(said)

@@ -1,0 +1,263 @@
+"""Blobs: ciphertext of file parts and snapshot parts, too large for an entry (STREAM construction, as in age).
+
+    header (96) | HMAC-SHA256 of the header (32) | chunks: AES-256-GCM ciphertext (64 KiB, the last one shorter) and tag (16)
+    payload = content length (8) | content | zero padding
+
+Rules:
+- A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is noticed.
+- The header's MAC commits the blob to its key: a wrong key is told before anything is decrypted.
+- The name is a keyed hash of the content, and is checked when all of it was read. What `open_blob` yields is authentic
+  chunk by chunk, but it is the whole blob only once the iteration has ended without an error: write it to a place of its
+  own, and use it after that.
+- Nothing holds more than two chunks in memory, and the padding hides the exact length.
+"""
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from crystal_crypto import labels
+from crystal_crypto.errors import Malformed, TooLarge, UnknownVersion, WrongKey
+from crystal_crypto.hierarchy import GenerationKey, VaultSecret
+from crystal_crypto.limits import (
+    BLOB_BYTES_MAX,
+    BLOB_CHUNK_BYTES,
+    BLOB_HEADER_BYTES,
+    BLOB_LENGTH_BYTES,
+    MAC_BYTES,
+    PADDED_BYTES_MIN,
+    SALT_BYTES,
+    TAG_BYTES,
+    VAULT_BYTES,
+)
+from crystal_crypto.padding import largest_content, padded_length
+from crystal_crypto.secret import exactly
+
+_MAGIC: Final = b"CRYB"
+_VERSION: Final = 2
+_SUITE: Final = 1
+_LAYOUT: Final = struct.Struct(">4sBBBBI4s16s32s24sQ")
+_NOTHING: Final = bytes(4)
+_CHUNKS_MAX: Final = BLOB_BYTES_MAX // BLOB_CHUNK_BYTES
+
+BLOB_CONTENT_BYTES_MAX: Final = (
+    largest_content(BLOB_BYTES_MAX - BLOB_HEADER_BYTES - MAC_BYTES - _CHUNKS_MAX * TAG_BYTES)
+    - BLOB_LENGTH_BYTES
+)
+"""The longest content that one blob can hold, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobHeader:
+    """A blob's clear fields. Nothing about them is authentic until `open_blob` has checked their MAC."""
+
+    generation: int
+    vault: bytes
+    name: bytes
+    salt: bytes
+    payload_bytes: int
+
+
+def blob_bytes(length: int) -> int:
+    """The stored size of a blob whose content is `length` bytes. Raises TooLarge beyond `BLOB_CONTENT_BYTES_MAX`."""
+    if not 0 <= length <= BLOB_CONTENT_BYTES_MAX:
+        raise TooLarge(f"a blob's content is at most {BLOB_CONTENT_BYTES_MAX} bytes, not {length}")
+    return _stored_bytes(padded_length(BLOB_LENGTH_BYTES + length))
+
+
+def seal_blob(
+    content: Iterable[bytes],
+    *,
+    length: int,
+    content_hash: bytes,
+    vault: bytes,
+    key: GenerationKey,
+    secret: VaultSecret,
+    salt: bytes,
+) -> Iterator[bytes]:
+    """The blob, piece by piece: `blob_bytes(length)` bytes in all, to be stored under `secret.blob_name(content_hash)`.
+
+    `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
+    the last piece, if the content turns out to have another length or hash (a file that changed while it was read).
+    """
+    blob_bytes(length)
+    header = BlobHeader(
+        generation=key.number,
+        vault=exactly(vault, VAULT_BYTES, "a vault id"),
+        name=secret.blob_name(content_hash),
+        salt=exactly(salt, SALT_BYTES, "a salt"),
+        payload_bytes=padded_length(BLOB_LENGTH_BYTES + length),
+    )
+    return _seal(content, length, content_hash, header, key)
+
+
+def parse_blob_header(data: bytes) -> BlobHeader:
+    """The fields of a blob's first 96 bytes (more may follow). Raises Malformed, UnknownVersion or TooLarge."""
+    if len(data) < 6 or data[:4] != _MAGIC:
+        raise Malformed("these bytes are not a blob")
+    if data[4] != _VERSION:
+        raise UnknownVersion(f"a blob of version {data[4]} is unknown")
+    if data[5] != _SUITE:
+        raise UnknownVersion(f"a blob of suite {data[5]} is unknown")
+    if len(data) < BLOB_HEADER_BYTES:
+        raise Malformed("a blob is cut within its header")
+    _, _, _, flags, reserved, generation, nothing, vault, name, salt, payload_bytes = _LAYOUT.unpack_from(
+        data
+    )
+    if flags != 0 or reserved != 0 or nothing != _NOTHING:
+        raise Malformed("a blob sets flags or reserved bytes that this version does not define")
+    if payload_bytes > BLOB_BYTES_MAX or _stored_bytes(payload_bytes) > BLOB_BYTES_MAX:
+        raise TooLarge(f"a blob's payload cannot be {payload_bytes} bytes")
+    if payload_bytes < PADDED_BYTES_MIN or padded_length(payload_bytes) != payload_bytes:
+        raise Malformed(f"a blob's payload cannot be {payload_bytes} bytes: that is not a padded length")
+    return BlobHeader(generation, vault, name, salt, payload_bytes)
+
+
+def open_blob(
+    stored: Iterable[bytes], *, name: bytes, vault: bytes, key: GenerationKey, secret: VaultSecret
+) -> Iterator[bytes]:
+    """The content, in pieces of up to 64 KiB; `stored` may come in pieces of any size. See the module's rules on its use.
+
+    While iterating, raises WrongKey (another key, generation, vault or name), Malformed (cut, extended, reordered, changed),
+    UnknownVersion or TooLarge.
+    """
+    source = _Source(stored)
+    raw = source.take(BLOB_HEADER_BYTES)
+    header = parse_blob_header(raw)
+    if header.generation != key.number:
+        raise WrongKey(f"the blob needs the key of generation {header.generation}, not {key.number}")
+    if header.vault != vault or header.name != name:
+        raise WrongKey("the blob belongs to another vault or another name")
+    encryption, mac = _keys(header, raw, key)
+    if not hmac.compare_digest(mac, source.take(MAC_BYTES)):
+        raise WrongKey("the blob's MAC does not agree")
+    digest = hashlib.sha256()
+    for piece in _content(source, header.payload_bytes, AESGCM(encryption)):
+        digest.update(piece)
+        yield piece
+    if not hmac.compare_digest(secret.blob_name(digest.digest()), name):
+        raise WrongKey("the blob's content does not have the name under which it is stored")
+
+
+def _seal(
+    content: Iterable[bytes], length: int, content_hash: bytes, header: BlobHeader, key: GenerationKey
+) -> Iterator[bytes]:
+    raw = _LAYOUT.pack(
+        _MAGIC,
+        _VERSION,
+        _SUITE,
+        0,
+        0,
+        header.generation,
+        _NOTHING,
+        header.vault,
+        header.name,
+        header.salt,
+        header.payload_bytes,
+    )
+    encryption, mac = _keys(header, raw, key)
+    yield raw + mac
+    aead = AESGCM(encryption)
+    last = -(-header.payload_bytes // BLOB_CHUNK_BYTES) - 1
+    source = _Source(_payload(content, length, content_hash, header.payload_bytes))
+    for number in range(last + 1):
+        chunk = source.take(min(BLOB_CHUNK_BYTES, header.payload_bytes - number * BLOB_CHUNK_BYTES))
+        if number == last:
+            source.finish()
+        yield aead.encrypt(_nonce(number, number == last), chunk, None)
+
+
+def _payload(
+    content: Iterable[bytes], length: int, content_hash: bytes, payload_bytes: int
+) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    given = 0
+    yield length.to_bytes(BLOB_LENGTH_BYTES, "big")
+    for piece in content:
+        given += len(piece)
+        if given > length:
+            break
+        digest.update(piece)
+        yield piece
+    if given != length or digest.digest() != content_hash:
+        raise ValueError("the content changed while it was being sealed")
+    yield bytes(payload_bytes - BLOB_LENGTH_BYTES - length)
+
+
+def _content(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[bytes]:
+    """The authentic content of each chunk, without the length before it and the padding after it."""
+    last = -(-payload_bytes // BLOB_CHUNK_BYTES) - 1
+    remaining = 0
+    for number in range(last + 1):
+        size = min(BLOB_CHUNK_BYTES, payload_bytes - number * BLOB_CHUNK_BYTES)
+        sealed = source.take(size + TAG_BYTES)
+        if number == last:
+            source.finish()
+        try:
+            chunk = aead.decrypt(_nonce(number, number == last), sealed, None)
+        except InvalidTag:
+            raise Malformed(f"the blob's chunk {number} is damaged or out of place") from None
+        if number == 0:
+            remaining = int.from_bytes(chunk[:BLOB_LENGTH_BYTES], "big")
+            if remaining > BLOB_BYTES_MAX or padded_length(BLOB_LENGTH_BYTES + remaining) != payload_bytes:
+                raise Malformed("the blob's content length does not fit its payload")
+            chunk = chunk[BLOB_LENGTH_BYTES:]
+        piece, padding = chunk[:remaining], chunk[remaining:]
+        if any(padding):
+            raise Malformed("the blob's padding is not zero")
+        remaining -= len(piece)
+        if piece:
+            yield piece
+
+
+def _keys(header: BlobHeader, raw: bytes, key: GenerationKey) -> tuple[bytes, bytes]:
+    """K_enc and the header's MAC."""
+    context = hashlib.sha256(raw).digest()
+    encryption, mac_key = key.blob_keys(vault=header.vault, salt=header.salt, context=context)
+    return encryption, hmac.digest(mac_key, labels.BLOB_MAC + raw, "sha256")
+
+
+def _nonce(number: int, last: bool) -> bytes:
+    return number.to_bytes(11, "big") + (b"\x01" if last else b"\x00")
+
+
+def _stored_bytes(payload_bytes: int) -> int:
+    chunks = -(-payload_bytes // BLOB_CHUNK_BYTES)
+    return BLOB_HEADER_BYTES + MAC_BYTES + payload_bytes + chunks * TAG_BYTES
+
+
+class _Source:
+    """Exact takes from pieces of any size."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._piece = memoryview(b"")
+
+    def take(self, size: int) -> bytes:
+        """Exactly `size` bytes. Raises Malformed when the pieces end before."""
+        taken: list[memoryview] = []
+        missing = size
+        while missing:
+            if not self._piece:
+                self._piece = self._next()
+            part = self._piece[:missing]
+            self._piece = self._piece[len(part) :]
+            taken.append(part)
+            missing -= len(part)
+        return b"".join(taken)
+
+    def finish(self) -> None:
+        """Raises Malformed when anything is left."""
+        if self._piece or any(len(piece) for piece in self._pieces):
+            raise Malformed("a blob goes on after its last chunk")
+
+    def _next(self) -> memoryview:
+        for piece in self._pieces:
+            return memoryview(piece)
+        raise Malformed("a blob ends too early")

@@ -13,17 +13,21 @@ import zstandard
 from crystal_crypto.errors import Malformed
 
 _LEVEL: Final = 3
+_LEVEL_THOROUGH: Final = 6
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _PROBED_BYTES_MIN: Final = 256 * 1024
 _PROBE_BYTES: Final = 4096
 _PROBES: Final = 8
 
 
+def _compressor(level: int) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=level, write_checksum=False, write_content_size=True)
+
+
 class _Contexts(threading.local):
     def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(
-            level=_LEVEL, write_checksum=False, write_content_size=True
-        )
+        self.compressor = _compressor(_LEVEL)
+        self.thorough = _compressor(_LEVEL_THOROUGH)
         self.prober = zstandard.ZstdCompressor(level=1)
         self.decompressor = zstandard.ZstdDecompressor()
 
@@ -31,11 +35,11 @@ class _Contexts(threading.local):
 _contexts = _Contexts()
 
 
-def compress(data: bytes) -> bytes | None:
-    """One zstd frame, or None where it would not be smaller than `data`."""
+def compress(data: bytes, *, thorough: bool = False) -> bytes | None:
+    """One zstd frame, or None where it would not be smaller than `data`. `thorough` takes longer and packs closer."""
     if len(data) >= _PROBED_BYTES_MIN and not _promising(data):
         return None
-    packed = _contexts.compressor.compress(data)
+    packed = (_contexts.thorough if thorough else _contexts.compressor).compress(data)
     return packed if len(packed) < len(data) else None
 
 

@@ -28,10 +28,14 @@ _ZEROS: Final = bytes(4096)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One piece of an entry. `compress=False` for what is known not to shrink, such as vectors."""
+    """One piece of an entry. `compress=False` for what is known not to shrink, such as vectors.
+
+    `thorough` spends more time to pack closer: for what is written once and then kept and fetched by many.
+    """
 
     data: bytes
     compress: bool = True
+    thorough: bool = False
 
 
 def content_of(frames: Sequence[Frame], content_bytes_max: int) -> bytes:
@@ -43,7 +47,7 @@ def content_of(frames: Sequence[Frame], content_bytes_max: int) -> bytes:
     parts: list[bytes] = []
     length = 1
     for frame in frames:
-        packed = compression.compress(frame.data) if frame.compress else None
+        packed = compression.compress(frame.data, thorough=frame.thorough) if frame.compress else None
         stored = frame.data if packed is None else packed
         codec = _AS_IS if packed is None else _ZSTD
         length += FRAME_HEADER_BYTES + len(stored)

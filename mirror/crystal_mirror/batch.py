@@ -84,7 +84,7 @@ def encode_batch(batch: Batch) -> list[Frame]:
     return [
         Frame(_encoder.encode(head)),
         Frame(b"".join(flat), compress=False),
-        *(Frame(data) for _, data in batch.operations),
+        *(Frame(data, thorough=True) for _, data in batch.operations),
     ]
 
 

@@ -4,11 +4,15 @@ An operation is made once, on one device, and its bytes never change afterwards:
 verbatim in the mirror, and are offered again verbatim if a log was lost. Every device applies the same operations in the
 same order, so the bytes are all that devices have to agree on.
 
-Encoding: MessagePack arrays, tagged by a short string first (``["c", agent, session, …]``). Decoding is strict: unknown
-tags, missing fields, wrong types and anything over the limits are refused before the operation is looked at.
+Encoding: MessagePack arrays, tagged by a short string first (``["c", agent, session, …]``). A capture's pieces are written
+column by column (all texts, all roles, …; times as differences, message ids that are UUIDs as 16 bytes each): like stands
+beside like, which saves a tenth of what a compressed piece takes beyond its text. Decoding is strict: unknown tags, missing
+fields, wrong types, columns of unequal length and anything over the limits are refused.
 """
 
+from itertools import accumulate, pairwise
 from typing import Annotated
+from uuid import UUID
 
 import msgspec
 
@@ -25,26 +29,33 @@ TARGETS_MAX = 4096
 """Targets of one forget."""
 NAME_CHARS_MAX = 1024
 """Any name: agent, session, project, message id."""
+MILLISECONDS_MAX = 2**53
+"""Moments, since 1970."""
+
+_UUID_BYTES = 16
+_UUID_CHARS = 36
 
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
+Part = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Piece(msgspec.Struct, frozen=True):
     """One piece of one message: the unit that becomes a chunk.
 
     ``created_at`` is in milliseconds since 1970, 0 if unknown. ``message`` is the source's own id of the message, or ""
     if it has none; ``part`` numbers the pieces of one message from 0.
     """
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
+    text: Text
     role: Name
     created_at: Milliseconds
     message: Name
-    part: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+    part: Part
 
 
-class Capture(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
+class Capture(msgspec.Struct, frozen=True):
     """Pieces of one session, in order. ``project`` is relative to the maker's home, ``repository`` a normalised remote."""
 
     agent: Name
@@ -52,13 +63,13 @@ class Capture(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     project: Name
     repository: Name
     source: Name
-    pieces: Annotated[tuple[Piece, ...], msgspec.Meta(min_length=1, max_length=PIECES_MAX)]
+    pieces: tuple[Piece, ...]
 
 
 class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
     """A memory that a person or an agent put into words. Lifts an earlier forget of the same text."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
+    text: Text
     category: Name
     agent: Name
     created_at: Milliseconds
@@ -75,8 +86,26 @@ class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 Operation = Capture | Remember | Forget
 
+
+class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
+    """A capture as it is written. ``times``: the first moment, then differences. ``messages``: 16 bytes each, or texts."""
+
+    agent: Name
+    session: Name
+    project: Name
+    repository: Name
+    source: Name
+    texts: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1, max_length=PIECES_MAX)]
+    roles: tuple[Name, ...]
+    times: tuple[Annotated[int, msgspec.Meta(ge=-MILLISECONDS_MAX, le=MILLISECONDS_MAX)], ...]
+    messages: bytes | tuple[Name, ...]
+    parts: tuple[Part, ...]
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Operation] = msgspec.msgpack.Decoder(Operation)
+_decoder: msgspec.msgpack.Decoder[_CaptureColumns | Remember | Forget] = msgspec.msgpack.Decoder(
+    _CaptureColumns | Remember | Forget
+)
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -87,10 +116,11 @@ def encode_operation(operation: Operation) -> bytes:
         Malformed: a field is out of its bounds.
     """
     try:
-        data = _encoder.encode(operation)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+        data = _encoder.encode(_columns(operation) if isinstance(operation, Capture) else operation)
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
         raise Malformed(f"an operation could not be encoded: {error}") from error
-    decode_operation(data)
+    if decode_operation(data) != operation:
+        raise Malformed("an operation does not survive its encoding")
     return data
 
 
@@ -104,15 +134,79 @@ def decode_operation(data: bytes) -> Operation:
     if len(data) > OPERATION_BYTES_MAX:
         raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")
     try:
-        operation = _decoder.decode(data)
+        decoded = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"not an operation of this version: {error}") from error
-    texts: tuple[str, ...] = ()
-    if isinstance(operation, Capture):
-        texts = tuple(piece.text for piece in operation.pieces)
-    elif isinstance(operation, Remember):
-        texts = (operation.text,)
+    match decoded:
+        case _CaptureColumns():
+            _check_texts(decoded.texts)
+            return _capture(decoded)
+        case Remember():
+            _check_texts((decoded.text,))
+            return decoded
+        case Forget():
+            return decoded
+
+
+def _check_texts(texts: tuple[str, ...]) -> None:
     for text in texts:
         if len(text) * 4 > PIECE_BYTES_MAX and len(text.encode()) > PIECE_BYTES_MAX:
             raise TooLarge(f"a piece of text is over the limit of {PIECE_BYTES_MAX} bytes")
-    return operation
+
+
+def _columns(capture: Capture) -> _CaptureColumns:
+    pieces = capture.pieces
+    moments = [piece.created_at for piece in pieces]
+    return _CaptureColumns(
+        agent=capture.agent,
+        session=capture.session,
+        project=capture.project,
+        repository=capture.repository,
+        source=capture.source,
+        texts=tuple(piece.text for piece in pieces),
+        roles=tuple(piece.role for piece in pieces),
+        times=(*moments[:1], *(after - before for before, after in pairwise(moments))),
+        messages=_pack_messages([piece.message for piece in pieces]),
+        parts=tuple(piece.part for piece in pieces),
+    )
+
+
+def _capture(columns: _CaptureColumns) -> Capture:
+    count = len(columns.texts)
+    messages = _unpack_messages(columns.messages)
+    if not len(columns.roles) == len(columns.times) == len(messages) == len(columns.parts) == count:
+        raise Malformed("the columns of a capture have different lengths")
+    moments = list(accumulate(columns.times))
+    if not all(0 <= moment <= MILLISECONDS_MAX for moment in moments):
+        raise Malformed("a moment of a capture is out of range")
+    pieces = zip(columns.texts, columns.roles, moments, messages, columns.parts, strict=True)
+    return Capture(
+        columns.agent,
+        columns.session,
+        columns.project,
+        columns.repository,
+        columns.source,
+        tuple(Piece(*piece) for piece in pieces),
+    )
+
+
+def _pack_messages(messages: list[str]) -> bytes | tuple[str, ...]:
+    packed = bytearray()
+    for message in messages:
+        try:
+            parsed = UUID(message) if len(message) == _UUID_CHARS else None
+        except ValueError:
+            parsed = None
+        if parsed is None or str(parsed) != message:
+            return tuple(messages)
+        packed += parsed.bytes
+    return bytes(packed)
+
+
+def _unpack_messages(messages: bytes | tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(messages, bytes):
+        return messages
+    if len(messages) % _UUID_BYTES:
+        raise Malformed("message ids that are UUIDs are 16 bytes each")
+    starts = range(0, len(messages), _UUID_BYTES)
+    return tuple(str(UUID(bytes=messages[start : start + _UUID_BYTES])) for start in starts)

@@ -86,7 +86,7 @@ def _move_up(member: Member, junk: bytes) -> None:
             frames = old.open(key)
             sealed = seal_mirror(
                 Kind.BATCH,
-                [Frame(data, compress=index != 1) for index, data in enumerate(frames)],
+                [Frame(data, compress=index != 1, thorough=index > 1) for index, data in enumerate(frames)],
                 position=position,
                 vault=member.vault,
                 sender=member.device_id,

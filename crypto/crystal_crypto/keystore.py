@@ -8,7 +8,6 @@ Nothing here reads the environment; who composes the program says which place to
 import base64
 import contextlib
 import fcntl
-import functools
 import hmac
 import os
 import re
@@ -226,12 +225,16 @@ class KeyringKeyStore:
         _check_name(name)
         _check_secret(secret)
         text = _PREFIX + base64.b64encode(secret).decode("ascii")
-        self._limited(functools.partial(self._backend.set_password, self._service, name, text))
+
+        def put() -> None:
+            self._backend.set_password(self._service, name, text)
+
+        self._limited(put)
 
     def delete(self, name: str) -> None:
         _check_name(name)
         if self._limited(lambda: self._backend.get_password(self._service, name)) is not None:
-            self._limited(functools.partial(self._backend.delete_password, self._service, name))
+            self._limited(lambda: self._backend.delete_password(self._service, name))
 
     def _priority(self) -> float:
         return float(self._backend.priority)

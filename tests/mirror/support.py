@@ -1,5 +1,6 @@
 """A store of plain objects for flows, and deterministic randomness: enough to test one flow at a time."""
 
+import struct
 from collections.abc import Callable, Generator
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -27,6 +28,11 @@ def seeded(seed: str) -> Callable[[int], bytes]:
     return draw
 
 
+def vector(text: str) -> bytes:
+    """A made-up embedding: the same for the same text."""
+    return struct.pack("<384e", *((byte - 127.5) / 2500 for byte in sha256(text.encode()).digest() * 12))
+
+
 class Objects(dict[str, bytes]):
     """A store that does what the contract says and nothing else."""
 
@@ -45,7 +51,7 @@ class Objects(dict[str, bytes]):
                 found = sorted(key for key in self if key.startswith(prefix) and key > after)
                 return Listing(tuple(found[:limit]), len(found) > limit)
             case Embed(texts):
-                return [[sha256(text.encode()).digest() * 24] for text in texts]
+                return [[vector(text)] for text in texts]
 
     def run(self, flow: Generator[Request, Any, T]) -> T:
         """Drives a flow to its end."""

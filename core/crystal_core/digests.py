@@ -1,0 +1,181 @@
+"""The state digest over the replicated tables: canonical rows, the running sums, and the sums from scratch.
+
+A row's canonical bytes are its fields in a fixed order, each with its length (4 bytes, big-endian) before it; numbers are
+8 bytes, big-endian. They name chunks by content, never by rowid: equal states give equal digests in whatever order the
+rows came to stand in a file.
+
+The running sums stand in `digests` and commit with the rows. They are read anew in each transaction, because another
+process may have moved them.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from crystal_core.database import Database
+from crystal_core.vectors import float16_vectors
+from crystal_crypto.digest import TableDigest
+from crystal_mirror.types import StateDigest, TableSum
+
+CHUNKS = "chunks"
+OCCURRENCES = "occurrences"
+MEMORIES = "memories"
+SUPPRESSED = "suppressed"
+ACKS = "acks"
+
+TABLES = (ACKS, CHUNKS, MEMORIES, OCCURRENCES, SUPPRESSED)
+
+_NUMBER_BYTES = 8
+_LENGTH = struct.Struct(">I")
+_CONTIGUOUS = b"contiguous"
+_SPARSE = b"sparse"
+
+
+def fields(*values: bytes | str | int) -> bytes:
+    """Fields as canonical bytes. Concatenations of them are canonical too."""
+    parts: list[bytes] = []
+    for value in values:
+        if type(value) is bytes:
+            data = value
+        elif type(value) is str:
+            data = value.encode()
+        else:
+            data = int(value).to_bytes(_NUMBER_BYTES, "big")
+        parts.append(_LENGTH.pack(len(data)))
+        parts.append(data)
+    return b"".join(parts)
+
+
+def chunk_row(content: bytes, windows: Sequence[bytes]) -> bytes:
+    """`windows` are the float16 bytes of the chunk's vectors in order."""
+    return fields(content, *windows)
+
+
+def place(agent: str, session: str, project: str, repository: str, source: str, device: bytes) -> bytes:
+    """The part of an occurrence's row that all pieces of one capture share."""
+    return fields(agent, session, project, repository, source, device)
+
+
+def occurrence_row(
+    shared: bytes, content: bytes, message: str, part: int, role: str, created_at: int
+) -> bytes:
+    return shared + fields(content, message, part, role, created_at)
+
+
+def memory_row(content: bytes, category: str, agent: str, created_at: int, device: bytes) -> bytes:
+    return fields(content, category, agent, created_at, device)
+
+
+def suppressed_row(forget_hash: bytes) -> bytes:
+    return fields(forget_hash)
+
+
+def ack_row(device: bytes, incarnation: bytes, sequence: int, *, sparse: bool) -> bytes:
+    return fields(_SPARSE if sparse else _CONTIGUOUS, device, incarnation, sequence)
+
+
+class Digests:
+    """The running sums as one transaction sees and changes them."""
+
+    def __init__(self, database: Database, state_key: bytes) -> None:
+        self._database = database
+        kept = {
+            name: (total, count)
+            for name, total, count in database.rows("SELECT name, sum, count FROM digests")
+        }
+        self._tables: dict[str, TableDigest] = {}
+        for name in TABLES:
+            total, count = kept.get(name, (b"", 0))
+            self._tables[name] = TableDigest(state_key, name, int.from_bytes(total, "big"), count)
+        self._saved = self.sums()
+
+    def __getitem__(self, name: str) -> TableDigest:
+        return self._tables[name]
+
+    def sums(self) -> tuple[TableSum, ...]:
+        return tuple(TableSum(name, table.sum_bytes, table.count) for name, table in self._tables.items())
+
+    def clear(self) -> None:
+        """Back to the digest of no rows at all."""
+        for table in self._tables.values():
+            table.sum = table.count = 0
+
+    def save(self) -> None:
+        """Write what has changed. Belongs right before the commit."""
+        sums = self.sums()
+        self._database.run_many(
+            "INSERT INTO digests (name, sum, count) VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET sum = excluded.sum, count = excluded.count",
+            [(now.name, now.sum, now.count) for now, before in zip(sums, self._saved, strict=True) if now != before],
+        )
+        self._saved = sums
+
+
+def current(database: Database, state_key: bytes) -> StateDigest:
+    """The digest as last committed."""
+    return StateDigest.of(Digests(database, state_key).sums())
+
+
+def recomputed(database: Database, state_key: bytes) -> StateDigest:
+    """The digest from the rows alone. Reads everything; costs about 20 µs a row."""
+    tables: list[TableSum] = []
+    for name, rows in (
+        (CHUNKS, _chunk_rows(database)),
+        (OCCURRENCES, _occurrence_rows(database)),
+        (MEMORIES, _memory_rows(database)),
+        (SUPPRESSED, _suppressed_rows(database)),
+        (ACKS, _ack_rows(database)),
+    ):
+        digest = TableDigest(state_key, name)
+        for row in rows:
+            digest.add(row)
+        tables.append(TableSum(name, digest.sum_bytes, digest.count))
+    return StateDigest.of(tables)
+
+
+def _chunk_rows(database: Database) -> Iterator[bytes]:
+    for rowid, content in database.each("SELECT rowid, id FROM chunks WHERE provisional = 0"):
+        yield chunk_row(content, float16_vectors(database, rowid))
+
+
+def _occurrence_rows(database: Database) -> Iterator[bytes]:
+    for (
+        content,
+        agent,
+        session,
+        project,
+        repository,
+        source,
+        device,
+        message,
+        part,
+        role,
+        created_at,
+    ) in database.each(
+        "SELECT c.id, o.agent, o.session, o.project, o.repository, o.source, o.device,"
+        " o.message, o.part, o.role, o.created_at"
+        " FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
+    ):
+        shared = place(agent, session, project, repository, source, device)
+        yield occurrence_row(shared, content, message, part, role, created_at)
+
+
+def _memory_rows(database: Database) -> Iterator[bytes]:
+    for content, category, agent, created_at, device in database.each(
+        "SELECT c.id, m.category, m.agent, m.created_at, m.device"
+        " FROM memories m JOIN chunks c ON c.rowid = m.chunk"
+    ):
+        yield memory_row(content, category, agent, created_at, device)
+
+
+def _suppressed_rows(database: Database) -> Iterator[bytes]:
+    for (forget_hash,) in database.each("SELECT forget_hash FROM suppressed"):
+        yield suppressed_row(forget_hash)
+
+
+def _ack_rows(database: Database) -> Iterator[bytes]:
+    for device, incarnation, sequence in database.each("SELECT device, incarnation, sequence FROM acks"):
+        yield ack_row(device, incarnation, sequence, sparse=False)
+    for device, incarnation, sequence in database.each(
+        "SELECT device, incarnation, sequence FROM acks_sparse"
+    ):
+        yield ack_row(device, incarnation, sequence, sparse=True)

@@ -1,0 +1,215 @@
+"""`crystal.db` as the protocol's replica: the replicated state, its acks, digest and position, in one transaction.
+
+`Replica` implements the port `crystal_mirror.ports.Replica`. Reading methods stand on the replica and on its transactions;
+inside a transaction they see its own changes. Nothing that was read is kept between transactions.
+
+After a forget the file is scrubbed: the text's bytes leave the WAL too. What another process's reading has prevented is done
+after the next transaction, or when the database is opened next; the wish for it commits with the forget.
+"""
+
+import hmac
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from crystal_core import acks, digests, mirrorlog, provisional
+from crystal_core.database import Database
+from crystal_core.digests import Digests
+from crystal_core.errors import ForeignSecret
+from crystal_core.staterows import StateRows, unembedded
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.operations import Operation
+from crystal_mirror.ports import Vectors
+from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
+
+_META_SECRET = mirrorlog.RESERVED + "secret"
+_META_SCRUB = mirrorlog.RESERVED + "scrub"
+_SECRET_LABEL = b"crystal/core/secret-check"
+
+
+class ReplicaReader:
+    """The reading half."""
+
+    def __init__(self, database: Database, secret: VaultSecret) -> None:
+        self.database = database
+        self._secret = secret
+
+    def position(self) -> Position:
+        return mirrorlog.position(self.database)
+
+    def ack(self, device: bytes, incarnation: bytes) -> int:
+        return acks.ack(self.database, device, incarnation)
+
+    def done(self, origin: Origin) -> bool:
+        return acks.done(self.database, origin)
+
+    def acks(self) -> list[tuple[bytes, bytes, int]]:
+        return acks.acks(self.database)
+
+    def digest(self) -> StateDigest:
+        return digests.current(self.database, self._secret.state_key)
+
+    def recompute_digest(self) -> StateDigest:
+        with self.database.snapshot():
+            return digests.recomputed(self.database, self._secret.state_key)
+
+    def unembedded(self, operations: Sequence[Operation]) -> list[str]:
+        with self.database.snapshot():
+            return unembedded(self.database, self._secret, operations)
+
+    def entries(self, epoch: int, first: int, limit: int) -> list[KeptEntry]:
+        return mirrorlog.entries(self.database, epoch, first, limit)
+
+    def last_entry(self, epoch: int) -> KeptEntry | None:
+        return mirrorlog.last_entry(self.database, epoch)
+
+    def kept(self, state: EntryState) -> list[KeptEntry]:
+        return mirrorlog.kept(self.database, state)
+
+    def meta_get(self, name: str) -> bytes | None:
+        return mirrorlog.meta_get(self.database, name)
+
+
+class ReplicaTransaction(ReplicaReader):
+    """Changes that commit together. Made by `Replica.transaction`, and of no use after it."""
+
+    def __init__(self, database: Database, secret: VaultSecret) -> None:
+        super().__init__(database, secret)
+        self._digests = Digests(database, secret.state_key)
+        self._rows = StateRows(database, secret, self._digests)
+        self._over = False
+
+    def digest(self) -> StateDigest:
+        return StateDigest.of(self._digests.sums())
+
+    def recompute_digest(self) -> StateDigest:
+        self._rows.index()
+        return super().recompute_digest()
+
+    def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
+        """Apply one operation. `vectors` is asked once for each chunk that the replicated state gains, in order.
+
+        Raises UnusableVectors; the transaction must then be abandoned.
+        """
+        self._check()
+        self._rows.apply(origin, operation, vectors)
+
+    def mark_done(self, origin: Origin) -> None:
+        self._check()
+        acks.mark_done(self.database, self._digests, origin)
+
+    def set_position(self, position: Position) -> None:
+        self._check()
+        mirrorlog.set_position(self.database, position)
+
+    def keep_entry(self, epoch: int, sequence: int, data: bytes, state: EntryState) -> None:
+        self._check()
+        mirrorlog.keep_entry(self.database, KeptEntry(epoch, sequence, data, state))
+
+    def drop_entry(self, epoch: int, sequence: int) -> None:
+        self._check()
+        mirrorlog.drop_entry(self.database, epoch, sequence)
+
+    def set_entry_state(self, epoch: int, sequence: int, state: EntryState) -> None:
+        self._check()
+        mirrorlog.set_entry_state(self.database, epoch, sequence, state)
+
+    def meta_set(self, name: str, value: bytes | None) -> None:
+        """Raises ValueError for a name that is reserved to the database itself."""
+        self._check()
+        if name.startswith(mirrorlog.RESERVED):
+            raise ValueError(f"the name {name!r} is reserved")
+        mirrorlog.meta_set(self.database, name, value)
+
+    def wipe(self) -> None:
+        self._check()
+        self._rows.wipe()
+
+    def finish(self) -> None:
+        """Write what is written once a transaction. For `Replica.transaction` alone."""
+        self._rows.index()
+        self._digests.save()
+        if self._rows.deleted:
+            mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
+        self._over = True
+
+    def _check(self) -> None:
+        if self._over or not self.database.in_transaction():
+            raise RuntimeError("this transaction is over")
+
+
+class Replica(ReplicaReader):
+    """The replicated state and the provisional rows beside it."""
+
+    def __init__(self, database: Database, secret: VaultSecret) -> None:
+        """Raises ForeignSecret if the rows were written under another vault's secret."""
+        super().__init__(database, secret)
+        self._secret_check = hmac.digest(secret.state_key, _SECRET_LABEL, "sha256")
+        known = self.meta_get(_META_SECRET)
+        if known is not None and not hmac.compare_digest(known, self._secret_check):
+            raise ForeignSecret(f"{database.path} was written with the keys of another vault")
+        self._scrub_if_due()
+
+    @classmethod
+    def open(cls, path: Path | str, secret: VaultSecret) -> "Replica":
+        """Open or make the database at `path` (`:memory:` for none). Raises what `Database.open` and `Replica` raise."""
+        database = Database.open(path)
+        try:
+            return cls(database, secret)
+        except BaseException:
+            database.close()
+            raise
+
+    def clone(self) -> "Replica":
+        """A copy of the committed state, in memory, on a connection of its own."""
+        return Replica(Database.from_bytes(self.database.to_bytes()), self._secret)
+
+    def close(self) -> None:
+        self.database.close()
+
+    @contextmanager
+    def transaction(self) -> Generator[ReplicaTransaction]:
+        """All or nothing: an exception rolls everything back. Durable when it is left.
+
+        Raises VaultBusy when another process holds the database for too long, VaultFull, VaultDamaged.
+        """
+        with self.database.transaction():
+            self._sign()
+            transaction = ReplicaTransaction(self.database, self._secret)
+            yield transaction
+            transaction.finish()
+        self._scrub_if_due()
+
+    def index_provisional(self, origin: Origin, operation: Operation) -> None:
+        """Make an operation of this device findable by keyword until it is applied; a forget hides at once.
+
+        A transaction of its own. Idempotent; does nothing for an origin that is done.
+        """
+        with self.database.transaction():
+            self._sign()
+            if not acks.done(self.database, origin):
+                provisional.index(self.database, self._secret, origin, operation)
+
+    def provisional_origins(self) -> set[Origin]:
+        return provisional.origins(self.database)
+
+    def drop_provisional(self, origin: Origin) -> None:
+        """Remove what `index_provisional` made for this origin, as far as it is not replicated by now. Idempotent."""
+        with self.database.transaction():
+            if provisional.drop(self.database, origin):
+                mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
+        self._scrub_if_due()
+
+    def _sign(self) -> None:
+        """The first change to a database states under which vault's secret it is written."""
+        known = self.meta_get(_META_SECRET)
+        if known is None:
+            mirrorlog.meta_set(self.database, _META_SECRET, self._secret_check)
+        elif not hmac.compare_digest(known, self._secret_check):
+            raise ForeignSecret(f"{self.database.path} was written with the keys of another vault")
+
+    def _scrub_if_due(self) -> None:
+        if self.meta_get(_META_SCRUB) is None or self.database.in_transaction():
+            return
+        if self.database.scrub():
+            mirrorlog.meta_set(self.database, _META_SCRUB, None)

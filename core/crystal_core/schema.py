@@ -1,0 +1,250 @@
+"""The tables of `crystal.db`, and what keeps its indexes true.
+
+Replicated rows, equal on every device and covered by the state digest:
+
+    chunks       a text, once; `id` is SHA-256 of its UTF-8, `forget_hash` the keyed hash under which it can be forgotten
+    windows      one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
+    chunks_vec   sqlite-vec's table of those vectors, float32; same rowid as `windows`. Made when the first vector comes
+    occurrences  each place that a chunk came from
+    memories     what a person or an agent asked to remember
+    suppressed   keyed hashes of forgotten texts
+    acks, acks_sparse   which operations of which stream are done
+
+Chunks are looked up by `forget_hash` alone, which is one to one with `id`: an index over random values costs a page for
+almost every row that is added, so there is one and not two.
+
+`chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, whoever writes; `chunks_vec` follows `windows`. FTS5's
+and SQLite's secure deletion are on, so that a forgotten text leaves no bytes behind.
+
+Local rows: `provisional*` (this device's own operations that the Core has not ordered yet), `digests`, `position`,
+`mirror_log`, `meta` and `index_state` (how many numbers a vector has; how many windows were removed or changed so far;
+`deferred`, see `CHUNK_TRIGGERS`). A chunk with `provisional = 1` exists for provisional rows only: for the
+replicated state it is not there.
+
+Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarnations and hashes are blobs.
+"""
+
+from collections.abc import Callable
+
+import apsw
+
+APPLICATION_ID = 0x4352_5953
+"""`PRAGMA application_id` of our files: "CRYS"."""
+
+DIMENSIONS_MAX = 8192
+"""Numbers in a vector; sqlite-vec's own limit."""
+
+VECTOR_BLOCK = 32
+"""Vectors in one block of sqlite-vec. Small blocks make the lookup of single vectors quick (6 µs, 170 µs at the default
+of 1,024) and an almost empty memory small; the whole scan stays within 1.2 times of its best."""
+
+_TABLES = """
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE chunks (
+    rowid INTEGER PRIMARY KEY,
+    id BLOB NOT NULL CHECK (length(id) = 32),
+    forget_hash BLOB NOT NULL CHECK (length(forget_hash) = 32),
+    provisional INTEGER NOT NULL DEFAULT 0 CHECK (provisional IN (0, 1)),
+    text TEXT NOT NULL
+);
+CREATE UNIQUE INDEX chunks_by_forget_hash ON chunks (forget_hash);
+CREATE INDEX chunks_provisional ON chunks (provisional) WHERE provisional = 1;
+
+CREATE TABLE windows (
+    rowid INTEGER PRIMARY KEY,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    bits BLOB NOT NULL,
+    UNIQUE (chunk, part)
+);
+
+CREATE TABLE index_state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    dimensions INTEGER NOT NULL,
+    removals INTEGER NOT NULL,
+    deferred INTEGER NOT NULL
+);
+INSERT INTO index_state VALUES (1, 0, 0, 0);
+
+CREATE TABLE occurrences (
+    rowid INTEGER PRIMARY KEY,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    agent TEXT NOT NULL,
+    session TEXT NOT NULL,
+    message TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    project TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    source TEXT NOT NULL,
+    device BLOB NOT NULL,
+    UNIQUE (chunk, session, message, part, agent)
+);
+CREATE INDEX occurrences_by_agent ON occurrences (agent, created_at, chunk);
+
+CREATE TABLE memories (
+    chunk INTEGER PRIMARY KEY REFERENCES chunks (rowid) ON DELETE CASCADE,
+    category TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    device BLOB NOT NULL
+);
+
+CREATE TABLE suppressed (
+    forget_hash BLOB PRIMARY KEY CHECK (length(forget_hash) = 32)
+) WITHOUT ROWID;
+
+CREATE TABLE acks (
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (device, incarnation)
+) WITHOUT ROWID;
+
+CREATE TABLE acks_sparse (
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (device, incarnation, sequence)
+) WITHOUT ROWID;
+
+CREATE TABLE digests (
+    name TEXT PRIMARY KEY,
+    sum BLOB NOT NULL CHECK (length(sum) = 32),
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE position (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    previous BLOB NOT NULL CHECK (length(previous) = 32)
+);
+
+CREATE TABLE mirror_log (
+    rowid INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    UNIQUE (epoch, sequence)
+);
+CREATE INDEX mirror_log_by_state ON mirror_log (state, epoch, sequence);
+
+CREATE TABLE provisional (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    UNIQUE (device, incarnation, sequence)
+);
+
+CREATE TABLE provisional_places (
+    rowid INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    agent TEXT NOT NULL,
+    session TEXT NOT NULL,
+    message TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    project TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    source TEXT NOT NULL,
+    category TEXT
+);
+CREATE INDEX provisional_places_by_chunk ON provisional_places (chunk);
+CREATE INDEX provisional_places_by_number ON provisional_places (number);
+
+CREATE TABLE provisional_marks (
+    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
+    forget_hash BLOB NOT NULL,
+    hides INTEGER NOT NULL CHECK (hides IN (0, 1)),
+    PRIMARY KEY (forget_hash, number)
+) WITHOUT ROWID;
+CREATE INDEX provisional_marks_by_number ON provisional_marks (number);
+"""
+
+_FULL_TEXT = """
+CREATE VIRTUAL TABLE chunks_fts USING fts5 (
+    text, content = 'chunks', content_rowid = 'rowid', tokenize = 'porter unicode61'
+);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('secure-delete', 1);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 8388608);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 8);
+"""
+
+CHUNK_TRIGGERS = """
+CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN (SELECT deferred FROM index_state) = 0 BEGIN
+    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
+END;
+CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks BEGIN
+    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
+    DELETE FROM windows WHERE chunk = old.rowid;
+END;
+CREATE TRIGGER chunks_text_changed AFTER UPDATE OF rowid, text ON chunks BEGIN
+    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
+    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
+    DELETE FROM windows WHERE chunk IN (old.rowid, new.rowid);
+END;
+"""
+"""What keeps the indexes true. A vector belongs to a text: where the text changes, its vectors go.
+
+FTS5 writes out what it has gathered whenever a statement with triggers begins, which makes one small index segment for each
+chunk. A transaction that adds many chunks therefore sets `index_state.deferred`, adds their texts to the index in one go,
+and clears it again before it commits (`staterows`)."""
+
+DROP_CHUNK_TRIGGERS = """
+DROP TRIGGER chunks_inserted;
+DROP TRIGGER chunks_deleted;
+DROP TRIGGER chunks_text_changed;
+"""
+
+
+def vector_table(dimensions: int) -> str:
+    """The statements that make the table for vectors of that many numbers, and the triggers that it needs.
+
+    Raises ValueError for a number that sqlite-vec does not take.
+    """
+    if not 1 <= dimensions <= DIMENSIONS_MAX:
+        raise ValueError(f"vectors of {dimensions} dimensions cannot be kept, 1 to {DIMENSIONS_MAX} can")
+    return f"""
+CREATE VIRTUAL TABLE chunks_vec USING vec0 (embedding float[{dimensions}], chunk_size = {VECTOR_BLOCK});
+CREATE TRIGGER windows_deleted AFTER DELETE ON windows BEGIN
+    DELETE FROM chunks_vec WHERE rowid = old.rowid;
+    UPDATE index_state SET removals = removals + 1;
+END;
+CREATE TRIGGER windows_changed AFTER UPDATE ON windows BEGIN
+    SELECT RAISE(ABORT, 'a window keeps its rowid') WHERE old.rowid <> new.rowid;
+    UPDATE index_state SET removals = removals + 1;
+END;
+UPDATE index_state SET dimensions = {dimensions};
+"""  # noqa: S608 - two numbers of our own, no text
+
+
+DROP_VECTOR_TABLE = """
+DROP TRIGGER IF EXISTS windows_deleted;
+DROP TRIGGER IF EXISTS windows_changed;
+DROP TABLE IF EXISTS chunks_vec;
+UPDATE index_state SET dimensions = 0, removals = removals + 1;
+"""
+"""Removes all vectors for good; `windows` must be emptied with it."""
+
+
+def _version_1(connection: apsw.Connection) -> None:
+    for statements in (_TABLES, _FULL_TEXT, CHUNK_TRIGGERS):
+        for _ in connection.execute(statements):
+            pass
+
+
+Migration = Callable[[apsw.Connection], None]
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1,)
+"""Number n (from 1) takes a database of version n - 1 to version n, inside a transaction. One way, and once released never
+changed."""

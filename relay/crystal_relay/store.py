@@ -217,6 +217,11 @@ async def checked_pieces(body: Body) -> AsyncIterator[bytes]:
         raise SizeMismatch("the body is shorter than its declared size")
 
 
+def body_of(whole: bytes) -> Body:
+    """Bytes in memory, as a body that can be read again and again."""
+    return Body(len(whole), lambda: _pieces_of(whole, 0, len(whole)))
+
+
 async def whole_body(body: bytes | Body) -> bytes:
     """All bytes of a body whose size was checked. Raises SizeMismatch."""
     if not isinstance(body, Body):

@@ -1,0 +1,121 @@
+"""Large objects as files: written under a temporary name, made durable, then renamed. A row makes them exist.
+
+    begun --all bytes, fsync--> synced --rename, fsync of the directory--> placed --row committed--> an object
+    begun, synced, placed --error--> removed; --crash--> swept at the next start
+
+A name is random and never used twice, so a reader of an overwritten object goes on reading the old bytes.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+_TEMPORARY = ".tmp"
+_PLACED = ".obj"
+
+
+class ObjectFiles:
+    """The directory of large objects. All calls block; any thread may make them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def prepare(self) -> None:
+        """Make the 256 directories, durably."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        for number in range(256):
+            (self._directory / f"{number:02x}").mkdir(mode=0o700, exist_ok=True)
+        sync_directory(self._directory)
+        sync_directory(self._directory.parent)
+
+    def sweep(self, is_used: Callable[[str], bool]) -> int:
+        """Remove what crashes have left: temporary files, and files that no row names. Returns how many."""
+        removed = 0
+        for path in self._all():
+            if path.suffix == _TEMPORARY or (path.suffix == _PLACED and not is_used(path.stem)):
+                path.unlink()
+                removed += 1
+        return removed
+
+    def new(self) -> "FileInProgress":
+        """A file to receive. Touches nothing yet."""
+        return FileInProgress(self)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open an object's file. Raises FileNotFoundError."""
+        return self.path(name).open("rb", buffering=0)
+
+    def remove(self, name: str) -> None:
+        """Remove an object's file. No error if it is gone."""
+        self.path(name).unlink(missing_ok=True)
+
+    def path(self, name: str, suffix: str = _PLACED) -> Path:
+        """Where the file of that name is."""
+        return self._directory / name[:2] / f"{name}{suffix}"
+
+    def _all(self) -> Iterator[Path]:
+        for directory in sorted(self._directory.iterdir()):
+            if directory.is_dir():
+                yield from directory.iterdir()
+
+
+class FileInProgress:
+    """A file that is being received. One call at a time, then either `place` or `discard`."""
+
+    def __init__(self, files: ObjectFiles) -> None:
+        self.name = secrets.token_hex(16)
+        self._temporary = files.path(self.name, _TEMPORARY)
+        self._placed = files.path(self.name)
+        self._file: FileIO | None = None
+
+    def begin(self) -> None:
+        """Create it. Raises OSError."""
+        self._file = FileIO(self._temporary, "xb")
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError."""
+        assert self._file is not None, "begin comes first"
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def place(self) -> None:
+        """Make the bytes and then the name durable. Raises OSError; the file may then be there all the same."""
+        assert self._file is not None, "begin comes first"
+        sync_file(self._file.fileno())
+        self._file.close()
+        self._temporary.rename(self._placed)
+        sync_directory(self._placed.parent)
+
+    def discard(self) -> None:
+        """Remove it in whatever state it is. Idempotent; what cannot be removed is left to the next start's sweep."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+        for path in (self._temporary, self._placed):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def sync_file(descriptor: int) -> None:
+    """Force a file's bytes to the disk. On macOS `fsync` alone leaves them in the drive's cache."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Force a directory's names to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

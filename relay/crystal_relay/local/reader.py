@@ -1,0 +1,77 @@
+"""Reading rows and opening files, in reader threads, each with its own connection.
+
+A reader sees all that was committed when its statement began and never waits for the writer.
+"""
+
+import os
+from pathlib import Path
+from threading import local as thread_local
+from typing import BinaryIO, cast
+
+import apsw
+
+from crystal_relay.errors import StoreDamaged
+from crystal_relay.keys import AFTER_ANY_KEY
+from crystal_relay.local.database import open_for_reading
+from crystal_relay.local.files import ObjectFiles
+
+REREADS_MAX = 5
+"""How often an object may be replaced between the look at its row and the opening of its file."""
+
+
+class RowReader:
+    """All calls block; any thread may make them."""
+
+    def __init__(self, database: Path, files: ObjectFiles) -> None:
+        self._database = database
+        self._files = files
+        self._of_thread = thread_local()
+        self._opened: list[apsw.Connection] = []
+
+    def look_up(self, key: str) -> tuple[int, bytes | BinaryIO] | None:
+        """Size, and the bytes or an open file of them. None: no such object. Raises StoreDamaged, apsw.Error, OSError."""
+        for _ in range(REREADS_MAX):
+            row = (
+                self._connection()
+                .execute("SELECT size, file, body FROM object WHERE key = ?", (key,))
+                .fetchone()
+            )
+            if row is None:
+                return None
+            size, name, body = cast(tuple[int, str | None, bytes], row)
+            if name is None:
+                return size, body
+            try:
+                file = self._files.open(name)
+            except FileNotFoundError:
+                continue  # replaced or deleted between the two steps: the row tells
+            if os.fstat(file.fileno()).st_size != size:
+                file.close()
+                raise StoreDamaged("a file of the relay's directory has another size than recorded")
+            return size, file
+        raise StoreDamaged("a file of the relay's directory is missing")
+
+    def exists(self, key: str) -> bool:
+        """Whether the object is there."""
+        return self._connection().execute("SELECT 1 FROM object WHERE key = ?", (key,)).fetchone() is not None
+
+    def select(self, prefix: str, after: str, limit: int) -> list[tuple[str, int]]:
+        """Keys and sizes in the order of keys."""
+        rows = self._connection().execute(
+            "SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?",
+            (after, prefix, prefix + AFTER_ANY_KEY, limit),
+        )
+        return cast(list[tuple[str, int]], rows.fetchall())
+
+    def close(self) -> None:
+        """After the last thread that used it has ended."""
+        for connection in self._opened:
+            connection.close()
+
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._of_thread, "connection", None)
+        if connection is None:
+            connection = open_for_reading(self._database)
+            self._of_thread.connection = connection
+            self._opened.append(connection)
+        return connection

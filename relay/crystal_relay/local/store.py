@@ -1,0 +1,303 @@
+"""The store in a local directory.
+
+    <directory>/lock            held while a process uses the directory
+    <directory>/objects.db      SQLite: one row for each object, small objects inside it
+    <directory>/files/<2 hex>/  large objects, one file each; `.tmp` while they arrive
+
+One process at a time, because `wait` knows the writes of its own process only. The directory is made with mode 0700.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import apsw
+
+from crystal_relay.errors import AlreadyExists, NotFound, RelayError, StoreDamaged, StoreUnavailable
+from crystal_relay.keys import check_key, check_prefix
+from crystal_relay.limits import KIB, LIST_LIMIT_MAX, PIECE_BYTES
+from crystal_relay.local.database import (
+    error_of_sqlite,
+    error_of_system,
+    lock,
+    open_for_writing,
+)
+from crystal_relay.local.files import FileInProgress, ObjectFiles
+from crystal_relay.local.reader import RowReader
+from crystal_relay.local.threads import Delivery, Lane
+from crystal_relay.local.writer import Change, Outcome, Write, Writer
+from crystal_relay.notify import Notifier
+from crystal_relay.store import (
+    Body,
+    Listed,
+    Object,
+    Page,
+    body_of,
+    body_size,
+    check_limit,
+    check_part,
+    check_timeout,
+    checked_pieces,
+    part_length,
+    whole_body,
+)
+
+INLINE_BYTES_MAX = 128 * KIB
+"""Up to this size an object stands in its row. Measured: docs/decisions/0008-local-store.md."""
+READER_THREADS = 2
+FILE_THREADS = 4
+PENDING_CALLS_MAX = 4096
+
+Result = TypeVar("Result")
+
+
+class LocalStore:
+    """A `Store` (see the port). One event loop; one process for each directory."""
+
+    def __init__(self, directory: Path, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
+        """Open or create, and clear away what a crash has left. Blocks for some milliseconds.
+
+        Raises Busy (another process has it), StoreDamaged, StoreFull, StoreUnavailable (no permission, not a directory).
+        """
+        self._inline_bytes_max = inline_bytes_max
+        self._database = directory / "objects.db"
+        self._files = ObjectFiles(directory / "files")
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = lock(directory / "lock")
+            try:
+                connection = open_for_writing(self._database)
+                try:
+                    self.swept = self._prepare(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+            except BaseException:
+                self._lock.close()
+                raise
+        except OSError as error:
+            raise _unusable(directory, error_of_system(error)) from None
+        except apsw.Error as error:
+            raise _unusable(directory, error_of_sqlite(error)) from None
+        self._writer = Writer(connection)
+        self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
+        self._file_lane = Lane("relay-files", threads=FILE_THREADS, pending_max=PENDING_CALLS_MAX)
+        self._rows = RowReader(self._database, self._files)
+        self._notifier = Notifier()
+        self._delivery: Delivery | None = None
+        self._removals: set[asyncio.Task[None]] = set()
+        self._users = 0
+        self._idle = asyncio.Event()
+        self._closed = False
+
+    # --- the port ---
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        await self._put(Change.CREATE, key, body)
+
+    async def put(self, key: str, body: bytes | Body) -> None:
+        await self._put(Change.REPLACE, key, body)
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        check_key(key)
+        check_part(start, length)
+        found = await self._read(lambda: self._rows.look_up(key), unwanted=_close_unread)
+        if found is None:
+            raise NotFound("there is no such object")
+        size, held = found
+        if isinstance(held, bytes):
+            return Object.of(held, start=start, length=length)
+        try:
+            count = part_length(size, start, length)
+        except BaseException:
+            held.close()
+            raise
+        return Object(
+            self._file_pieces(held, start, count), size=size, start=start, length=count, close=_closing(held)
+        )
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
+        check_prefix(prefix)
+        check_prefix(after)
+        check_limit(limit)
+        rows = await self._read(lambda: self._rows.select(prefix, after, limit + 1))
+        return Page(tuple(Listed(key, size) for key, size in rows[:limit]), len(rows) > limit)
+
+    async def delete(self, key: str) -> None:
+        check_key(key)
+        with self._in_use():
+            await self._write(Change.DELETE, key, 0, None, None)
+
+    async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
+        check_prefix(prefix)
+        check_timeout(timeout)
+        with self._in_use():
+            return await self._notifier.wait(prefix, token, timeout)
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._notifier.wake_all()
+        while self._users:
+            self._idle.clear()
+            await self._idle.wait()
+        while self._removals:
+            await asyncio.wait(self._removals)
+        await asyncio.to_thread(self._close)
+
+    # --- writing ---
+
+    async def _put(self, change: Change, key: str, body: bytes | Body) -> None:
+        check_key(key)
+        size = body_size(body)
+        with self._in_use():
+            if size <= self._inline_bytes_max:
+                await self._write(change, key, size, await whole_body(body), None)
+                return
+            if change is Change.CREATE and await self._read(lambda: self._rows.exists(key)):
+                raise AlreadyExists("the key is taken")  # before megabytes are received in vain
+            await self._put_file(change, key, size, body)
+
+    async def _put_file(self, change: Change, key: str, size: int, body: bytes | Body) -> None:
+        file = self._files.new()
+        try:
+            await self._use_files(file.begin)
+            await self._receive(file, body if isinstance(body, Body) else body_of(body))
+            await self._use_files(file.place)
+        except BaseException:
+            await self._file_lane.run(self._deliver(), file.discard, owed=True)
+            raise
+        # From here on the writer decides what becomes of the file, also when the caller is cancelled.
+        await self._write(change, key, size, None, file.name)
+
+    async def _receive(self, file: FileInProgress, body: Body) -> None:
+        gathered = bytearray()
+        async for piece in checked_pieces(body):
+            gathered += piece
+            if len(gathered) >= PIECE_BYTES:
+                await self._use_files(partial(file.write, bytes(gathered)))
+                gathered.clear()
+        await self._use_files(partial(file.write, bytes(gathered)))
+
+    async def _write(self, change: Change, key: str, size: int, body: bytes | None, file: str | None) -> None:
+        delivery = self._deliver()
+        done: asyncio.Future[None] = delivery.loop.create_future()
+
+        def in_loop(outcome: Outcome) -> None:
+            self._writer.settled(write)
+            if outcome.unused is not None:
+                self._remove_file(outcome.unused)
+            if outcome.error is None and change is not Change.DELETE:
+                self._notifier.written(key)
+            if done.done():
+                return
+            if outcome.error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(outcome.error)
+
+        write = Write(
+            change, key, size, body, file, done=lambda outcome: delivery.call(lambda: in_loop(outcome))
+        )
+        try:
+            self._writer.submit(write)
+        except RelayError:
+            if file is not None:
+                self._remove_file(file)
+            raise
+        await done
+
+    def _remove_file(self, name: str) -> None:
+        async def remove() -> None:
+            # What cannot be removed now, the next start sweeps.
+            with suppress(OSError, RelayError):
+                await self._file_lane.run(self._deliver(), lambda: self._files.remove(name), owed=True)
+
+        task = self._deliver().loop.create_task(remove())
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    # --- inside ---
+
+    async def _read(
+        self, call: Callable[[], Result], unwanted: Callable[[Result], None] | None = None
+    ) -> Result:
+        with self._in_use():
+            try:
+                return await self._readers.run(self._deliver(), call, unwanted=unwanted)
+            except apsw.Error as error:
+                raise error_of_sqlite(error) from None
+            except OSError as error:
+                raise error_of_system(error) from None
+
+    async def _use_files(self, call: Callable[[], Result]) -> Result:
+        try:
+            return await self._file_lane.run(self._deliver(), call)
+        except OSError as error:
+            raise error_of_system(error) from None
+
+    async def _file_pieces(self, file: BinaryIO, start: int, count: int) -> AsyncIterator[bytes]:
+        at, end = start, start + count
+        while at < end:
+            wanted = min(PIECE_BYTES, end - at)
+            piece = await self._use_files(partial(os.pread, file.fileno(), wanted, at))
+            if not piece:
+                raise StoreDamaged("a file of the relay's directory has become shorter")
+            at += len(piece)
+            yield piece
+
+    @contextmanager
+    def _in_use(self) -> Generator[None]:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._idle.set()
+
+    def _deliver(self) -> Delivery:
+        loop = asyncio.get_running_loop()
+        if self._delivery is None:
+            self._delivery = Delivery(loop)
+        elif self._delivery.loop is not loop:
+            raise RuntimeError("a LocalStore belongs to one event loop")
+        return self._delivery
+
+    def _prepare(self, connection: apsw.Connection) -> int:
+        self._files.prepare()
+
+        def is_used(name: str) -> bool:
+            return connection.execute("SELECT 1 FROM object WHERE file = ?", (name,)).fetchone() is not None
+
+        return self._files.sweep(is_used)
+
+    def _close(self) -> None:
+        self._readers.close()
+        self._file_lane.close()
+        self._rows.close()
+        self._writer.close()
+        self._lock.close()
+
+
+def _close_unread(found: tuple[int, bytes | BinaryIO] | None) -> None:
+    if found is not None and not isinstance(found[1], bytes):
+        found[1].close()
+
+
+def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:
+    async def close() -> None:
+        file.close()
+
+    return close
+
+
+def _unusable(directory: Path, error: RelayError) -> RelayError:
+    """The same kind of error, naming the directory: only whoever starts the relay sees it."""
+    return type(error)(f"{directory}: {error}", hint=error.hint)

@@ -1,0 +1,126 @@
+"""Blocking calls for an event loop: a few named threads, and one cheap way back into the loop.
+
+`asyncio.to_thread` costs a wake-up of the loop for each call. Here finished calls gather until the loop gets to them, so a
+busy loop is woken once for many.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+from crystal_relay.errors import Busy, StoreUnavailable
+
+Result = TypeVar("Result")
+
+
+class Delivery:
+    """Hands results from threads to the futures of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._finished: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop soon, in the order of the calls. From any thread."""
+        self._finished.append(callback)
+        if not self._scheduled:
+            self._scheduled = True
+            # The loop is gone when somebody closed it without closing the store: nobody is left to be told.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # First the mark, then the queue: what is appended from here on schedules another round or is found below.
+        self._scheduled = False
+        while self._finished:
+            self._finished.popleft()()
+
+
+class Lane:
+    """A fixed number of threads that take calls from one queue of bounded length."""
+
+    def __init__(self, name: str, *, threads: int, pending_max: int) -> None:
+        self._pending_max = pending_max
+        self._pending = 0
+        self._closed = False
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads = [
+            Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(
+        self,
+        delivery: Delivery,
+        call: Callable[[], Result],
+        *,
+        owed: bool = False,
+        unwanted: Callable[[Result], None] | None = None,
+    ) -> Result:
+        """Run `call` in a thread. When cancelled, this waits for the call to end, then goes: nobody closes a file under it.
+
+        `unwanted` gets the result that a cancelled caller leaves behind. Raises Busy when too many calls wait, unless the
+        call is `owed` (it releases something); StoreUnavailable after `close`.
+        """
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if self._pending >= self._pending_max and not owed:
+            raise Busy("the store has too much to do")
+        self._pending += 1
+        future: asyncio.Future[Result] = delivery.loop.create_future()
+
+        def work() -> None:
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001  (handed on to whoever awaits it)
+                failed = error
+                delivery.call(lambda: self._fail(future, failed))
+            else:
+                delivery.call(lambda: self._succeed(future, result))
+
+        self._queue.put(work)
+        return await _to_its_end(future, unwanted)
+
+    def close(self) -> None:
+        """Do what is queued, then end the threads. Blocks until they have."""
+        self._closed = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+    def _succeed(self, future: asyncio.Future[Result], result: Result) -> None:
+        self._pending -= 1
+        if not future.done():
+            future.set_result(result)
+
+    def _fail(self, future: asyncio.Future[Result], error: BaseException) -> None:
+        self._pending -= 1
+        if not future.done():
+            future.set_exception(error)
+
+
+async def _to_its_end(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:
+    """Await a future that goes on when the caller is cancelled; the cancellation is raised once it is done."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        # The exception is looked at, so that asyncio does not report it as never retrieved.
+        if future.exception() is None and unwanted is not None:
+            unwanted(future.result())
+        raise cancelled
+    return future.result()

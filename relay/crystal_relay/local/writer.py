@@ -1,0 +1,176 @@
+"""The one thread that writes rows. Writes that arrive while a commit runs share the next one.
+
+A commit costs a flush of the disk whatever is in it, so the rate grows with the number of concurrent writers. Each write is
+reported after its commit. When a shared commit fails, each of its writes is tried again alone: one that does not fit
+takes no others with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+import apsw
+
+from crystal_relay.errors import AlreadyExists, Busy, RelayError, StoreFull, StoreUnavailable
+from crystal_relay.limits import MIB
+from crystal_relay.local.database import error_of_sqlite
+
+GROUP_WRITES_MAX = 256
+GROUP_BYTES_MAX = 8 * MIB
+PENDING_WRITES_MAX = 4096
+PENDING_BYTES_MAX = 64 * MIB
+"""Accepted and not yet committed. Beyond that the store is Busy."""
+
+
+class Change(Enum):
+    """What a write does to its key."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a write ended. `unused`: the file that no row names any more (the old one, or the new one of a failed write)."""
+
+    error: RelayError | None
+    unused: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A row to write: with the bytes in it, or with the name of a placed file, or gone."""
+
+    change: Change
+    key: str
+    size: int
+    body: bytes | None
+    file: str | None
+    done: Callable[[Outcome], None]
+    """Called in the writer's thread."""
+
+    @property
+    def weight(self) -> int:
+        return len(self.body) if self.body is not None else 0
+
+
+class Writer:
+    """Owns the writing connection. `submit` from one thread; `close` ends it."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._queue: SimpleQueue[Write | None] = SimpleQueue()
+        self._pending_writes = 0
+        self._pending_bytes = 0
+        self._closing = False
+        self._thread = Thread(target=self._run, name="relay-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, write: Write) -> None:
+        """Queue a write. Raises Busy when too much is queued; `settled` is owed for each one that was taken."""
+        if self._closing:
+            raise StoreUnavailable("the store is closed")
+        if (
+            self._pending_writes >= PENDING_WRITES_MAX
+            or self._pending_bytes + write.weight > PENDING_BYTES_MAX
+        ):
+            raise Busy("the relay has too many writes to do")
+        self._pending_writes += 1
+        self._pending_bytes += write.weight
+        self._queue.put(write)
+
+    def settled(self, write: Write) -> None:
+        """Give back the room of a write that was done. From the submitting thread."""
+        self._pending_writes -= 1
+        self._pending_bytes -= write.weight
+
+    def close(self) -> None:
+        """Commit what is queued, fold the log into the database, close it. Blocks."""
+        self._closing = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (first := self._queue.get()) is not None:
+                if not self._commit_group(first):
+                    break
+        finally:
+            self._connection.close()
+
+    def _commit_group(self, first: Write) -> bool:
+        """Commit `first` with what else is there. False: the end was found in the queue."""
+        group, weight, more = [first], first.weight, True
+        while len(group) < GROUP_WRITES_MAX and weight < GROUP_BYTES_MAX:
+            try:
+                write = self._queue.get_nowait()
+            except Empty:
+                break
+            if write is None:
+                more = False
+                break
+            group.append(write)
+            weight += write.weight
+        outcomes = self._commit(group)
+        for write, outcome in zip(group, outcomes, strict=True):
+            write.done(outcome)
+        return more
+
+    def _commit(self, group: list[Write]) -> list[Outcome]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            outcomes = [self._apply(write) for write in group]
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            failure = error_of_sqlite(error, self._connection)
+        except Exception as error:  # noqa: BLE001  (the thread has to live on, and its callers have to be told)
+            failure = StoreUnavailable(f"the relay's writer failed ({type(error).__name__})")
+        else:
+            return outcomes
+        self._roll_back()
+        if len(group) > 1:
+            return [outcome for write in group for outcome in self._commit([write])]
+        # Only a write that did not fit is surely not there. After other failures the row could come back with the log
+        # that a crash leaves, so its file is left to the next start's sweep, which knows.
+        return [Outcome(failure, group[0].file if isinstance(failure, StoreFull) else None)]
+
+    def _apply(self, write: Write) -> Outcome:
+        match write.change:
+            case Change.CREATE:
+                return self._create(write)
+            case Change.REPLACE:
+                return self._replace(write)
+            case Change.DELETE:
+                gone = self._connection.execute(
+                    "DELETE FROM object WHERE key = ? RETURNING file", (write.key,)
+                )
+                return Outcome(None, gone.get)
+
+    def _create(self, write: Write) -> Outcome:
+        self._connection.execute(
+            "INSERT INTO object (key, size, file, body) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
+            (write.key, write.size, write.file, write.body),
+        )
+        if self._connection.changes() == 0:
+            return Outcome(AlreadyExists("the key is taken"), write.file)
+        return Outcome(None, None)
+
+    def _replace(self, write: Write) -> Outcome:
+        old = self._connection.execute("SELECT file FROM object WHERE key = ?", (write.key,)).get
+        self._connection.execute(
+            "INSERT INTO object (key, size, file, body) VALUES (?, ?, ?, ?) ON CONFLICT (key)"
+            " DO UPDATE SET size = excluded.size, file = excluded.file, body = excluded.body",
+            (write.key, write.size, write.file, write.body),
+        )
+        return Outcome(None, old)
+
+    def _roll_back(self) -> None:
+        # SQLite may have rolled back by itself (a full disk); a rollback that fails leaves the next BEGIN to fail too.
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except apsw.Error:
+                return

@@ -133,9 +133,9 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
                 member.notices.put(
                     Notice.STREAM_LOST, f"a stream of {device.hex()[:8]} lacks its entry {expected}"
                 )
-                jump = member.keys.stream_prefix(device, incarnation) + "~"
+                jump = member.keys.beyond_stream(device, incarnation)
             elif sequence - ack > OFFERS_PER_STREAM_MAX:
-                jump, more = member.keys.stream_prefix(device, incarnation) + "~", True
+                jump, more = member.keys.beyond_stream(device, incarnation), True
             elif len(places) >= OFFERS_MAX:
                 return places, True
             else:

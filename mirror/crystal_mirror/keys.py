@@ -41,6 +41,10 @@ class VaultKeys:
     def stream_prefix(self, device: bytes, incarnation: bytes) -> str:
         return f"{self.conversations_prefix}{device.hex()}.{incarnation.hex()}/"
 
+    def beyond_stream(self, device: bytes, incarnation: bytes) -> str:
+        """Sorts after every slot of the stream, of which all are digits, and is made of what a store takes in a key."""
+        return self.stream_prefix(device, incarnation) + "z"
+
     def conversation(self, device: bytes, incarnation: bytes, sequence: int) -> str:
         return self.stream_prefix(device, incarnation) + slot_name(sequence)
 

@@ -341,7 +341,7 @@ async def _beyond_the_end(response: httpx.Response, start: int) -> Object:
     if start < int(match[1]):
         raise BadReply("the relay refuses a part that the object has")
     await response.aclose()
-    return Object.none(size=int(match[1]), start=start)
+    return Object.part(b"", size=int(match[1]), start=start)
 
 
 def _size_of(response: httpx.Response, start: int) -> int:

@@ -31,12 +31,13 @@ from crystal_relay.limits import LIST_LIMIT_MAX, OBJECT_BYTES_MAX, PIECE_BYTES, 
 class Body:
     """Bytes to store, of a size that is known before the first of them is.
 
-    `open` gives the pieces from the beginning. A store calls it at most once a try; a source that cannot be read a second
-    time raises `BadRequest` then, and is thereby never retried.
+    `open` gives the pieces from the beginning. A store calls it at most once in a try. A source that cannot be read a
+    second time says so by `repeatable`, and is then never tried again.
     """
 
     size: int
     open: Callable[[], AsyncIterator[bytes]]
+    repeatable: bool = True
 
 
 class Object:
@@ -71,10 +72,10 @@ class Object:
         return cls(_pieces_of(whole, start, start + count), size=len(whole), start=start, length=count)
 
     @classmethod
-    def none(cls, *, size: int, start: int) -> Self:
-        """No bytes of an object of that size. Raises BadRange unless `start` is its end."""
+    def part(cls, part: bytes, *, size: int, start: int) -> Self:
+        """Bytes in memory that are the part from `start` of an object of that size. Raises BadRange."""
         part_length(size, start, None)
-        return cls(_pieces_of(b"", 0, 0), size=size, start=start, length=0)
+        return cls(_pieces_of(part, 0, len(part)), size=size, start=start, length=len(part))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._read_and_close()

@@ -25,7 +25,7 @@ _system_random = SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long. Pauses double from `first_seconds` to `longest_seconds`; each is cut by up to a half at random."""
+    """How often and how long. Pauses double from the first to the longest; each is cut by up to half at random."""
 
     tries: int = 5
     first_seconds: float = 0.25
@@ -122,7 +122,7 @@ class RetryingStore:
             async for piece in found:
                 while len(expected) < len(piece):
                     expected += await anext(pieces)
-                if expected[: len(piece)] != piece:
+                if bytes(expected[: len(piece)]) != piece:
                     return False
                 del expected[: len(piece)]
             return True

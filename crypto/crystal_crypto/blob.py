@@ -209,7 +209,7 @@ def _content(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[by
                 raise Malformed("the blob's content length does not fit its payload")
             chunk = chunk[BLOB_LENGTH_BYTES:]
         piece, padding = chunk[:remaining], chunk[remaining:]
-        if any(padding):
+        if padding != bytes(len(padding)):
             raise Malformed("the blob's padding is not zero")
         remaining -= len(piece)
         if piece:

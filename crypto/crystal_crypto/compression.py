@@ -16,8 +16,8 @@ _LEVEL: Final = 3
 _LEVEL_THOROUGH: Final = 6
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _PROBED_BYTES_MIN: Final = 256 * 1024
-_PROBE_BYTES: Final = 4096
-_PROBES: Final = 8
+_PROBE_BYTES: Final = 2048
+_PROBES: Final = 4
 
 
 def _compressor(level: int) -> zstandard.ZstdCompressor:

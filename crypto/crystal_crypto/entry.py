@@ -5,7 +5,7 @@
 Rules:
 - Sealing: frames are compressed each by itself, laid out, padded, encrypted, MACed, signed. Opening goes the other way, and
   nothing is decrypted before the MAC agrees, nothing decompressed before its size is checked.
-- The body is hashed once (`_body_digest`); MAC, signature and entry hash are taken over header, public part and that digest.
+- The body is hashed once (`hashing`); MAC, signature and entry hash are taken over header, public part and that digest.
 - `parse` needs no key and depends on public data only, so that all devices agree on what it refuses.
 - Who may sign, and which sequence and previous hash come next, is the caller's to check against the device log.
 """
@@ -13,24 +13,26 @@ Rules:
 import functools
 import hashlib
 import hmac
-import os
+import io
 import struct
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 
 from crystal_crypto import labels
 from crystal_crypto.errors import Malformed, TooLarge, UnknownVersion, WrongKey
 from crystal_crypto.frames import Frame, content_of, frames_of
+from crystal_crypto.hashing import body_digest
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import SigningKey, VerifyKey
 from crystal_crypto.limits import (
-    BODY_PIECE_BYTES,
     DEVICE_BYTES,
     ENTRY_BYTES_MAX,
     HASH_BYTES,
@@ -47,6 +49,7 @@ from crystal_crypto.limits import (
     VAULT_BYTES,
 )
 from crystal_crypto.padding import largest_content, padded_length
+from crystal_crypto.workspace import borrowed
 
 __all__ = ["ENTRY_BYTES_MAX", "ZERO_HASH", "ZERO_ID", "Channel", "Entry", "Frame", "Header", "Kind"]
 __all__ += ["content_bytes_max", "parse", "seal", "seal_entry"]
@@ -62,7 +65,6 @@ _SUITE: Final = 1
 _LAYOUT: Final = struct.Struct(">4sBBBBB3sI16s16s8sQQ16s32s32s24sII")
 _NOTHING: Final = bytes(3)
 _TRAILER_BYTES: Final = MAC_BYTES + SIGNATURE_BYTES
-_SHARED_BYTES_MIN: Final = 512 * 1024  # below this, starting a thread costs more than it saves
 
 
 class Kind(IntEnum):
@@ -180,11 +182,13 @@ class Entry:
         expected = _mac(mac_key, clear, self._digest())
         if not hmac.compare_digest(expected, self.data[-_TRAILER_BYTES:-SIGNATURE_BYTES]):
             raise WrongKey("the entry's MAC does not agree")
-        try:
-            plain = AESGCM(encryption).decrypt(nonce, self._body(), clear)
-        except InvalidTag:
-            raise WrongKey("the entry's AEAD tag does not agree") from None
-        return frames_of(plain)
+        body = self._body()
+        with borrowed(len(body) - TAG_BYTES) as plain:
+            try:
+                AESGCM(encryption).decrypt_into(nonce, body, clear, plain)
+            except InvalidTag:
+                raise WrongKey("the entry's AEAD tag does not agree") from None
+            return frames_of(plain)
 
     def _clear(self) -> bytes:
         return self.data[: HEADER_BYTES + len(self.public)]
@@ -194,7 +198,7 @@ class Entry:
 
     def _digest(self) -> bytes:
         if self._body_digest is None:
-            self._body_digest = _body_digest(self._body())
+            self._body_digest = body_digest(self._body())
         return self._body_digest
 
     def __repr__(self) -> str:
@@ -235,15 +239,21 @@ def seal_entry(
         raise ValueError(f"a salt must be {SALT_BYTES} bytes")
     if len(public) > PUBLIC_BYTES_MAX:
         raise TooLarge(f"an entry's public part is at most {PUBLIC_BYTES_MAX} bytes, not {len(public)}")
-    plain = content_of(frames, content_bytes_max(len(public)))
-    body_bytes = len(plain) + TAG_BYTES
-    clear = _pack(header, salt, len(public), body_bytes) + public
+    parts, plain_bytes = content_of(frames, content_bytes_max(len(public)))
+    clear = _pack(header, salt, len(public), plain_bytes + TAG_BYTES) + public
     encryption, mac_key, nonce = _keys(key, header, salt, clear)
-    body = AESGCM(encryption).encrypt(nonce, plain, clear)
-    digest = _body_digest(memoryview(body))
-    mac = _mac(mac_key, clear, digest)
-    signature = signer.sign(labels.ENTRY_SIGNATURE + clear + digest + mac)
-    data = b"".join((clear, body, mac, signature))
+    built = io.BytesIO()  # its value is the buffer itself: the megabyte is not copied once more
+    built.seek(len(clear) + plain_bytes + TAG_BYTES + _TRAILER_BYTES - 1)
+    built.write(b"\x00")
+    with built.getbuffer() as view:
+        view[: len(clear)] = clear
+        view[len(clear) + plain_bytes : -_TRAILER_BYTES] = _encrypt(
+            encryption, nonce, clear, parts, view[len(clear) :]
+        )
+        digest = body_digest(view[len(clear) : -_TRAILER_BYTES])
+        mac = _mac(mac_key, clear, digest)
+        view[-_TRAILER_BYTES:] = mac + signer.sign(labels.ENTRY_SIGNATURE + clear + digest + mac)
+    data = built.getvalue()
     entry = _parse(data, digest)
     if entry.header != header:
         raise AssertionError("a sealed entry does not parse to the header it was given")
@@ -345,37 +355,16 @@ def _keys(key: GenerationKey, header: Header, salt: bytes, clear: bytes) -> tupl
     )
 
 
+def _encrypt(key: bytes, nonce: bytes, clear: bytes, parts: list[bytes], into: memoryview) -> bytes:
+    """Writes the ciphertext of all parts together to `into`, and returns the tag."""
+    encryptor = Cipher(AES256(key), GCM(nonce)).encryptor()
+    encryptor.authenticate_additional_data(clear)
+    at = 0
+    for part in parts:
+        at += encryptor.update_into(part, into[at:])
+    encryptor.finalize()
+    return encryptor.tag
+
+
 def _mac(key: bytes, clear: bytes, digest: bytes) -> bytes:
     return hmac.digest(key, labels.ENTRY_MAC + clear + digest, "sha256")
-
-
-def _body_digest(body: memoryview) -> bytes:
-    """SHA-256 over the SHA-256 of each 128 KiB piece. The header states the length, hence the number of pieces."""
-    count = -(-len(body) // BODY_PIECE_BYTES)
-    digests = [b""] * count
-
-    def run(first: int, last: int) -> None:
-        for n in range(first, last):
-            piece = body[n * BODY_PIECE_BYTES : (n + 1) * BODY_PIECE_BYTES]
-            digests[n] = hashlib.sha256(piece).digest()
-
-    half = count // 2
-    if len(body) >= _SHARED_BYTES_MIN and _processors() > 1:
-        helper = threading.Thread(target=run, args=(half, count), daemon=True)
-        try:
-            helper.start()
-        except RuntimeError:  # no more threads to be had: slower, never wrong
-            run(half, count)
-        run(0, half)
-        if helper.ident is not None:
-            helper.join()
-    else:
-        run(0, count)
-    if not all(digests):
-        raise MemoryError("the body could not be hashed")
-    return hashlib.sha256(labels.ENTRY_BODY + b"".join(digests)).digest()
-
-
-@functools.cache
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,14 +16,14 @@ from typing import Final
 
 from crystal_crypto import compression
 from crystal_crypto.errors import Malformed, TooLarge
-from crystal_crypto.limits import FRAME_HEADER_BYTES, FRAMES_MAX, PLAINTEXT_BYTES_MAX
+from crystal_crypto.limits import FRAME_HEADER_BYTES, FRAMES_MAX, KIB, PLAINTEXT_BYTES_MAX
 from crystal_crypto.padding import padded_length
 
 _END: Final = 0
 _AS_IS: Final = 1
 _ZSTD: Final = 2
 _HEAD: Final = struct.Struct(">BII")
-_ZEROS: Final = bytes(4096)
+_COPIED_BYTES_MAX: Final = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +38,41 @@ class Frame:
     thorough: bool = False
 
 
-def content_of(frames: Sequence[Frame], content_bytes_max: int) -> bytes:
-    """Frames, end mark and padding. Raises TooLarge."""
+def content_of(frames: Sequence[Frame], content_bytes_max: int) -> tuple[list[bytes], int]:
+    """Frames, end mark and padding, in parts to be put one after the other, and their length. Raises TooLarge."""
     if len(frames) > FRAMES_MAX:
         raise TooLarge(f"an entry has at most {FRAMES_MAX} frames, not {len(frames)}")
     if sum(len(frame.data) for frame in frames) > PLAINTEXT_BYTES_MAX:
         raise TooLarge(f"an entry's frames are at most {PLAINTEXT_BYTES_MAX} bytes together")
     parts: list[bytes] = []
+    small: list[bytes] = []  # joined: a call of the cipher costs more than copying a few bytes
     length = 1
     for frame in frames:
-        packed = compression.compress(frame.data, thorough=frame.thorough) if frame.compress else None
+        packed = compression.compress(frame.data) if frame.compress else None
         stored = frame.data if packed is None else packed
         codec = _AS_IS if packed is None else _ZSTD
         length += FRAME_HEADER_BYTES + len(stored)
         if length > content_bytes_max:
             raise TooLarge(f"an entry's content is at most {content_bytes_max} bytes after compression")
-        parts.append(_HEAD.pack(codec, len(frame.data), len(stored)))
-        parts.append(stored)
-    parts.append(bytes(1 + padded_length(length) - length))
-    return b"".join(parts)
+        small.append(_HEAD.pack(codec, len(frame.data), len(stored)))
+        if len(stored) < _COPIED_BYTES_MAX:
+            small.append(stored)
+        else:
+            parts += (b"".join(small), stored)
+            small = []
+    padded = padded_length(length)
+    small.append(bytes(1 + padded - length))
+    parts.append(b"".join(small))
+    return parts, padded
 
 
-def frames_of(plain: bytes) -> list[bytes]:
+def frames_of(plain: memoryview) -> list[bytes]:
     """The frames' data. Raises Malformed or TooLarge."""
-    view = memoryview(plain)
-    frames = _table(view)
     return [
-        bytes(view[start : start + stored])
+        bytes(plain[start : start + stored])
         if codec == _AS_IS
-        else compression.decompress(view[start : start + stored], length)
-        for codec, length, start, stored in frames
+        else compression.decompress(plain[start : start + stored], length)
+        for codec, length, start, stored in _table(plain)
     ]
 
 
@@ -99,6 +104,6 @@ def _table(view: memoryview) -> list[tuple[int, int, int, int]]:
         at += stored
     if padded_length(at + 1) != len(view):
         raise Malformed("an entry's padding has the wrong length")
-    if any(view[at:]):
+    if bytes(view[at:]) != bytes(len(view) - at):
         raise Malformed("an entry's padding is not zero")
     return frames

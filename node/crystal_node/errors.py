@@ -105,6 +105,13 @@ class NoSuchEntry(CrystalError):
     hint = "`crystal search` shows the ids of what is here."
 
 
+class MemoryDiffers(CrystalError):
+    """The rows here are sound, and not what the Core says they are."""
+
+    exit_code = ExitCode.RELAY_MISBEHAVES
+    hint = "Run `crystal sync`: it replays the log. `crystal status` shows what was noticed."
+
+
 class WrongCode(CrystalError):
     """A pairing code that is no code, or not this vault's."""
 

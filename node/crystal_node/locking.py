@@ -60,6 +60,16 @@ class FileLock:
                 raise HomeBusy(f"this home is in use by {self.holder()}")
             time.sleep(_POLL_SECONDS)
 
+    async def acquire_async(self) -> None:
+        """``acquire`` for an event loop: a cancellation while waiting leaves nothing held. Raises HomeBusy."""
+        import asyncio
+
+        deadline = time.monotonic() + self._wait_seconds
+        while not self.try_acquire():
+            if time.monotonic() >= deadline:
+                raise HomeBusy(f"this home is in use by {self.holder()}")
+            await asyncio.sleep(_POLL_SECONDS)
+
     def release(self) -> None:
         """Lets go; does nothing when not held."""
         descriptor, self._descriptor = self._descriptor, None

@@ -31,7 +31,7 @@ from crystal_mirror.requests import (
     StoreFailure,
 )
 from crystal_node.errors import ExitCode
-from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, NotFound, RelayError, TooLarge
+from crystal_relay.errors import AlreadyExists, BadRequest, NotFound, RelayError, TooLarge
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import Store
 
@@ -86,7 +86,8 @@ class Traffic:
 class Runner:
     """Runs flows on one store. ``traffic`` counts what they cost."""
 
-    def __init__(self, store: Store, embedder: EmbedderSource) -> None:
+    def __init__(self, store: Store, embedder: EmbedderSource | None) -> None:
+        """``embedder`` None is for flows that never ask for vectors."""
         self._store = store
         self._embedder = embedder
         self._gate = asyncio.Semaphore(GETS_AT_ONCE)
@@ -147,7 +148,7 @@ class Runner:
             try:
                 found = await self._store.get(key, length=ENTRY_BYTES_MAX + 1)
                 body = await found.read()
-            except (NotFound, BadRange):
+            except NotFound:
                 return None
         self.traffic.bytes_down += len(body)
         return body
@@ -194,6 +195,8 @@ class Runner:
         self.traffic.bytes_up += len(body)
 
     def _embed(self, texts: tuple[str, ...]) -> list[list[bytes]]:
+        if self._embedder is None:
+            raise AssertionError("this flow was not to ask for vectors")
         return self._embedder().embed_windows(texts)
 
 

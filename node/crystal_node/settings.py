@@ -26,6 +26,8 @@ TOKEN_CHARS_MAX = 512
 DEFAULT_HOME = "~/.ldm"
 DEFAULT_AGENT = "cc-mini"
 
+_YES = frozenset({"1", "yes", "true", "on"})
+_NO = frozenset({"0", "no", "false", "off"})
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -70,6 +72,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str, msgspec.Meta(max_length=64)] = ""
     name: Annotated[str, msgspec.Meta(max_length=100)] = ""
     key_store: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    relay_allow_http: bool = False
 
 
 CONFIG_VERSION = 1
@@ -95,6 +98,7 @@ class Settings:
     agent: Setting
     name: Setting
     key_store_setting: Setting
+    allow_http_setting: Setting
     home_setting: Setting
     data_setting: Setting
     claude_setting: Setting
@@ -116,6 +120,11 @@ class Settings:
         return KeyStoreKind(self.key_store_setting.value)
 
     @property
+    def allow_http(self) -> bool:
+        """Whether the relay may be another machine without TLS: its token is then readable on the way."""
+        return self.allow_http_setting.value == "yes"
+
+    @property
     def claude_folder(self) -> Path:
         """Claude Code's own folder: ``projects/`` is below it."""
         return Path(self.claude_setting.value)
@@ -128,6 +137,7 @@ class Settings:
             self.data_setting,
             vault,
             self.relay,
+            self.allow_http_setting,
             self.agent,
             self.name,
             self.key_store_setting,
@@ -180,6 +190,16 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
             f"there is no key store {key_store.value!r} (from {key_store.origin})",
             hint="Use auto, keyring or file.",
         )
+    allow_http = _pick(
+        "relay_allow_http",
+        None,
+        env,
+        "CRYSTAL_RELAY_ALLOW_HTTP",
+        "yes" if config.relay_allow_http else "",
+        "no",
+    )
+    if allow_http.value.lower() not in _YES | _NO:
+        raise BadConfig(f"relay_allow_http from {allow_http.origin} is neither yes nor no")
     name = _pick("name", flags.name, env, "CRYSTAL_DEVICE_NAME", config.name, _host_name())
     claude = _pick("claude_config_dir", None, env, "CLAUDE_CONFIG_DIR", "", "~/.claude")
     return Settings(
@@ -189,6 +209,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         agent=agent,
         name=replace(name, value=_clean_name(name.value)),
         key_store_setting=key_store,
+        allow_http_setting=replace(allow_http, value="yes" if allow_http.value.lower() in _YES else "no"),
         home_setting=replace(home_setting, value=str(root)),
         data_setting=replace(data_setting, value=str(home.database.parent)),
         claude_setting=replace(claude, value=str(_absolute(claude))),

@@ -2,7 +2,7 @@
 
 import sys
 from getpass import getpass
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -30,7 +30,7 @@ def read_secret(prompt: str, *, what: str) -> str:
     Raises:
         Usage: standard input is at its end.
     """
-    if sys.stdin is not None and sys.stdin.isatty():
+    if is_terminal():
         try:
             text = getpass(prompt)
         except EOFError:
@@ -43,6 +43,15 @@ def read_secret(prompt: str, *, what: str) -> str:
             hint="Type it at the prompt, or pipe it: the first line is read.",
         )
     return text.strip()
+
+
+def is_terminal(*, output: bool = False) -> bool:
+    """Whether a person sits at standard input (and, with ``output``, looks at standard output)."""
+    return _is_tty(sys.stdout) if output else _is_tty(sys.stdin)
+
+
+def _is_tty(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def confirm(question: str, *, expect: str) -> None:

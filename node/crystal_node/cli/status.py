@@ -1,0 +1,116 @@
+"""``crystal status``: how this device stands, without asking anybody."""
+
+from typing import TYPE_CHECKING
+
+from crystal_node.cli.options import Debug, Json
+from crystal_node.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+    from crystal_node.settings import Settings
+    from crystal_node.standing import Standing
+
+
+def run(as_json: Json = False, debug: Debug = False) -> None:
+    """Show this device's standing: role, what waits to be sent, how far the mirror was applied, what was noticed.
+
+    Example:
+
+        crystal status --json
+    """
+    from crystal_node.device import opened
+    from crystal_node.settings import resolve
+    from crystal_node.standing import standing
+
+    with opened(resolve()) as device:
+        found = standing(device)
+        if as_json:
+            emit(_document(device, found))
+        else:
+            _print(device.settings, found)
+
+
+def _document(device: "Device", found: "Standing") -> dict[str, object]:
+    from crystal_node.noticetexts import notice_text
+    from crystal_node.wording import iso
+
+    member, settings = found.member, device.settings
+    waiting = member.pending + member.stored
+    oldest = None if found.pending_seconds is None else round(found.pending_seconds, 1)
+    return {
+        "role": "core" if member.is_core else "node",
+        "vault": member.vault.hex(),
+        "device": member.device.hex(),
+        "name": settings.name.value,
+        "home": str(settings.home.root),
+        "relay": settings.relay_url,
+        "agent": settings.agent_id,
+        "epoch": member.epoch,
+        "outbox": {
+            "pending": waiting,
+            "unsent": member.pending,
+            "stored": member.stored,
+            "oldest_seconds": oldest,
+        },
+        "mirror": {
+            "epoch": member.position[0],
+            "seq": member.position[1],
+            "digest": member.digest.hex(),
+            "unsent": member.unsent,
+        },
+        "quarantined": member.quarantined,
+        "void": member.void_slots,
+        "memory": {
+            "texts": found.counts.texts,
+            "places": found.counts.places,
+            "memories": found.counts.memories,
+            "forgotten": found.counts.forgotten,
+            "provisional": found.counts.provisional,
+            "model": found.model or None,
+        },
+        "private": {
+            "on": found.privacy.on,
+            "since": None if found.privacy.since is None else iso(found.privacy.since),
+        },
+        "watching": found.watching,
+        "keys": device.keys.kind.value,
+        "holds_root": found.holds_root,
+        "notices": [
+            {"name": name, "detail": detail, "text": notice_text(name)}
+            for name, detail in member.notices.items()
+        ],
+        "noticed": dict(member.raised),
+    }
+
+
+def _print(settings: "Settings", found: "Standing") -> None:
+    from crystal_node.noticetexts import notice_text
+    from crystal_node.wording import ago, counted
+
+    member, counts = found.member, found.counts
+    role = "Core" if member.is_core else "Node"
+    say(
+        f"{settings.name.value} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
+    )
+    say(f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}")
+    say(
+        f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
+    )
+    waiting = member.pending + member.stored
+    if waiting:
+        oldest = (
+            "" if found.pending_seconds is None else f", the oldest for {ago(found.pending_seconds)} at most"
+        )
+        say(f"outbox   {counted(waiting, 'operation')} not durable yet ({member.pending} not sent){oldest}")
+    else:
+        say("outbox   empty: everything recorded here is durable")
+    say(f"relay    {settings.relay_url or 'none'}")
+    say(f"sync     {'a watcher is running' if found.watching else 'no watcher is running'}")
+    if found.privacy.on:
+        say("private  ON: nothing is recorded (`crystal private off` ends it)")
+    if member.quarantined:
+        say(
+            f"held     {counted(member.quarantined, 'thing')} from the relay could not be taken; kept and counted"
+        )
+    for name, detail in member.notices.items():
+        say(f"! {notice_text(name)} ({detail})")

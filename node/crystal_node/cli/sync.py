@@ -1,0 +1,80 @@
+"""``crystal sync``: one full round both ways, or continuously."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.cli.options import Debug, Json
+from crystal_node.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", help="Go on: record as conversations grow, send and fetch at once, until stopped."
+    ),
+]
+
+
+def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Send what this machine recorded, and fetch what the others did.
+
+    With --watch it also captures, and goes on until it is stopped by Ctrl-C or SIGTERM. A network that is away is no
+    error then: it is tried again, from 5 seconds to 10 minutes apart.
+
+    Example:
+
+        crystal sync --watch
+    """
+    import asyncio
+
+    from crystal_node.device import opened
+    from crystal_node.settings import resolve
+
+    with opened(resolve()) as device:
+        if watch:
+            from crystal_node.watching import watch_device
+
+            asyncio.run(watch_device(device, as_json=as_json))
+        else:
+            asyncio.run(_once(device, as_json))
+
+
+async def _once(device: "Device", as_json: bool) -> None:
+    from crystal_mirror.status import status
+    from crystal_node.noticetexts import notice_text
+    from crystal_node.sync import sync_now
+    from crystal_node.wording import size
+
+    result = await sync_now(device)
+    standing = status(device.member)
+    if as_json:
+        report = result.report
+        emit(
+            {
+                "role": "core" if device.member.is_core else "node",
+                "pushed_bytes": report.bytes_pushed,
+                "pulled_bytes": report.bytes_pulled,
+                "collected": report.operations_collected,
+                "applied": report.operations_applied,
+                "durable": report.settled,
+                "restored": report.restored,
+                "rebuilt": report.rebuilt,
+                "pending": standing.pending + standing.stored,
+                "bytes_up": result.traffic.bytes_up,
+                "bytes_down": result.traffic.bytes_down,
+                "requests": result.traffic.requests,
+                "seconds": round(result.seconds, 3),
+                "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
+            }
+        )
+        return
+    words = result.words() or "nothing to do"
+    traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
+    say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
+    if standing.pending + standing.stored:
+        say(f"{standing.pending + standing.stored} of this machine's operations wait for the Core.")
+    for name, detail in standing.notices.items():
+        say(f"! {notice_text(name)} ({detail})")

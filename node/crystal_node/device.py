@@ -1,0 +1,152 @@
+"""The composition root: puts a device together from its home, and takes it apart again.
+
+``Device.open`` needs no network: keys, journal, memory, membership. ``online`` adds the relay. What is costly
+(HTTP, the embedding model) is made when it is first used, so that commands which need neither start as fast
+as they can.
+"""
+
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crystal_core.replica import Replica
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.errors import NotAMember
+from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.operations import Operation
+from crystal_mirror.types import Origin
+from crystal_node.errors import LocalStorage, NotSetUp
+from crystal_node.journal import SqliteJournal
+from crystal_node.keys import DeviceKeys, open_keys
+from crystal_node.settings import Settings
+
+if TYPE_CHECKING:
+    from crystal_core.embed.port import Embedder
+    from crystal_relay.store import Store
+
+META_PENDING_SINCE = "node.pending-since"
+"""When the outbox last began to fill, by this device's clock, in milliseconds."""
+
+
+@dataclass
+class Device:
+    """One set-up device, opened. Close it, or use ``opened``."""
+
+    settings: Settings
+    keys: DeviceKeys
+    identity: DeviceIdentity
+    root: Root | None
+    journal: SqliteJournal
+    replica: Replica
+    member: Member
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Device":
+        """Opens the device of this home.
+
+        Raises:
+            NotSetUp: no vault was founded or joined here.
+            LocalStorage: keys or journal are missing, though a vault is named.
+            VaultDataError, JournalDamaged, KeyStoreError: what their packages say.
+        """
+        vault = settings.vault
+        if vault is None:
+            raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+        keys = open_keys(settings.home, settings.config.key_store)
+        identity = keys.identity()
+        if identity is None:
+            raise LocalStorage(
+                f"this device's keys are not in its key store ({keys.kind})",
+                hint="Restore state/secrets or the keyring from a backup, or join anew: `crystal pair --code -`.",
+            )
+        root = keys.root()
+        journal = SqliteJournal.open(settings.home.state_database)
+        try:
+            secret = load_keys(identity, load_log(journal, vault))[1]
+            replica = Replica.open(settings.home.database, secret)
+            try:
+                member = Member.open(identity, vault, journal, replica, os.urandom, root)
+            except BaseException:
+                replica.close()
+                raise
+        except NotAMember as error:
+            journal.close()
+            raise LocalStorage(
+                f"{settings.home.state_database} does not hold this vault's device log",
+                hint="Restore it from a backup, or join again with `crystal pair --code -`; nothing was changed.",
+            ) from error
+        except BaseException:
+            journal.close()
+            raise
+        return cls(settings, keys, identity, root, journal, replica, member)
+
+    def close(self) -> None:
+        self.replica.close()
+        self.journal.close()
+
+    def accept(
+        self, operations: Sequence[Operation], extra: Callable[[], None] | None = None
+    ) -> list[Origin]:
+        """Accepts operations, noting since when something is pending, and wakes a running watcher.
+
+        ``extra`` runs in the same transaction of the journal.
+        """
+
+        def also(_transaction: object) -> None:
+            if self.journal.outbox_count() == len(operations):
+                self.journal.meta_set(META_PENDING_SINCE, b"%d" % now_ms())
+            if extra is not None:
+                extra()
+
+        origins = self.member.accept_many(operations, also)
+        self.settings.home.nudge()
+        return origins
+
+    def pending_seconds(self) -> float | None:
+        """For how long something has been waiting in the outbox, at most; None when it is empty. Local clock."""
+        since = self.journal.meta_get(META_PENDING_SINCE)
+        if since is None or not self.journal.outbox_count():
+            return None
+        return max(now_ms() - int(since), 0) / 1000
+
+    def embedder(self) -> "Embedder":
+        """The built-in embedder; its model is loaded at its first use."""
+        from crystal_core.embed.builtin import BuiltinEmbedder
+
+        return BuiltinEmbedder()
+
+    @asynccontextmanager
+    async def online(self) -> AsyncGenerator["Store", None]:
+        """The relay as a store.
+
+        Raises:
+            NotSetUp: no relay is configured, or this device has no token for it.
+        """
+        from crystal_node.relaystore import open_http
+
+        token = self.keys.token()
+        if not self.settings.relay_url or token is None:
+            raise NotSetUp(
+                "this device has no relay", hint="Join again: `crystal pair --code - --relay URL`."
+            )
+        async with open_http(self.settings, vault=self.member.vault, token=token) as store:
+            yield store
+
+
+@contextmanager
+def opened(settings: Settings) -> Generator[Device, None, None]:
+    """``Device.open`` that closes."""
+    device = Device.open(settings)
+    try:
+        yield device
+    finally:
+        device.close()
+
+
+def now_ms() -> int:
+    """This machine's clock, in milliseconds since 1970: for showing and for times that people see, never for order."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,263 @@
+"""Founding a vault on this machine, and joining one by its code: the work of ``crystal init`` and ``crystal
+pair``.
+
+Both can be killed anywhere and run again. Keys are made and stored first, so that nothing which a relay ever
+heard of is lost; ``config.json`` names the vault last, and that is what makes a home *set up*::
+
+    nothing --keys stored--> keyed --relay knows us, log written--> config.json names the vault: set up
+
+On a home that is set up they only mend the relay's side (a new address, an emptied relay, a lost token); a
+home never goes from one vault to another.
+"""
+
+import os
+from dataclasses import dataclass
+
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog import DeviceDetails
+from crystal_mirror.errors import WrongVault
+from crystal_mirror.founding import found, join
+from crystal_mirror.requests import Flow
+from crystal_node.device import now_ms
+from crystal_node.errors import BadConfig, NotSetUp, Usage, WrongCode
+from crystal_node.home import Home
+from crystal_node.journal import SqliteJournal
+from crystal_node.keys import DeviceKeys, choose_keys, open_keys
+from crystal_node.locking import FileLock
+from crystal_node.relaystore import open_http
+from crystal_node.runner import Runner, store_failure
+from crystal_node.settings import Config, Settings
+from crystal_relay.client import HttpStore
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, RelayError, Unauthorized
+from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
+
+_SETUP_WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended."""
+
+    settings: Settings
+    keys: DeviceKeys
+    vault: bytes
+    device: bytes
+    fresh: bool
+
+
+async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
+    """Makes a new vault with this device as its Core, or registers an existing one at a relay again.
+
+    Raises:
+        NotSetUp: no relay or no enrolment token was given.
+        WrongCode: this home belongs to a vault whose root is not here.
+        RelayRefused, StoreFailure: what the relay says.
+    """
+    _need_relay(settings)
+    if not enrolment_token:
+        raise NotSetUp(
+            "the relay's enrolment token is needed to make a vault there",
+            hint="The relay prints it at its first start. Set CRYSTAL_RELAY_ENROLL_TOKEN, or pipe it: --enroll-token -",
+        )
+    with _setup(settings.home):
+        fresh = settings.vault is None
+        keys, settings = _keys(settings)
+        root = keys.root()
+        if not fresh and (root is None or root.vault != settings.vault):
+            raise WrongCode(
+                "this home belongs to a vault whose root is not on this machine",
+                hint="Run `crystal pair --code - --relay URL` with the vault's code instead.",
+            )
+        if root is None:
+            root = Root.generate()
+            keys.keep_root(root)
+        identity = _identity(keys)
+        token = _token(keys, identity)
+        async with open_http(settings, vault=root.vault, token=token) as store:
+            await _create(store, root, identity, token, enrolment_token)
+            await _write_log(settings, store, root, identity, founding=True)
+        settings = _finish(settings, root.vault)
+    return Enrolled(settings, keys, root.vault, identity.id, fresh)
+
+
+async def join_vault(settings: Settings, root: Root) -> Enrolled:
+    """Joins the vault of ``root``, or registers this member at the relay again.
+
+    Raises:
+        WrongCode: the relay has no such vault, or this home belongs to another one.
+        RelayRefused, StoreFailure: what the relay says.
+    """
+    _need_relay(settings)
+    with _setup(settings.home):
+        fresh = settings.vault is None
+        if not fresh and settings.vault != root.vault:
+            raise WrongCode(
+                "this home belongs to another vault than that code",
+                hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code - --relay URL",
+            )
+        keys, settings = _keys(settings)
+        identity = _identity(keys)
+        kept = keys.root()
+        if kept is None or kept.vault != root.vault:
+            keys.keep_root(root)
+        token = _token(keys, identity)
+        async with open_http(settings, vault=root.vault, token=token) as store:
+            token = await _register(store, keys, root, identity, token)
+        async with open_http(settings, vault=root.vault, token=token) as store:
+            await _write_log(settings, store, root, identity, founding=False)
+        settings = _finish(settings, root.vault)
+    return Enrolled(settings, keys, root.vault, identity.id, fresh)
+
+
+def prepare_node(settings: Settings) -> Settings:
+    """Makes the home and keeps the settings that were given; the vault comes with ``crystal pair``."""
+    with _setup(settings.home):
+        return settings.save(_config(settings, vault=settings.config.vault))
+
+
+def _setup(home: Home) -> FileLock:
+    home.create()
+    return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)
+
+
+def _need_relay(settings: Settings) -> None:
+    if not settings.relay_url:
+        raise Usage("no relay was given", hint="Add --relay URL, or set CRYSTAL_RELAY_URL.")
+
+
+def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
+    """The place for this home's keys, written down before a key goes there."""
+    if settings.config.key_store:
+        return open_keys(settings.home, settings.config.key_store), settings
+    keys = choose_keys(settings.home, settings.key_store)
+    config = _config(settings, vault="", key_store=keys.kind.value)
+    return keys, settings.save(config)
+
+
+def _config(settings: Settings, *, vault: str, key_store: str | None = None) -> Config:
+    return Config(
+        vault=vault,
+        relay_url=settings.relay_url,
+        agent=settings.agent_id,
+        name=settings.name.value,
+        key_store=settings.config.key_store if key_store is None else key_store,
+        relay_allow_http=settings.allow_http,
+    )
+
+
+def _identity(keys: DeviceKeys) -> DeviceIdentity:
+    identity = keys.identity()
+    if identity is None:
+        identity = DeviceIdentity.generate()
+        keys.keep_identity(identity)
+    return identity
+
+
+def _token(keys: DeviceKeys, identity: DeviceIdentity) -> str:
+    token = keys.token()
+    if token is None:
+        token = new_token(identity.id)
+        keys.keep_token(token)
+    return token
+
+
+async def _create(
+    store: HttpStore, root: Root, identity: DeviceIdentity, token: str, enrolment_token: str
+) -> None:
+    try:
+        await store.create_vault(
+            enroll_token=enrolment_token,
+            recovery_hash=recovery_hash(root.relay_secret),
+            device=identity.id,
+            token_hash=token_hash(token),
+        )
+    except AlreadyExists:
+        # The vault is there with another first token: this device registers itself, as the root lets it.
+        await _register_or_say(store, root, identity, token)
+    except Unauthorized as error:
+        raise BadConfig(
+            "the relay does not accept that enrolment token",
+            hint="Copy it again from the relay's first start or its settings.",
+        ) from error
+    except RelayError as error:
+        raise store_failure(error) from error
+
+
+async def _register(
+    store: HttpStore, keys: DeviceKeys, root: Root, identity: DeviceIdentity, token: str
+) -> str:
+    """Lets this device's token in by the root's power; takes a new token if the old one was shut out for good."""
+    try:
+        await store.register_token(
+            device=identity.id, token_hash=token_hash(token), preset=Preset.LEAD, recovery=root.relay_secret
+        )
+    except (Forbidden, AlreadyExists):
+        token = new_token(identity.id)
+        keys.keep_token(token)
+        await _register_or_say(store, root, identity, token)
+    except (NotFound, Unauthorized) as error:
+        raise _unknown_vault() from error
+    except RelayError as error:
+        raise store_failure(error) from error
+    return token
+
+
+async def _register_or_say(store: HttpStore, root: Root, identity: DeviceIdentity, token: str) -> None:
+    try:
+        await store.register_token(
+            device=identity.id, token_hash=token_hash(token), preset=Preset.LEAD, recovery=root.relay_secret
+        )
+    except (NotFound, Unauthorized) as error:
+        raise _unknown_vault() from error
+    except RelayError as error:
+        raise store_failure(error) from error
+
+
+def _unknown_vault() -> WrongCode:
+    return WrongCode(
+        "the relay knows no vault for this code",
+        hint="Check that code and relay belong together; `crystal status` on the Core shows its relay.",
+    )
+
+
+async def _write_log(
+    settings: Settings, store: HttpStore, root: Root, identity: DeviceIdentity, *, founding: bool
+) -> None:
+    journal = _journal(settings, root.vault)
+    details = DeviceDetails(settings.name.value, _system(), now_ms())
+    begin = found if founding else join
+    flow: Flow[None] = begin(identity, root, journal, os.urandom, details)
+    try:
+        await Runner(store, None).run(flow)
+    except WrongVault as error:
+        raise _unknown_vault() from error
+    finally:
+        journal.close()
+
+
+def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
+    """The journal; an unfinished attempt at another vault left nothing in it that is worth keeping."""
+    journal = SqliteJournal.open(settings.home.state_database)
+    belongs = journal.meta_get(_META_VAULT)
+    if belongs is not None and belongs != vault and settings.vault is None:
+        journal.close()
+        for suffix in ("", "-wal", "-shm"):
+            path = settings.home.state_database.with_name(settings.home.state_database.name + suffix)
+            path.unlink(missing_ok=True)
+        journal = SqliteJournal.open(settings.home.state_database)
+    with journal.transaction() as transaction:
+        transaction.meta_set(_META_VAULT, vault)
+    return journal
+
+
+_META_VAULT = "node.vault"
+
+
+def _finish(settings: Settings, vault: bytes) -> Settings:
+    return settings.save(_config(settings, vault=vault.hex()))
+
+
+def _system() -> str:
+    system = os.uname()
+    return f"{system.sysname} {system.machine}"

@@ -1,0 +1,44 @@
+"""Finding a text by its id, as people give it: the whole, or as many of its first digits as make it unique."""
+
+import re
+from dataclasses import dataclass
+
+from crystal_core.replica import Replica
+from crystal_node.errors import NoSuchEntry, Usage
+
+ID_DIGITS_MIN = 8
+_ID_DIGITS = 64
+_ID = re.compile(r"[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A text's id and the keyed hash that a forget names it by."""
+
+    id: bytes
+    forget_hash: bytes
+
+
+def find_text(replica: Replica, given: str) -> Found:
+    """The one text whose id begins with ``given``, replicated or provisional.
+
+    Raises:
+        Usage: not the beginning of an id, or of more than one text's.
+        NoSuchEntry: no text here has that id.
+    """
+    digits = given.strip().lower()
+    if not _ID.fullmatch(digits) or not ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS:
+        raise Usage(
+            f"{given[:80]!r} is no id",
+            hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
+        )
+    low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
+    high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
+    rows = replica.database.rows(
+        "SELECT id, forget_hash FROM chunks WHERE id BETWEEN ? AND ? LIMIT 2", (low, high)
+    )
+    if not rows:
+        raise NoSuchEntry(f"no text here has the id {digits[:16]}")
+    if len(rows) > 1:
+        raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
+    return Found(*rows[0])

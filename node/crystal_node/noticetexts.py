@@ -1,0 +1,28 @@
+"""What each notice of the protocol means, in words for the person who reads ``crystal status``."""
+
+from crystal_mirror.notices import Notice
+
+_TEXTS = {
+    Notice.LOG_ROLLED_BACK: "The relay lost part of the device log. Devices put it back; if it happens again, distrust it.",
+    Notice.LOG_FORKED: "The relay shows a different device log than before. Do not trust this relay.",
+    Notice.MIRROR_ROLLED_BACK: "The relay lost part of the mirror. The Core puts it back.",
+    Notice.MIRROR_FORKED: "The relay shows a different mirror than before. Do not trust this relay.",
+    Notice.MIRROR_GAP: "The relay withholds part of the mirror.",
+    Notice.MIRROR_UNREADABLE: "Part of the mirror cannot be opened here. It is kept; a newer version may read it.",
+    Notice.STREAM_TAMPERED: "The relay holds foreign bytes among a device's entries. They were not taken.",
+    Notice.STREAM_LOST: "The relay lost entries of this device. They are put back.",
+    Notice.STREAM_UNREADABLE: "Entries of a device cannot be opened here. They are kept and tried again.",
+    Notice.PEER_AHEAD: "A device knows a device log that the relay does not show here.",
+    Notice.RESTORED: "A device was restored from a backup or copied. It goes on under a new name of its stream.",
+    Notice.QUARANTINED: "The memory here differed from the Core's. It is being compared entry by entry.",
+    Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",
+    Notice.REBUILT: "The memory here was rebuilt from the log.",
+}
+
+
+def notice_text(name: str) -> str:
+    """The sentence for a notice's name; the name itself for one that this version does not know."""
+    try:
+        return _TEXTS.get(Notice(name), name)
+    except ValueError:
+        return name

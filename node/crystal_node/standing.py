@@ -1,0 +1,57 @@
+"""How a device stands, gathered from its own databases in one go: what ``crystal status`` shows. No network."""
+
+from dataclasses import dataclass
+
+from crystal_mirror.pull import META_MODEL
+from crystal_mirror.status import MemberStatus, status
+from crystal_node.device import Device
+from crystal_node.locking import is_held
+from crystal_node.privacy import Privacy, read_privacy
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows of the memory: distinct texts, places they came from, memories, suppressed hashes, and how many of the texts
+    are only this device's so far."""
+
+    texts: int
+    places: int
+    memories: int
+    forgotten: int
+    provisional: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code."""
+
+    member: MemberStatus
+    counts: Counts
+    pending_seconds: float | None
+    privacy: Privacy
+    watching: bool
+    holds_root: bool
+    model: str
+
+
+def standing(device: Device) -> Standing:
+    """Gathers it."""
+    model = device.replica.meta_get(META_MODEL)
+    return Standing(
+        member=status(device.member),
+        counts=_counts(device),
+        pending_seconds=device.pending_seconds(),
+        privacy=read_privacy(device.journal),
+        watching=is_held(device.settings.home.watch_lock),
+        holds_root=device.root is not None and device.root.vault == device.member.vault,
+        model=model.decode() if model else "",
+    )
+
+
+def _counts(device: Device) -> Counts:
+    row = device.replica.database.row(
+        "SELECT (SELECT count(*) FROM chunks), (SELECT count(*) FROM occurrences), (SELECT count(*) FROM memories),"
+        " (SELECT count(*) FROM suppressed), (SELECT count(*) FROM chunks WHERE provisional = 1)"
+    )
+    assert row is not None, "counts are always one row"
+    return Counts(*row)

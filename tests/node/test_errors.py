@@ -1,0 +1,79 @@
+"""Errors: every failure becomes one sentence, a hint and the exit code that the manual names."""
+
+import errno
+from collections.abc import Callable
+
+import apsw
+import pytest
+
+from crystal_crypto.errors import BadCode, CrystalError
+from crystal_mirror.errors import LogForked
+from crystal_mirror.requests import StoreFailure
+from crystal_node import errors
+from crystal_node.errors import ExitCode, describe, passes
+from crystal_relay import errors as relay_errors
+
+
+def _sqlite(error: type[apsw.Error]) -> apsw.Error:
+    return error("said by SQLite")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotSetUp("x"), 3),
+        (errors.BadConfig("x"), 3),
+        (errors.Usage("x"), 2),
+        (errors.HomeBusy("x"), 9),
+        (errors.LocalStorage("x"), 8),
+        (errors.NoSuchEntry("x"), 10),
+        (errors.WrongCode("x"), 7),
+        (errors.MemoryDiffers("x"), 6),
+        (StoreFailure("x"), 4),
+        (LogForked("x"), 6),
+        (BadCode("x"), 7),
+        (relay_errors.StoreUnavailable("x"), 4),
+        (relay_errors.Unauthorized("x"), 5),
+        (relay_errors.StoreFull("x"), 8),
+        (OSError(errno.ENOSPC, "No space left on device"), 8),
+        (OSError(errno.EFBIG, "File too large"), 8),
+        (PermissionError(errno.EACCES, "Permission denied"), 8),
+        (_sqlite(apsw.FullError), 8),
+        (_sqlite(apsw.IOError), 8),
+        (_sqlite(apsw.CorruptError), 8),
+        (_sqlite(apsw.BusyError), 9),
+        (_sqlite(apsw.SQLError), 1),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("x"), 1),
+        (RuntimeError(), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_each_error_has_its_exit_code_and_a_hint(error: BaseException, code: int) -> None:
+    failure = describe(error)
+    assert failure.exit_code == code
+    assert failure.message
+    assert failure.hint
+    assert code in set(ExitCode)
+
+
+def test_every_error_of_the_device_says_what_to_do() -> None:
+    def children(kind: type[CrystalError]) -> list[type[CrystalError]]:
+        return [kind, *(found for child in kind.__subclasses__() for found in children(child))]
+
+    mine = [kind for kind in children(CrystalError) if kind.__module__.startswith("crystal_node")]
+    assert len(mine) >= 8
+    assert [kind.__name__ for kind in mine if not kind.hint] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: StoreFailure("x"), True),
+        (lambda: OSError(errno.ENOSPC, "full"), True),
+        (lambda: ZeroDivisionError("bug"), False),
+        (KeyboardInterrupt, False),
+    ],
+)
+def test_only_known_causes_are_waited_out(make: Callable[[], BaseException], expected: bool) -> None:
+    assert passes(make()) is expected

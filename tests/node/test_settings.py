@@ -1,0 +1,138 @@
+"""Settings: which origin wins, what is refused, and that nothing a person wrote is lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crystal_node.errors import BadConfig
+from crystal_node.settings import (
+    CONFIG_BYTES_MAX,
+    Config,
+    Flags,
+    KeyStoreKind,
+    Source,
+    enrolment_token,
+    resolve,
+)
+
+
+def _environment(home: Path, **more: str) -> dict[str, str]:
+    return {"CRYSTAL_HOME": str(home), **more}
+
+
+def test_a_flag_wins_over_the_environment_over_config_json_over_the_default(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"agent": "from-config"}')
+    origins: list[tuple[str, Source]] = []
+    for flags, more in (
+        (Flags(agent="from-flag"), {"CRYSTAL_AGENT_ID": "from-environment"}),
+        (Flags(), {"CRYSTAL_AGENT_ID": "from-environment"}),
+        (Flags(), {}),
+    ):
+        agent = resolve(flags, _environment(tmp_path, **more)).agent
+        origins.append((agent.value, agent.source))
+    (tmp_path / "config.json").unlink()
+    agent = resolve(None, _environment(tmp_path)).agent
+    origins.append((agent.value, agent.source))
+    assert origins == [
+        ("from-flag", Source.FLAG),
+        ("from-environment", Source.ENVIRONMENT),
+        ("from-config", Source.CONFIG),
+        ("cc-mini", Source.DEFAULT),
+    ]
+
+
+def test_the_default_home_is_in_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = resolve(None, {})
+    assert settings.home.root == tmp_path / ".ldm"
+    assert settings.home.database == tmp_path / ".ldm" / "memory" / "crystal.db"
+    assert settings.claude_folder == tmp_path / ".claude"
+
+
+def test_every_shown_setting_says_where_it_comes_from(tmp_path: Path) -> None:
+    settings = resolve(None, _environment(tmp_path, CRYSTAL_RELAY_URL="http://127.0.0.1:1/"))
+    shown = {setting.name: (setting.value, setting.origin) for setting in settings.shown()}
+    assert shown["relay_url"] == ("http://127.0.0.1:1", "environment (CRYSTAL_RELAY_URL)")
+    assert shown["home"] == (str(tmp_path), "environment (CRYSTAL_HOME)")
+    assert shown["key_store"] == ("auto", "default")
+
+
+def test_the_enrolment_token_is_never_among_the_shown_settings(tmp_path: Path) -> None:
+    environment = _environment(tmp_path, CRYSTAL_RELAY_ENROLL_TOKEN="very-secret")
+    assert enrolment_token(environment) == "very-secret"
+    assert "very-secret" not in repr(resolve(None, environment))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"{", id="cut"),
+        pytest.param(b"[]", id="not an object"),
+        pytest.param(b'{"vault": "xyz"}', id="no vault id"),
+        pytest.param(b'{"relay_url": 3}', id="wrong type"),
+        pytest.param(b'{"version": 99}', id="later version"),
+        pytest.param(b"\xff\xfe", id="not UTF-8"),
+        pytest.param(b'{"agent": "' + b"a" * CONFIG_BYTES_MAX + b'"}', id="too large"),
+    ],
+)
+def test_a_damaged_config_is_named_and_not_overwritten(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(BadConfig, match=r"config\.json") as caught:
+        resolve(None, _environment(tmp_path))
+    assert caught.value.exit_code == 3
+    assert (tmp_path / "config.json").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.org",
+        "example.org",
+        "https://",
+        "http://user:secret@example.org",
+        "https://a.example/?q=1",
+        "http://a:99999",
+    ],
+)
+def test_an_address_that_is_none_or_holds_secrets_is_refused_by_its_origin(tmp_path: Path, url: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        resolve(Flags(relay_url=url), _environment(tmp_path))
+    assert "flag" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("agent", ["", "-x", "a b", "a/b", "a" * 65, "é", "$(id)"])
+def test_an_agent_id_is_plain(tmp_path: Path, agent: str) -> None:
+    environment = _environment(tmp_path, CRYSTAL_AGENT_ID=agent)
+    if not agent:
+        assert resolve(None, environment).agent_id == "cc-mini"
+        return
+    with pytest.raises(BadConfig, match="CRYSTAL_AGENT_ID"):
+        resolve(None, environment)
+
+
+def test_an_unknown_key_store_is_refused(tmp_path: Path) -> None:
+    assert resolve(None, _environment(tmp_path, CRYSTAL_KEY_STORE="file")).key_store is KeyStoreKind.FILE
+    with pytest.raises(BadConfig, match="'cloud'"):
+        resolve(None, _environment(tmp_path, CRYSTAL_KEY_STORE="cloud"))
+
+
+def test_saving_keeps_what_this_version_does_not_know(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"agent": "a", "of_the_future": {"x": [1]}}')
+    settings = resolve(None, _environment(tmp_path))
+    settings.save(Config(agent="b", relay_url="https://r.example"))
+    kept = json.loads((tmp_path / "config.json").read_text())
+    assert kept["of_the_future"] == {"x": [1]}
+    again = resolve(None, _environment(tmp_path))
+    assert (again.agent_id, again.relay_url) == ("b", "https://r.example")
+
+
+@given(st.text(max_size=200))
+def test_any_device_name_becomes_one_printable_line(name: str) -> None:
+    cleaned = resolve(Flags(name=name), {"CRYSTAL_HOME": "/nonexistent"}).name.value
+    assert cleaned
+    assert cleaned.isprintable()
+    assert len(cleaned) <= 100

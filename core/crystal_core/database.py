@@ -255,6 +255,10 @@ class Database:
         connection = self.connection
         self._busy_milliseconds = busy_milliseconds
         connection.set_busy_timeout(busy_milliseconds)
+        if self.path != MEMORY:
+            self.run(
+                f"PRAGMA page_size = {PAGE_BYTES}"
+            )  # before anything else; of no effect on a file that has pages
         try:
             connection.enable_load_extension(True)
             connection.load_extension(sqlite_vec.loadable_path())
@@ -265,7 +269,6 @@ class Database:
             ) from error
         version = self._check_identity(len(migrations))
         if self.path != MEMORY:
-            self.run(f"PRAGMA page_size = {PAGE_BYTES}")  # of no effect on a file that has pages
             self._use_wal(busy_milliseconds)
         self.run(
             f"PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON;"

@@ -105,7 +105,11 @@ class Digests:
         self._database.run_many(
             "INSERT INTO digests (name, sum, count) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET sum = excluded.sum, count = excluded.count",
-            [(now.name, now.sum, now.count) for now, before in zip(sums, self._saved, strict=True) if now != before],
+            [
+                (now.name, now.sum, now.count)
+                for now, before in zip(sums, self._saved, strict=True)
+                if now != before
+            ],
         )
         self._saved = sums
 

@@ -9,6 +9,7 @@ Provisional rows never influence the outcome: a provisional chunk counts as abse
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 from crystal_core import provisional
 from crystal_core.database import Database
@@ -33,6 +34,16 @@ from crystal_mirror.types import Origin
 
 DEFERRED_MAX = 2000
 """Texts that wait to be indexed together; more than that only cost memory."""
+
+
+class _Found(NamedTuple):
+    """A text's chunk by rowid (never 0): in the replicated state, or for provisional rows only."""
+
+    replicated: int | None
+    provisional: int | None
+
+
+_NOTHING = _Found(None, None)
 
 
 class StateRows:
@@ -102,11 +113,12 @@ class StateRows:
         for piece in operation.pieces:
             content = sha256(piece.text.encode()).digest()
             forget_hash = self._secret.forget_hash(content)
-            chunk = self._replicated(forget_hash)
-            if chunk is None:
-                if self._suppressed(forget_hash):
-                    continue
-                chunk = self._add(content, forget_hash, piece.text, vectors)
+            found = self._find(forget_hash)
+            if found.replicated is None and self._suppressed(forget_hash):
+                continue  # what is replicated is never suppressed
+            chunk = found.replicated or self._add(
+                content, forget_hash, piece.text, found.provisional, vectors
+            )
             new = database.changed(
                 "INSERT INTO occurrences (chunk, agent, session, message, part, role, created_at, project, repository,"
                 " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -135,9 +147,10 @@ class StateRows:
         forget_hash = self._secret.forget_hash(content)
         if database.changed("DELETE FROM suppressed WHERE forget_hash = ?", (forget_hash,)):
             self._digests[SUPPRESSED].remove(suppressed_row(forget_hash))
-        chunk = self._replicated(forget_hash)
-        if chunk is None:
-            chunk = self._add(content, forget_hash, operation.text, vectors)
+        found = self._find(forget_hash)
+        chunk = found.replicated or self._add(
+            content, forget_hash, operation.text, found.provisional, vectors
+        )
         known = database.row(
             "SELECT category, agent, created_at, device FROM memories WHERE chunk = ?", (chunk,)
         )
@@ -206,20 +219,24 @@ class StateRows:
         database.run("DELETE FROM memories WHERE chunk = ?", (chunk,))
         database.run("UPDATE chunks SET provisional = 1 WHERE rowid = ?", (chunk,))
 
-    def _replicated(self, forget_hash: bytes) -> int | None:
-        """The rowid of the text's chunk, if the replicated state has it. Such a text is never suppressed."""
-        found = self._database.row("SELECT rowid, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,))
-        return None if found is None or found[1] else int(found[0])
+    def _find(self, forget_hash: bytes) -> "_Found":
+        row = self._database.row(
+            "SELECT rowid, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
+        )
+        if row is None:
+            return _NOTHING
+        return _Found(None, row[0]) if row[1] else _Found(row[0], None)
 
-    def _add(self, content: bytes, forget_hash: bytes, text: str, vectors: Vectors) -> int:
+    def _add(
+        self, content: bytes, forget_hash: bytes, text: str, provisional_chunk: int | None, vectors: Vectors
+    ) -> int:
         """Bring a text into the replicated state, vectors and all; a provisional chunk of it is taken over."""
         database = self._database
         windows = tuple(bytes(vector) for vector in vectors(text))
         if not self._deferred:
             database.run("UPDATE index_state SET deferred = 1")
             self._deferred = True
-        found = database.value("SELECT rowid FROM chunks WHERE forget_hash = ?", (forget_hash,))
-        if found is None:
+        if provisional_chunk is None:
             rows = database.rows(
                 "INSERT INTO chunks (id, forget_hash, text) VALUES (?, ?, ?) RETURNING rowid",
                 (content, forget_hash, text),
@@ -227,7 +244,7 @@ class StateRows:
             chunk = int(rows[0][0])
             self._texts.append((chunk, text))
         else:
-            chunk = int(found)
+            chunk = provisional_chunk
             database.run("UPDATE chunks SET provisional = 0 WHERE rowid = ?", (chunk,))
         self._digests[CHUNKS].add(chunk_row(content, windows))
         self._windows.append((chunk, windows))

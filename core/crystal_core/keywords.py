@@ -131,12 +131,12 @@ def _ranked(
 ) -> list[Match]:
     """The `limit` best of the newest `ranked_max` matches."""
     condition = f" AND {restriction.sql}" if restriction.sql else ""
-    query = (
-        "SELECT rowid, score FROM ("
-        "SELECT rowid, bm25(chunks_fts) AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
-        f"{condition} ORDER BY rowid DESC LIMIT ?"
-        ") ORDER BY score, rowid DESC LIMIT ?"
+    # The condition is made of constants, its values are bound.
+    newest = (
+        "SELECT rowid, bm25(chunks_fts) AS score FROM chunks_fts"  # noqa: S608
+        f" WHERE chunks_fts MATCH ?{condition} ORDER BY rowid DESC LIMIT ?"
     )
+    query = f"SELECT rowid, score FROM ({newest}) ORDER BY score, rowid DESC LIMIT ?"  # noqa: S608
     rows = database.rows(query, (expression, *restriction.bindings, ranked_max, limit))
     return [Match(int(chunk), abs(float(score))) for chunk, score in rows]
 

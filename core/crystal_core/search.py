@@ -175,7 +175,11 @@ class Searcher:
         except EmbeddingError as error:
             return None, f"the query could not be embedded: {error}"
 
-    def _nearest(self, vector: "NDArray[np.float32]", count: int, filters: Filters) -> "Sequence[Neighbour]":
+    def _nearest(
+        self, vector: "NDArray[np.float32] | None", count: int, filters: Filters
+    ) -> "Sequence[Neighbour]":
+        if vector is None:
+            return []
         from crystal_core.bitscan import VectorIndex
 
         if self._index is None:

@@ -1,0 +1,57 @@
+"""Cutting a message into pieces, as published: one message is one piece up to about 2,000 tokens; a longer one is cut into
+pieces of about 400 tokens that overlap by 80, so that what stands on a border stands whole in one of them.
+
+Tokens are estimated at four characters each: capture has no tokenizer, and must not need one. Cuts prefer the end of a
+paragraph, then of a line, then of a sentence, then of a word; text without any of these is cut where the limit falls.
+"""
+
+from itertools import pairwise
+
+CHARS_PER_TOKEN = 4
+WHOLE_CHARS_MAX = 2000 * CHARS_PER_TOKEN
+"""A message up to this long is one piece."""
+PIECE_CHARS = 400 * CHARS_PER_TOKEN
+OVERLAP_CHARS = 80 * CHARS_PER_TOKEN
+_BREAKS = ("\n\n", "\n", ". ", " ")
+_LOOK_BACK = PIECE_CHARS // 2
+_NEAR = 100
+
+
+def split_message(text: str) -> list[str]:
+    """The pieces of a message, in order; none for text that is only white space. Together they hold all of its words."""
+    text = text.strip()
+    if not text:
+        return []
+    if len(text) <= WHOLE_CHARS_MAX:
+        return [text]
+    pieces = [text[start:end].strip() for start, end in spans(text)]
+    return [piece for piece in pieces if piece]
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where a long message is cut: start and end of each piece, overlapping, covering the text without a gap."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    while True:
+        end = min(start + PIECE_CHARS, len(text))
+        if end < len(text):
+            end = _cut_before(text, end, start + _LOOK_BACK)
+        found.append((start, end))
+        if end == len(text):
+            assert all(after[0] <= before[1] for before, after in pairwise(found)), "no gap between pieces"
+            return found
+        start = _word_start(text, end - OVERLAP_CHARS, end)
+
+
+def _cut_before(text: str, limit: int, earliest: int) -> int:
+    for mark in _BREAKS:
+        at = text.rfind(mark, earliest, limit)
+        if at >= 0:
+            return at + len(mark)
+    return limit
+
+
+def _word_start(text: str, wanted: int, end: int) -> int:
+    """The start of a word at or after ``wanted``, if one is near."""
+    at = text.find(" ", wanted, min(wanted + _NEAR, end))
+    return at + 1 if at >= 0 else wanted

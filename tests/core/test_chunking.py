@@ -1,0 +1,58 @@
+"""Pieces of a message: bounded, overlapping, and nothing of the message missing."""
+
+from crystal_core.chunking import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
+from crystal_mirror.operations import PIECE_BYTES_MAX
+from hypothesis import given
+from hypothesis import strategies as st
+
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+messages = st.builds(
+    lambda parts, repeat: " ".join(parts * repeat), st.lists(words, max_size=40), st.integers(1, 200)
+)
+
+
+def test_a_message_up_to_two_thousand_tokens_is_one_piece() -> None:
+    text = "word " * (WHOLE_CHARS_MAX // 5)
+    assert split_message(text) == [text.strip()]
+    assert len(split_message(text + "and more of it than before")) > 1
+
+
+def test_white_space_is_no_piece() -> None:
+    assert split_message(" \n\t ") == []
+
+
+@given(messages)
+def test_pieces_cover_the_message_and_keep_their_limit(text: str) -> None:
+    text = text.strip()
+    pieces = split_message(text)
+    assert bool(pieces) == bool(text)
+    for piece in pieces:
+        assert piece == piece.strip()
+        assert len(piece) <= max(PIECE_CHARS, WHOLE_CHARS_MAX)
+        assert len(piece.encode()) <= PIECE_BYTES_MAX
+    if len(text) > WHOLE_CHARS_MAX:
+        cuts = spans(text)
+        assert cuts[0][0] == 0
+        assert cuts[-1][1] == len(text)
+        for (first, end), (start, _) in zip(cuts, cuts[1:], strict=False):
+            assert first < start <= end, "pieces go on and leave no gap"
+            assert end - start <= OVERLAP_CHARS
+
+
+def test_cuts_fall_between_paragraphs_where_there_are_any() -> None:
+    paragraph = "A sentence that says something. " * 20
+    text = "\n\n".join([paragraph.strip()] * 20)
+    pieces = split_message(text)
+    assert all(piece.endswith(".") for piece in pieces)
+
+
+def test_text_without_any_break_is_cut_all_the_same() -> None:
+    pieces = split_message("x" * (WHOLE_CHARS_MAX * 3))
+    assert all(len(piece) <= PIECE_CHARS for piece in pieces)
+
+
+def test_what_stands_on_a_border_stands_whole_in_one_piece() -> None:
+    filler = "lorem ipsum dolor sit amet " * 400
+    for at in range(1200, 2400, 37):
+        text = filler[:at] + " the needle is under the haystack " + filler[at:]
+        assert any("the needle is under the haystack" in piece for piece in split_message(text))

@@ -35,6 +35,7 @@ from crystal_relay.store import (
 from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
     ERROR_JSON_BYTES_MAX,
+    SERVICE,
     HealthReply,
     ListReply,
     TokenRegistration,
@@ -48,7 +49,6 @@ from crystal_relay.wire import (
 CONNECTIONS_MAX = 16
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """A page of 1,000 keys of 256 characters is well below."""
-SERVICE = "crystal-relay"
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\Z")
 _CONTENT_RANGE_UNMET = re.compile(r"bytes \*/([0-9]{1,15})\Z")
 

@@ -47,6 +47,21 @@ class Busy(RelayError):
     hint = "Try again in a moment."
 
 
+class InUse(Busy):
+    """Another process holds the store's directory, or listens on the port."""
+
+    exit_code = 9
+    code = "in-use"
+
+
+class Unusable(StoreUnavailable):
+    """The store's directory cannot be used at all."""
+
+    exit_code = 8
+    code = "unusable"
+    hint = "Check that the directory exists or can be made, and who may write there."
+
+
 class StoreFull(RelayError):
     """No room for the object. Nothing was stored; the store goes on serving what it has."""
 

@@ -12,6 +12,9 @@ from crystal_relay import errors
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import Preset
 
+SERVICE = "crystal-relay"
+PROTOCOL = 2
+"""The version in the routes (`/v2/…`)."""
 REQUEST_JSON_BYTES_MAX = 4096
 ERROR_JSON_BYTES_MAX = 16 * 1024
 """What a client reads of an error's body."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from crystal_relay.errors import Busy, RelayError, StoreDamaged, StoreFull, StoreUnavailable
+from crystal_relay.errors import InUse, RelayError, StoreDamaged, StoreFull, StoreUnavailable
 
 APPLICATION_ID = 0x43525953
 """`CRYS`: what `file` and SQLite tools show of the database."""
@@ -72,14 +72,15 @@ def open_for_reading(path: Path) -> apsw.Connection:
 
 
 def lock(path: Path) -> apsw.Connection:
-    """Hold `path` for this process, until the connection is closed or the process dies. Raises Busy."""
+    """Hold `path` for this process, until the connection is closed or the process dies. Raises InUse."""
     connection = apsw.Connection(str(path))
     try:
         # Nothing is ever written to it: SQLite's own lock is what works alike on every system.
-        connection.execute("PRAGMA journal_mode = memory; BEGIN EXCLUSIVE")
+        connection.pragma("journal_mode", "memory")
+        connection.execute("BEGIN EXCLUSIVE")
     except apsw.BusyError:
         connection.close()
-        raise Busy(
+        raise InUse(
             "another process uses this store's directory",
             hint="One relay at a time may use a directory. Stop the other one, or choose another directory.",
         ) from None

@@ -17,7 +17,15 @@ from typing import BinaryIO, TypeVar
 
 import apsw
 
-from crystal_relay.errors import AlreadyExists, NotFound, RelayError, StoreDamaged, StoreUnavailable
+from crystal_relay.errors import (
+    AlreadyExists,
+    NotFound,
+    RelayError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    Unusable,
+)
 from crystal_relay.keys import check_key, check_prefix
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX, PIECE_BYTES
 from crystal_relay.local.database import (
@@ -61,7 +69,7 @@ class LocalStore:
     def __init__(self, directory: Path, *, inline_bytes_max: int = INLINE_BYTES_MAX) -> None:
         """Open or create, and clear away what a crash has left. Blocks for some milliseconds.
 
-        Raises Busy (another process has it), StoreDamaged, StoreFull, StoreUnavailable (no permission, not a directory).
+        Raises InUse (another process has it), StoreDamaged, StoreFull, Unusable (no permission, not a directory).
         """
         self._inline_bytes_max = inline_bytes_max
         self._database = directory / "objects.db"
@@ -299,5 +307,6 @@ def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:
 
 
 def _unusable(directory: Path, error: RelayError) -> RelayError:
-    """The same kind of error, naming the directory: only whoever starts the relay sees it."""
-    return type(error)(f"{directory}: {error}", hint=error.hint)
+    """The same, naming the directory: only whoever starts the relay sees it."""
+    kind = type(error) if isinstance(error, StoreFull | StoreDamaged) else Unusable
+    return kind(f"{directory}: {error}")

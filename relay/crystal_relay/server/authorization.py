@@ -1,0 +1,84 @@
+"""Who asks: the Authorization header, parsed strictly, and checked against the registry.
+
+    Authorization: Bearer <device, 32 hex>.<secret, base64url>     a device, for everything in its vault
+    Authorization: Crystal-Recovery <secret, 64 hex>               the root's holder, on the tokens routes only
+    Authorization: Bearer <enrolment token>                        to create a vault
+
+Exactly one header, exactly one space, exactly these spellings. Nothing that was presented is ever repeated, in answers
+or in logs.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+
+from starlette.requests import Request
+
+from crystal_relay.errors import Unauthorized
+from crystal_relay.server.registry import Registry
+from crystal_relay.server.requests import one_header
+from crystal_relay.server.scopes import Identity, Scope
+from crystal_relay.tokens import TOKEN, recovery_hash
+
+_BEARER = "Bearer "
+_RECOVERY = "Crystal-Recovery "
+_RECOVERY_SECRET = re.compile(r"[0-9a-f]{64}\Z")
+ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
+"""What may be an enrolment token: 16 to 256 visible ASCII characters."""
+
+
+async def device_of(request: Request, registry: Registry, vault: str) -> Identity:
+    """The device whose bearer token the request shows. Raises Unauthorized."""
+    header = one_header(request, b"authorization") or ""
+    match = TOKEN.match(header.removeprefix(_BEARER)) if header.startswith(_BEARER) else None
+    if match is None:
+        raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
+    return await registry.identify(vault, match[1], match[0])
+
+
+async def require_token_authority(request: Request, registry: Registry, vault: str) -> None:
+    """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
+    header = one_header(request, b"authorization") or ""
+    if not header.startswith(_RECOVERY):
+        (await device_of(request, registry, vault)).require(Scope.TOKENS)
+        return
+    secret = header.removeprefix(_RECOVERY)
+    if _RECOVERY_SECRET.match(secret) is None:
+        raise Unauthorized("not a recovery secret")
+    await registry.check_recovery(vault, recovery_hash(bytes.fromhex(secret)))
+
+
+async def require_enrollment(request: Request, registry: Registry, only: str | None) -> None:
+    """Raises Unauthorized unless the request shows an enrolment token: `only`, or with None one that the store knows."""
+    header = one_header(request, b"authorization") or ""
+    token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
+    if ENROLL_TOKEN.match(token) is not None:
+        if only is None:
+            if await registry.is_enrollment(token):
+                return
+        elif hmac.compare_digest(_digest(token), _digest(only)):
+            return
+    raise Unauthorized(
+        "creating a vault needs this relay's enrolment token",
+        hint="It was printed at the relay's first start, or set by CRYSTAL_RELAY_ENROLL_TOKEN.",
+    )
+
+
+async def ensure_enrollment(registry: Registry, announce: Callable[[str], None]) -> None:
+    """Make an enrolment token if the store knows none. `announce` is given it, this once.
+
+    It is announced first and kept then: a crash between the two leaves a dead token and a new one at the next start,
+    never a live one that nobody has seen.
+    """
+    if await registry.has_enrollment():
+        return
+    token = secrets.token_urlsafe(32)
+    announce(token)
+    await registry.add_enrollment(token)
+
+
+def _digest(token: str) -> bytes:
+    # Compared as digests, so that not even the length can be timed.
+    return hashlib.sha256(token.encode()).digest()

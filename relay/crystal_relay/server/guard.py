@@ -1,0 +1,112 @@
+"""What every request passes on its way in, and every error on its way out.
+
+In: an address without escapes, and a head within its limits. Out: errors as JSON, and one line of log that holds the method,
+the kind of route, the status and the time: never a path, a query, a header or a body.
+"""
+
+import logging
+import re
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crystal_relay.errors import BadRequest, RelayError, TooSlow
+from crystal_relay.server.replies import error_reply
+from crystal_relay.server.requests import ClientGone
+from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BYTES_MAX
+
+_PATH = re.compile(rb"(?:/[A-Za-z0-9._-]+)*/?\Z")
+"""No key needs an escape, so none is taken: what cannot be written in two ways cannot be checked in one and used in another."""
+
+_log = logging.getLogger("crystal_relay.server")
+
+
+class HeadTooLarge(BadRequest):
+    """More address and headers than allowed."""
+
+    status = 431
+    code = "head-too-large"
+
+
+class Guard:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(receive, send)
+        began = time.monotonic()
+        try:
+            _check_head(scope)
+            await self._app(scope, exchange.receive, exchange.send)
+        except ClientGone:
+            exchange.status = 499  # nobody is left to answer: this is for the log
+        except RelayError as error:
+            if exchange.status:
+                raise
+            # What is left of the body is skipped, or cut off where that would take long.
+            close = isinstance(error, TooSlow) or (
+                not exchange.read_all and _unread(scope) > UNREAD_BYTES_MAX
+            )
+            await error_reply(error, close=close)(scope, receive, exchange.send)
+            if error.status >= 500 and error.status not in (503, 507):
+                _log.error("%s: %s", error.code, error)
+        finally:
+            _log_request(scope, exchange.status, time.monotonic() - began)
+
+
+class _Exchange:
+    """Watches one request: was its body read to the end, has its answer begun."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self.read_all = False
+        self.status = 0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self.read_all = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+def _check_head(scope: Scope) -> None:
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    path: bytes = scope["raw_path"]
+    size = len(path) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
+    if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
+        raise HeadTooLarge(
+            f"the address and the headers have at most {HEAD_BYTES_MAX} bytes, {HEADERS_MAX} headers"
+        )
+    if _PATH.match(path) is None:
+        raise BadRequest("the path holds what no path here holds", hint="Nothing here needs a %-escape.")
+
+
+def _unread(scope: Scope) -> float:
+    """The size of the body, as far as the head tells."""
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding":
+            return float("inf")
+        if name == b"content-length":
+            return int(value) if value.isdigit() and len(value) < 16 else float("inf")
+    return 0
+
+
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    level = (
+        logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
+    )
+    if _log.isEnabledFor(level):
+        endpoint = scope.get("endpoint")
+        route = getattr(endpoint, "__name__", "none")
+        _log.log(level, "%s %s %d %.1f ms", scope["method"], route, status, seconds * 1000)

@@ -1,0 +1,106 @@
+"""uvicorn's HTTP protocol, with the limits that only the connection can keep.
+
+uvicorn bounds bodies in flight, but neither the size of a request's head nor the time that it takes, nor how long a client may
+leave an answer unread. Each of these would let a few slow or endless connections pile up.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from crystal_relay.server.settings import HEAD_BYTES_MAX, HEAD_SECONDS_MAX, SEND_STALL_SECONDS_MAX
+
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+)
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """One connection.
+
+    reading a head --complete--> serving --answered, body read--> reading a head
+    reading a head --too large, too slow--> closed;  serving --answer left unread--> closed
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._reading_head = True
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        self._stop_stall_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._reading_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._reading_head and self._head_bytes and not self.transport.is_closing():
+            self._start_head_timer()
+            # A head that is complete is measured by the application, which can answer properly.
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self.transport.write(_HEAD_TOO_LARGE)
+                self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._reading_head = False
+        self._stop_head_timer()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._reading_head = True
+        self._head_bytes = 0
+        self._stop_head_timer()
+        super().on_message_complete()
+        if self.cycle.response_complete and self.timeout_keep_alive_task is None and not self.pipeline:
+            # The skipped rest of a body has stopped uvicorn's own timer.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._reading_head:
+            # Answered before the body was read: what is left of it is skipped, but not for ever.
+            self._start_head_timer()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

@@ -1,0 +1,207 @@
+"""Vaults, tokens and enrolment tokens: kept in the relay's own store, under names that no request can reach.
+
+    r/vault/<vault>/record                       the recovery hash, the first device and its token's hash
+    r/vault/<vault>/token/<device>/<hash>        a token that was let in, with its preset
+    r/vault/<vault>/revoked/<device>/<hash>      that token was shut out, for good
+    r/enrollment/<hash>                          an enrolment token
+
+Everything here is written once and never changed, so any number of relay processes may do so over one store in any order:
+a token is valid if it was let in and not shut out. Only hashes are kept.
+"""
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, StoreDamaged, Unauthorized
+from crystal_relay.server.scopes import SCOPES, Identity, Scope
+from crystal_relay.store import Store
+from crystal_relay.tokens import Preset, token_hash
+from crystal_relay.wire import TokenRegistration, VaultCreation
+
+CACHED_TOKENS_MAX = 65_536
+_RECORD_VERSION = 1
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    recovery_hash: str
+    device: str
+    token_hash: str
+
+
+class _TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    token_hash: str
+    preset: Preset
+
+
+class Registry:
+    """Who may do what. One for each relay process."""
+
+    def __init__(
+        self, store: Store, *, cache_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._cache_seconds = cache_seconds
+        self._clock = clock
+        self._cache: OrderedDict[tuple[str, str, str], tuple[frozenset[Scope], float]] = OrderedDict()
+        self._changes = 0
+
+    async def identify(self, vault: str, device: str, token: str) -> Identity:
+        """The device that this token (of the right form) stands for. Raises Unauthorized.
+
+        An unknown vault, an unknown device and a wrong secret cannot be told apart.
+        """
+        name = (vault, device, token_hash(token))
+        known = self._cache.get(name)
+        if known is not None and known[1] > self._clock():
+            return Identity(vault, device, known[0])
+        changes = self._changes
+        scopes = await self._scopes(*name)
+        if changes == self._changes:  # else a token was shut out while this one was being looked up
+            self._remember(name, scopes)
+        return Identity(vault, device, scopes)
+
+    async def check_recovery(self, vault: str, presented_hash: str) -> None:
+        """Raises Unauthorized unless it is the hash of the vault's recovery secret."""
+        try:
+            record = await self._vault(vault)
+        except NotFound:
+            raise _unauthorized() from None
+        if not hmac.compare_digest(record.recovery_hash, presented_hash):
+            raise _unauthorized()
+
+    async def create_vault(self, creation: VaultCreation) -> None:
+        """Create a vault and let its first token in. Repeating it is no error. Raises AlreadyExists."""
+        record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
+        try:
+            await self._store.put_new(f"r/vault/{creation.vault}/record", msgspec.json.encode(record))
+        except AlreadyExists:
+            if await self._vault(creation.vault) != record:
+                raise AlreadyExists("the vault exists already") from None
+        try:
+            await self.register(
+                creation.vault, TokenRegistration(creation.device, creation.token_hash, Preset.LEAD)
+            )
+        except Forbidden:
+            raise AlreadyExists("the vault exists already, and its first token was revoked") from None
+
+    async def register(self, vault: str, registration: TokenRegistration) -> None:
+        """Let a token in. Repeating it is no error. Raises Forbidden (it was shut out), AlreadyExists (other preset)."""
+        device, name = registration.device, registration.token_hash
+        if await self._is_revoked(vault, device, name):
+            raise Forbidden("this token was revoked", hint="Make a new token and register that.")
+        record = _TokenRecord(_RECORD_VERSION, name, registration.preset)
+        try:
+            await self._store.put_new(_token_key(vault, device, name), msgspec.json.encode(record))
+        except AlreadyExists:
+            if await self._token(vault, device, name) != record:
+                raise AlreadyExists(
+                    "this token is registered with another preset", hint="Make a new token and register that."
+                ) from None
+
+    async def revoke(self, vault: str, device: str, name: str | None) -> None:
+        """Shut out one token of a device, by its hash, or all that it has. Repeating it is no error."""
+        names = [name] if name is not None else await self._token_names(vault, device)
+        try:
+            for each in names:
+                try:
+                    await self._store.put_new(_revoked_key(vault, device, each), b"{}")
+                except AlreadyExists:
+                    continue
+        finally:
+            self._changes += 1
+            for cached in [key for key in self._cache if key[0] == vault and key[1] == device]:
+                del self._cache[cached]
+
+    async def is_enrollment(self, token: str) -> bool:
+        """Whether the store holds this enrolment token's hash."""
+        try:
+            await (await self._store.get(_enrollment_key(token))).read()
+        except NotFound:
+            return False
+        return True
+
+    async def has_enrollment(self) -> bool:
+        """Whether the store holds any enrolment token's hash."""
+        return bool((await self._store.list("r/enrollment/", limit=1)).entries)
+
+    async def add_enrollment(self, token: str) -> None:
+        """Keep the hash of an enrolment token. Repeating it is no error."""
+        try:
+            await self._store.put_new(_enrollment_key(token), b"{}")
+        except AlreadyExists:
+            return
+
+    # --- inside ---
+
+    async def _scopes(self, vault: str, device: str, name: str) -> frozenset[Scope]:
+        try:
+            record = await self._token(vault, device, name)
+        except NotFound:
+            raise _unauthorized() from None
+        if not hmac.compare_digest(record.token_hash, name) or await self._is_revoked(vault, device, name):
+            raise _unauthorized()
+        return SCOPES[record.preset]
+
+    def _remember(self, name: tuple[str, str, str], scopes: frozenset[Scope]) -> None:
+        self._cache[name] = (scopes, self._clock() + self._cache_seconds)
+        self._cache.move_to_end(name)
+        if len(self._cache) > CACHED_TOKENS_MAX:
+            self._cache.popitem(last=False)
+
+    async def _vault(self, vault: str) -> _VaultRecord:
+        return await self._record(f"r/vault/{vault}/record", _VaultRecord)
+
+    async def _token(self, vault: str, device: str, name: str) -> _TokenRecord:
+        return await self._record(_token_key(vault, device, name), _TokenRecord)
+
+    async def _is_revoked(self, vault: str, device: str, name: str) -> bool:
+        try:
+            await (await self._store.get(_revoked_key(vault, device, name))).read()
+        except NotFound:
+            return False
+        return True
+
+    async def _token_names(self, vault: str, device: str) -> list[str]:
+        prefix = f"r/vault/{vault}/token/{device}/"
+        names: list[str] = []
+        after, more = "", True
+        while more:
+            page = await self._store.list(prefix, after=after)
+            names += [entry.key.removeprefix(prefix) for entry in page.entries]
+            more = page.more
+            after = page.entries[-1].key if page.entries else after
+        return names
+
+    async def _record(self, key: str, kind: type[Record]) -> Record:
+        text = await (await self._store.get(key)).read()
+        try:
+            record = msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError:
+            raise StoreDamaged("a record of the relay's registry is damaged") from None
+        return record
+
+
+def _token_key(vault: str, device: str, name: str) -> str:
+    return f"r/vault/{vault}/token/{device}/{name}"
+
+
+def _revoked_key(vault: str, device: str, name: str) -> str:
+    return f"r/vault/{vault}/revoked/{device}/{name}"
+
+
+def _enrollment_key(token: str) -> str:
+    return f"r/enrollment/{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def _unauthorized() -> Unauthorized:
+    return Unauthorized("the relay does not know these credentials")

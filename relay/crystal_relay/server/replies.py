@@ -1,0 +1,73 @@
+"""What the server answers with: JSON, errors, and stored bytes as they are read."""
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from crystal_relay.errors import RelayError, StoreDamaged
+from crystal_relay.store import Object
+from crystal_relay.wire import ErrorReply
+
+RETRY_AFTER_SECONDS = 1
+_COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class JsonReply(Response):
+    """A struct as JSON."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: msgspec.Struct, status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(msgspec.json.encode(content), status, _COMMON | (headers or {}))
+
+
+class EmptyReply(Response):
+    """Done, and nothing to say: 201 for what was created, else 204."""
+
+    def __init__(self, *, created: bool = False) -> None:
+        super().__init__(None, 201 if created else 204, _COMMON)
+
+
+def error_reply(
+    error: RelayError, *, close: bool = False, headers: dict[str, str] | None = None
+) -> JsonReply:
+    """An error's answer. `close`: end the connection after it."""
+    extra = dict(headers or {})
+    if close:
+        extra["connection"] = "close"
+    if error.status == 401:
+        extra["www-authenticate"] = "Bearer"
+    if error.status == 503:
+        extra["retry-after"] = str(RETRY_AFTER_SECONDS)
+    return JsonReply(ErrorReply(error.code, str(error), error.hint), error.status, extra)
+
+
+class ObjectReply(Response):
+    """A stored object, or a part of it, piece by piece. The object is closed however it ends."""
+
+    media_type = "application/octet-stream"
+
+    def __init__(self, found: Object, *, partial: bool) -> None:
+        headers = _COMMON | {"accept-ranges": "bytes", "content-length": str(found.length)}
+        if partial:
+            headers["content-range"] = f"bytes {found.start}-{found.start + found.length - 1}/{found.size}"
+        super().__init__(None, 206 if partial else 200, headers)
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._found as found:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            left = 0 if scope["method"] == "HEAD" else found.length
+            if not left:
+                await send({"type": "http.response.body", "body": b""})
+                return
+            async for piece in found:
+                left -= len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+        if left:
+            # The head is out: all that is left is to break off, which the client sees as an error.
+            raise StoreDamaged("an object gave fewer bytes than its size")

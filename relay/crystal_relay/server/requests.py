@@ -1,0 +1,156 @@
+"""Reading requests strictly: nothing repeated, nothing unknown, nothing beyond its limit, nothing slower than its time."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Collection
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from crystal_relay.errors import BadRequest, LengthRequired, SizeMismatch, TooLarge, TooSlow
+from crystal_relay.server.settings import QUERY_BYTES_MAX, Settings
+from crystal_relay.store import Body
+from crystal_relay.wire import REQUEST_JSON_BYTES_MAX
+
+_RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}\Z")
+_SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
+
+Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+class ClientGone(Exception):
+    """The client closed its connection: nobody is left to be answered."""
+
+
+def one_header(request: Request, name: bytes) -> str | None:
+    """The header's value; None without it. Raises BadRequest if it comes twice or is not plain ASCII."""
+    values = [value for header, value in request.scope["headers"] if header == name]
+    if not values:
+        return None
+    if len(values) > 1:
+        raise BadRequest(f"the header {name.decode()} came more than once")
+    try:
+        return str(values[0].decode("ascii"))
+    except UnicodeDecodeError:
+        raise BadRequest(f"the header {name.decode()} is not ASCII") from None
+
+
+def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
+    """The address's parameters. Raises BadRequest for unknown, repeated or broken ones."""
+    text: bytes = request.scope["query_string"]
+    if len(text) > QUERY_BYTES_MAX:
+        raise BadRequest(f"the query has more than {QUERY_BYTES_MAX} bytes")
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(text),
+            max_num_fields=len(allowed),
+        )
+    except ValueError:
+        raise BadRequest("the query is not understood") from None
+    found = dict(pairs)
+    if len(found) != len(pairs) or not found.keys() <= set(allowed):
+        raise BadRequest("the query holds a parameter twice, or one that is not known here")
+    return found
+
+
+def number(text: str) -> int:
+    """A whole number in its one decimal form. Raises BadRequest."""
+    if _NUMBER.match(text) is None:
+        raise BadRequest("not a whole number")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A duration. Raises BadRequest."""
+    if _SECONDS.match(text) is None:
+        raise BadRequest("not a number of seconds")
+    return float(text)
+
+
+def part(request: Request) -> tuple[int, int | None] | None:
+    """Start and length that the Range header asks for; None without one. Raises BadRequest: one range, from a start."""
+    text = one_header(request, b"range")
+    if text is None:
+        return None
+    match = _RANGE.match(text)
+    if match is None:
+        raise BadRequest("not a range that is served here", hint="Use bytes=START- or bytes=START-END.")
+    start = int(match[1])
+    if match[2] is None:
+        return start, None
+    if int(match[2]) < start:
+        raise BadRequest("the range ends before it starts")
+    return start, int(match[2]) - start + 1
+
+
+def content_length(request: Request, limit: int) -> int:
+    """The body's declared size. Raises LengthRequired, TooLarge, BadRequest."""
+    text = one_header(request, b"content-length")
+    if text is None or one_header(request, b"transfer-encoding") is not None:
+        raise LengthRequired("the size of the body has to be declared (Content-Length)")
+    if _NUMBER.match(text) is None:
+        raise BadRequest("Content-Length is not a number")
+    size = int(text)
+    if size > limit:
+        raise TooLarge(f"at most {limit} bytes are taken here")
+    return size
+
+
+def body_of(request: Request, size: int, settings: Settings) -> Body:
+    """The request's body as it arrives."""
+    return Body(size, lambda: _arriving(request.receive, size, settings), repeatable=False)
+
+
+async def json_of(request: Request, kind: type[Parsed], settings: Settings) -> Parsed:
+    """The request's body, parsed. Raises BadRequest and its kin."""
+    media = (one_header(request, b"content-type") or "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise BadRequest("the body has to be JSON (Content-Type: application/json)")
+    size = content_length(request, REQUEST_JSON_BYTES_MAX)
+    text = b"".join([piece async for piece in _arriving(request.receive, size, settings)])
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the JSON does not fit: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadRequest("the body is not JSON") from None
+
+
+async def gone(receive: Receive) -> None:
+    """Return when the client has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _arriving(receive: Receive, size: int, settings: Settings) -> AsyncGenerator[bytes]:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + settings.body_seconds_max(size)
+    left = size
+    while True:
+        message = await _next(receive, min(loop.time() + settings.body_idle_seconds, end))
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece: bytes = message.get("body", b"")
+        left -= len(piece)
+        if left < 0:
+            raise SizeMismatch("the body is longer than its declared size")
+        if piece:
+            yield piece
+        if not message.get("more_body", False):
+            break
+    if left:
+        raise SizeMismatch("the body is shorter than its declared size")
+
+
+async def _next(receive: Receive, until: float) -> Message:
+    try:
+        async with asyncio.timeout_at(until):
+            return await receive()
+    except TimeoutError:
+        raise TooSlow("the body arrives too slowly") from None

@@ -1,0 +1,140 @@
+"""Running the server: a listening socket, uvicorn with our limits, and an orderly stop."""
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Generator
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from crystal_relay.errors import InUse, RelayError
+from crystal_relay.server.app import Relay
+from crystal_relay.server.protocol import LimitedHttp
+from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+
+BACKLOG = 1024
+
+
+class CannotListen(RelayError):
+    """The address cannot be listened on."""
+
+    exit_code = 3
+    code = "cannot-listen"
+    hint = "Choose another --host."
+
+
+class PortTaken(InUse):
+    """Another process listens there."""
+
+    code = "port-taken"
+    hint = "Stop the program that listens there, or choose another --port (0 finds a free one)."
+
+
+class Server:
+    """One relay's HTTP side. `serve` until `stop`, or until SIGTERM or SIGINT when `signals` is set."""
+
+    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+        self._listener = listener
+        self._uvicorn = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http=LimitedHttp,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=CONNECTIONS_MAX,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
+            ),
+            app.state.relay,
+        )
+
+    @property
+    def url(self) -> str:
+        """The real address, also when port 0 was asked for."""
+        return url_of(self._listener)
+
+    async def serve(self, *, ready: Callable[[], None] | None = None, signals: bool = False) -> None:
+        """Serve, and return when all that was accepted is answered. `ready` is called once connections are accepted."""
+        self._uvicorn.ready = ready
+        self._uvicorn.catch_signals = signals
+        await self._uvicorn.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        """Accept nothing more, end the long polls, finish the rest within ten seconds, then let `serve` return."""
+        self._uvicorn.should_exit = True
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises PortTaken, CannotListen."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError, OverflowError):
+        raise CannotListen(f"{host}: no such address") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"port {port} of {host} is taken") from None
+        raise CannotListen(f"cannot listen on port {port} of {host} ({error.strerror})") from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """`http://host:port` of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Uvicorn(uvicorn.Server):
+    ready: Callable[[], None] | None = None
+    catch_signals = False
+
+    def __init__(self, config: uvicorn.Config, relay: Relay) -> None:
+        super().__init__(config)
+        self._relay = relay
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.ready is not None:
+            self.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._relay.waits.close()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        # uvicorn raises a caught signal again after the orderly stop; for a service that was told to stop, having
+        # stopped is success.
+        if not self.catch_signals:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        for number in numbers:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # A second Ctrl-C stops at once.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True

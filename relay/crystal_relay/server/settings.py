@@ -1,0 +1,37 @@
+"""What a relay can be told, and its limits on requests. Bytes and seconds."""
+
+from dataclasses import dataclass, field
+
+HEAD_BYTES_MAX = 16 * 1024
+"""Of a request's address and headers together."""
+HEADERS_MAX = 64
+QUERY_BYTES_MAX = 2048
+HEAD_SECONDS_MAX = 15.0
+"""From the beginning of a request (or of the connection) to the end of its headers."""
+KEEP_ALIVE_SECONDS = 75
+SEND_STALL_SECONDS_MAX = 30.0
+"""How long a client may take no byte of an answer."""
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
+"""An error is answered before the request's body was read. Up to this size the rest is skipped and the connection goes on;
+beyond, it is closed."""
+CONNECTIONS_MAX = 8192
+SHUTDOWN_SECONDS_MAX = 10
+"""How long requests in flight may go on after the relay was told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of one relay. `enroll_token`: the only one that creates vaults; None: those whose hashes the store holds do."""
+
+    enroll_token: str | None = field(default=None, repr=False)
+    body_idle_seconds: float = 20.0
+    """How long a request's body may pause."""
+    body_grace_seconds: float = 15.0
+    body_bytes_per_second_min: int = 8 * 1024
+    """A body of n bytes may take `body_grace_seconds` and n divided by this."""
+    auth_cache_seconds: float = 10.0
+    """How long another process's revocation may go unnoticed. This process's own counts at once."""
+
+    def body_seconds_max(self, size: int) -> float:
+        """The longest time that a body of `size` bytes may take."""
+        return self.body_grace_seconds + size / self.body_bytes_per_second_min

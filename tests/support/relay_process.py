@@ -1,0 +1,116 @@
+"""A real relay process for tests: started on a free loopback port, waited for, stopped or killed."""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 20.0
+
+
+class RelayProcess:
+    """`python -m crystal_relay serve` over a directory. Use `running_relay`, or `start` again after `kill`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        enroll_token: str | None = None,
+        port: int = 0,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        self.directory = directory
+        self.enroll_token = enroll_token or secrets.token_hex(32)
+        self.url = ""
+        self._port = port
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def errors(self) -> str:
+        """What it has written on stderr, over all its starts."""
+        path = self._side_file("stderr")
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def start(self) -> None:
+        """Start, and return once it accepts connections. A restart keeps the port, so that `url` stays the same."""
+        assert self._process is None, "it runs already"
+        ready_file = self._side_file("ready")
+        ready_file.unlink(missing_ok=True)
+        with self._side_file("stderr").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "crystal_relay", "serve", "--port", str(self._port)]
+                + [
+                    "--store",
+                    self.directory.absolute().as_uri(),
+                    "--ready-file",
+                    str(ready_file),
+                    *self._options,
+                ],
+                env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not ready_file.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"the relay did not start:\n{self.errors}")
+            time.sleep(0.02)
+        self.url = str(json.loads(ready_file.read_text())["url"])
+        self._port = int(self.url.rpartition(":")[2])
+
+    def stop(self) -> int:
+        """Stop it orderly and return its exit code. Idempotent: 0 when it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL. Idempotent."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "it does not run"
+        return self._process
+
+    def _side_file(self, name: str) -> Path:
+        """Beside the directory, so that a look at what the relay has stored finds nothing of the test's."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        return self.directory.with_name(f"{self.directory.name}.{name}")
+
+
+@contextlib.contextmanager
+def running_relay(
+    directory: Path, *, enroll_token: str | None = None, port: int = 0, options: tuple[str, ...] = ()
+) -> Generator[RelayProcess]:
+    """A relay over `directory`; it is stopped at the end, killed if it does not stop."""
+    relay = RelayProcess(directory, enroll_token=enroll_token, port=port, options=options)
+    relay.start()
+    try:
+        yield relay
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            relay.stop()

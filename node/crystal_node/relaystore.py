@@ -1,17 +1,36 @@
-"""The relay as this device uses it: the HTTP store, repeating what may be repeated."""
+"""The relay as this device uses it: the HTTP store, and the same store repeating what may be repeated."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from crystal_node.settings import Settings
-from crystal_relay.client import HttpStore
+from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.store import Store
+
+_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
+_POLICY = RetryPolicy(tries=3)
+"""A relay that hangs is given up after three times 15 seconds; sync as a whole is what is tried again later."""
 
 
 @asynccontextmanager
 async def open_http(settings: Settings, *, vault: bytes, token: str) -> AsyncGenerator[HttpStore, None]:
     """The plain client, for managing vaults and tokens. Raises BadRequest for an address that cannot be used."""
-    store = HttpStore(settings.relay_url, vault=vault, token=token, allow_insecure=settings.allow_http)
+    store = HttpStore(
+        settings.relay_url,
+        vault=vault,
+        token=token,
+        timeouts=_TIMEOUTS,
+        allow_insecure=settings.allow_http,
+    )
     try:
         yield store
     finally:
         await store.aclose()
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, *, vault: bytes, token: str) -> AsyncGenerator[Store, None]:
+    """The store for sync: what failed for a moment is repeated a few times."""
+    async with open_http(settings, vault=vault, token=token) as http:
+        yield RetryingStore(http, policy=_POLICY)

@@ -102,6 +102,7 @@ class Settings:
     home_setting: Setting
     data_setting: Setting
     claude_setting: Setting
+    person_home: Path
 
     @property
     def relay_url(self) -> str:
@@ -213,6 +214,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         home_setting=replace(home_setting, value=str(root)),
         data_setting=replace(data_setting, value=str(home.database.parent)),
         claude_setting=replace(claude, value=str(_absolute(claude))),
+        person_home=_absolute(Setting("the home folder", "~", Source.DEFAULT)),
     )
 
 

@@ -45,6 +45,7 @@ def run(
     from crystal_node.privacy import PrivateNow, read_privacy
     from crystal_node.recording import clean_text
     from crystal_node.settings import Flags, resolve
+    from crystal_node.wording import counted
 
     settings = resolve(Flags(agent=agent))
     cleaned = clean_text(_given(text))
@@ -63,13 +64,13 @@ def run(
                 "id": identity,
                 "category": category.value,
                 "agent": settings.agent_id,
-                "redacted": cleaned.redacted,
+                "redacted": cleaned.counts.total(),
             }
         )
         return
     say(f"Remembered as {identity[:12]}. Other devices have it after their next sync.")
-    if cleaned.redacted:
-        say(f"{cleaned.redacted} credential(s) in it were blanked out.")
+    if cleaned.counts:
+        say(f"{counted(cleaned.counts.total(), 'credential')} in it blanked out.")
 
 
 def _given(text: str) -> str:

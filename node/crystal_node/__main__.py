@@ -1,0 +1,7 @@
+"""``python -m crystal_node`` is the ``crystal`` command."""
+
+import sys
+
+from crystal_node.cli import main
+
+sys.exit(main())

@@ -1,0 +1,239 @@
+"""Recording: from transcripts into the outbox, exactly once, whoever else reads the same files at the same
+time.
+
+A pass reads a bounded piece of one transcript, and what it read commits together with how far it read. Before
+it commits it looks whether another process has been there meanwhile, or private mode has changed: then the
+piece is read again. So two captures at once, or a crash anywhere, neither lose nor double a message.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import structs
+
+from crystal_mirror.errors import TransactionStale
+from crystal_mirror.operations import PIECE_BYTES_MAX
+from crystal_node.capture.adapter import Counts, Found, Hides, Reading, decode_state, encode_state
+from crystal_node.capture.claude_code import ClaudeCode
+from crystal_node.capture.follow import unchanged
+from crystal_node.capture.redact import Redacted, redact
+from crystal_node.device import Device, now_ms
+from crystal_node.errors import Usage
+from crystal_node.privacy import Privacy, read_privacy, write_privacy
+from crystal_node.wording import counted
+
+_TRIES_MAX = 10
+"""How often one piece is read again because another process committed it first. Each time somebody made progress."""
+
+
+@dataclass
+class RecordReport:
+    """What a capture pass did. ``problems`` are transcripts that could not be read, and why."""
+
+    files: int = 0
+    operations: int = 0
+    counts: Counts = field(default_factory=Counts)
+    problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    private: bool = False
+
+    @property
+    def redacted(self) -> int:
+        return sum(self.counts.redacted.values())
+
+    @property
+    def skipped(self) -> int:
+        return sum(self.counts.skipped.values())
+
+    def words(self) -> str:
+        """One line for people, "" when nothing was recorded."""
+        if not self.operations:
+            return ""
+        text = f"{counted(self.counts.messages, 'message')} from {counted(self.files, 'transcript')}"
+        if self.redacted:
+            text += f", {counted(self.redacted, 'credential')} blanked out"
+        return text
+
+
+class Recorder:
+    """Records the transcripts of one device. Used from one event loop; files are read in a thread."""
+
+    def __init__(self, device: Device, *, agent: str | None = None) -> None:
+        settings = device.settings
+        self._device = device
+        self._agent = agent or settings.agent_id
+        self._adapter = ClaudeCode(settings.claude_folder, settings.person_home)
+        self._lock = asyncio.Lock()
+
+    def folders(self) -> list[Path]:
+        """Where transcripts appear, whether it exists yet or not."""
+        return [self._adapter.folder]
+
+    def concerns(self, path: Path) -> bool:
+        """Whether a changed file is a transcript, by its name alone."""
+        return self._adapter.concerns(str(path))
+
+    async def record(self, paths: Iterable[Path] | None = None) -> RecordReport:
+        """One pass over these transcripts (and those in these folders), or over all known ones. Nothing in private mode.
+
+        Raises:
+            LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; nothing is lost.
+        """
+        async with self._lock:
+            privacy = read_privacy(self._device.journal)
+            if privacy.on:
+                return RecordReport(private=True)
+            return await self._pass(paths, privacy, privacy.hides)
+
+    async def go_private(self) -> RecordReport:
+        """Turns private mode on: from now on nothing is recorded. What stood in transcripts before is recorded first.
+
+        The mode is on before that; should recording fail half way, what is left of it is stepped over in the end.
+        """
+        async with self._lock:
+            journal = self._device.journal
+            with journal.transaction():
+                privacy = read_privacy(journal)
+                already = privacy.on
+                privacy = privacy.turned_on(now_ms())
+                write_privacy(journal, privacy)
+            if already:
+                return RecordReport(private=True)
+            # A message without a time could be one of the private moments: it is not taken.
+            report = await self._pass(None, privacy, lambda moment: moment <= 0 or privacy.hides(moment))
+            report.private = True
+            return report
+
+    async def go_public(self) -> RecordReport:
+        """Turns private mode off, and steps over everything that transcripts hold by now. ``files`` counts them."""
+        async with self._lock:
+            report = RecordReport()
+            states: dict[str, bytes] = {}
+            for found in self._known(None):
+                try:
+                    state = await asyncio.to_thread(self._adapter.skip, found.path)
+                except OSError as error:
+                    _problem(report, found.path, error)
+                    continue
+                states[_key(found.path)] = encode_state(state)
+            journal = self._device.journal
+            with journal.transaction():
+                privacy = read_privacy(journal)
+                if privacy.on:
+                    for key, state_bytes in states.items():
+                        journal.set_file_state(key, state_bytes)
+                    write_privacy(journal, privacy.turned_off(now_ms()))
+                    report.files = len(states)
+            return report
+
+    async def _pass(self, paths: Iterable[Path] | None, privacy: Privacy, hides: Hides) -> RecordReport:
+        report = RecordReport()
+        for found in self._known(paths):
+            if found.problem is not None:
+                report.problems.append((str(found.path), found.problem))
+                continue
+            try:
+                recorded = await self._file(found.path, privacy, hides, report)
+            except OSError as error:
+                _problem(report, found.path, error)
+                continue
+            report.files += recorded
+        return report
+
+    async def _file(self, path: Path, privacy: Privacy, hides: Hides, report: RecordReport) -> bool:
+        """Reads one transcript to its end. Returns whether anything of it was recorded.
+
+        Raises:
+            OSError: it cannot be read (failures to *write* are errors of the databases, not this).
+        """
+        recorded = False
+        tries = 0
+        while True:
+            before = self._device.journal.file_state(_key(path))
+            state = None if before is None else decode_state(before)
+            if unchanged(path, state):
+                return recorded
+            reading = await asyncio.to_thread(self._adapter.read, path, state, agent=self._agent, hides=hides)
+            try:
+                self._commit(path, before, privacy, reading)
+            except TransactionStale:
+                tries += 1
+                if tries >= _TRIES_MAX or read_privacy(self._device.journal) != privacy:
+                    return recorded
+                continue
+            report.counts.add(reading.counts)
+            report.operations += len(reading.operations)
+            recorded = recorded or bool(reading.operations)
+            if not reading.more:
+                return recorded
+
+    def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: Reading) -> None:
+        """Commits what was read with how far. Raises TransactionStale if another process was here meanwhile."""
+        journal = self._device.journal
+        # With more to read, an unchanged file must not count as done: somebody may kill us before the next piece.
+        state = structs.replace(reading.state, size=-1, modified=-1) if reading.more else reading.state
+        key, after = _key(path), encode_state(state)
+
+        def advance() -> None:
+            if journal.file_state(key) != before or read_privacy(journal) != privacy:
+                raise TransactionStale("another process has read this transcript meanwhile")
+            journal.set_file_state(key, after)
+
+        if reading.operations:
+            self._device.accept(reading.operations, advance)
+        elif after != before:
+            with journal.transaction():
+                advance()
+
+    def _known(self, paths: Iterable[Path] | None) -> Iterator[Found]:
+        if paths is None:
+            yield from self._adapter.discover()
+            return
+        for path in paths:
+            if path.is_dir():
+                yield from _transcripts_in(path)
+            elif path.exists():
+                yield Found(path)
+            # A transcript that is gone has nothing left to say; its state stays, should it come back.
+
+
+def clean_text(text: str) -> Redacted:
+    """What a person gave to remember, made storable: whole characters, and credentials blanked out.
+
+    Raises:
+        Usage: nothing is left, or it is longer than one text may be.
+    """
+    # Lone surrogates are what Python makes of arguments that are no UTF-8.
+    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip()
+    redacted = redact(whole)
+    if not redacted.text.strip():
+        raise Usage("there is nothing to remember", hint='Say it: crystal remember "…"')
+    if len(redacted.text.encode()) > PIECE_BYTES_MAX:
+        raise Usage(
+            f"a memory has at most {PIECE_BYTES_MAX // 1024} KiB", hint="Split it, or say it shorter."
+        )
+    return redacted
+
+
+def _transcripts_in(folder: Path) -> Iterator[Found]:
+    problems: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=problems.append):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(place, name)
+            if name.endswith(".jsonl") and not path.is_symlink():
+                yield Found(path)
+    for problem in problems:
+        yield Found(Path(problem.filename), f"cannot be looked into: {problem.strerror}")
+
+
+def _problem(report: RecordReport, path: Path, error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        report.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
+
+
+def _key(path: Path) -> str:
+    """The name under which a transcript's state is kept."""
+    return str(path.absolute())

@@ -1,0 +1,121 @@
+"""``crystal sync --watch``: a device, its relay and its transcripts, driven by ``watch.py``, with signals and
+words."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from crystal_mirror.keys import VaultKeys
+from crystal_node.device import Device, now_ms
+from crystal_node.locking import FileLock
+from crystal_node.recording import Recorder
+from crystal_node.runner import store_failure
+from crystal_node.sync import Syncer
+from crystal_node.watch import Watch, WatchEvent, WatchTimes
+from crystal_node.wording import iso
+from crystal_relay.errors import RelayError
+
+if TYPE_CHECKING:
+    from crystal_relay.store import Store
+
+_WATCH_LOCK_SECONDS = 1.0
+_MODEL_CHECK_SECONDS = 15.0
+
+
+class DeviceWork:
+    """What the watcher drives, on a real device."""
+
+    def __init__(self, device: Device, store: "Store", syncer: Syncer) -> None:
+        self._device = device
+        self._store = store
+        self._syncer = syncer
+        self._recorder = Recorder(device)
+        self._prefix = VaultKeys(device.member.vault).root
+        self._nudge = device.settings.home.nudge_file
+
+    async def capture(self, paths: frozenset[str] | None) -> str:
+        chosen = None if paths is None else [Path(path) for path in paths if Path(path) != self._nudge]
+        if chosen == []:
+            return ""
+        return (await self._recorder.record(chosen)).words()
+
+    async def round(self) -> str:
+        return (await self._syncer.round()).words()
+
+    async def wait(self, token: str | None, seconds: float) -> str:
+        try:
+            return await self._store.wait(self._prefix, token=token, timeout=seconds)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+    def folders(self) -> list[Path]:
+        return [*self._recorder.folders(), self._nudge.parent]
+
+    def concerns(self, path: str) -> bool:
+        return self.wakes(path) or self._recorder.concerns(Path(path))
+
+    def wakes(self, path: str) -> bool:
+        return Path(path) == self._nudge
+
+
+async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | None = None) -> None:
+    """Watches until SIGTERM, SIGINT or SIGHUP.
+
+    Raises:
+        HomeBusy: another process watches this home.
+    """
+    home = device.settings.home
+    home.nudge_folder.mkdir(mode=0o700, exist_ok=True)
+    with FileLock(home.watch_lock, purpose="crystal sync --watch", wait_seconds=_WATCH_LOCK_SECONDS):
+        home.nudge_file.touch(0o600)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        report = _reporter(as_json)
+        async with device.online() as store:
+            syncer = Syncer(device, store, purpose="crystal sync --watch")
+            releasing = asyncio.create_task(_release_idle_model(syncer))
+            watch = Watch(
+                DeviceWork(device, store, syncer),
+                report=report,
+                stop=stop,
+                uniform=SystemRandom().uniform,
+                times=times,
+            )
+            try:
+                await watch.run()
+            finally:
+                releasing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await releasing
+                syncer.close()
+
+
+async def _release_idle_model(syncer: Syncer) -> None:
+    while True:
+        await asyncio.sleep(_MODEL_CHECK_SECONDS)
+        syncer.release_idle_model()
+
+
+def _reporter(as_json: bool) -> Callable[[WatchEvent, str], None]:
+    """Says what happens, a line each; with JSON, a document a line. Failures go to standard error."""
+
+    def report(event: WatchEvent, text: str) -> None:
+        stream = sys.stderr if event is WatchEvent.FAILED else sys.stdout
+        moment = iso(now_ms()) or ""
+        if as_json:
+            line = json.dumps({"at": moment, "event": event.value, "text": text}, ensure_ascii=False)
+        else:
+            line = f"{moment[:19].replace('T', ' ')}  {event.value}: {text}"
+        with suppress(BrokenPipeError):  # whoever read our output has gone; the work goes on
+            stream.write(line + "\n")
+            stream.flush()
+
+    return report

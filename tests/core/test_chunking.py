@@ -1,9 +1,12 @@
 """Pieces of a message: bounded, overlapping, and nothing of the message missing."""
 
-from crystal_core.chunking import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
-from crystal_mirror.operations import PIECE_BYTES_MAX
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
+
+from crystal_core.chunking import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
+from crystal_mirror.operations import PIECE_BYTES_MAX
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 messages = st.builds(
@@ -34,7 +37,7 @@ def test_pieces_cover_the_message_and_keep_their_limit(text: str) -> None:
         cuts = spans(text)
         assert cuts[0][0] == 0
         assert cuts[-1][1] == len(text)
-        for (first, end), (start, _) in zip(cuts, cuts[1:], strict=False):
+        for (first, end), (start, _) in pairwise(cuts):
             assert first < start <= end, "pieces go on and leave no gap"
             assert end - start <= OVERLAP_CHARS
 

@@ -1,0 +1,1 @@
+"""Capture: reading the conversations of AI tools where those tools leave them. See ``adapter.py`` for the port."""

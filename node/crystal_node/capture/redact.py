@@ -10,9 +10,10 @@ Every rule has a trigger, a plain substring that all its matches contain: text w
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 _Pattern = re.Pattern[str]
 
@@ -99,7 +100,10 @@ def _own(kind: str, triggers: tuple[str, ...], pattern: str, group: int = 0, fla
 
 
 _I = re.IGNORECASE
-_ASSIGNED = r"(?:password|passwd|secret[_-]?key|api[_-]?key|apikey|access[_-]?token|auth[_-]?token|client[_-]?secret|private[_-]?key)"
+_ASSIGNED = (
+    "(?:password|passwd|secret[_-]?key|api[_-]?key|apikey|access[_-]?token|auth[_-]?token"
+    "|client[_-]?secret|private[_-]?key)"
+)
 _OWN_RULES: tuple[Rule, ...] = (
     _own(
         "private-key",
@@ -187,6 +191,6 @@ def _rules() -> tuple[Rule, ...]:
     for kind, triggers, detector in _maintained():
         plugin = detector()
         assert isinstance(plugin, RegexBasedDetector), "these detectors work by patterns"
-        patterns: list[_Pattern] = list(plugin.denylist)
+        patterns = cast("Iterable[_Pattern]", plugin.denylist)
         rules.extend(Rule(kind, triggers, pattern) for pattern in patterns)
     return tuple(rules)

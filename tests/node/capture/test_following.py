@@ -163,7 +163,7 @@ def test_links_folders_and_pipes_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     for path in (link, pipe, tmp_path):
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match=path.name):
             LineReader(path, None)
     with pytest.raises(NotAFile):
         LineReader(pipe, None)

@@ -1,0 +1,196 @@
+"""The promises, checked on one device after every step of it.
+
+    P1  what a device accepted is in its outbox or in the mirror log that it keeps; let go of only when durable
+    P2  its rows are those of the oracle for the history at which it stands (so every effect is there, once)
+    P3  rows, acks, position and digest belong together: the digest is that of the rows, and the one that the Core stated
+    P4  nothing is applied behind a seal, and only what the epoch's own Core signed
+    P5  epoch and position go back only by a wipe; device log and floor never do
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from crystal_core.database import Database
+from crystal_core.vectors import float16_vectors
+from crystal_crypto.entry import Kind, parse
+from crystal_mirror.member import Member
+from crystal_mirror.pull import read_floor
+from crystal_mirror.types import EntryState, KeptEntry, Position
+from tests.sim.device import Home
+from tests.sim.model import Histories, State, Violation
+
+
+@dataclass
+class _Baseline:
+    """What must not go back, as it was after the last step; of one disk (a restored one is another)."""
+
+    restores: int
+    wipes: int = 0
+    place: tuple[int, int] = (0, 0)
+    floor: tuple[int, int] = (0, 0)
+    log: list[bytes] = field(default_factory=list[bytes])
+    version: tuple[object, ...] = ()
+    kept: frozenset[bytes] = frozenset()
+    """Operations in mirror entries that are kept and known to be on the relay."""
+    unsent: frozenset[bytes] = frozenset()
+    outbox: frozenset[bytes] = frozenset()
+
+
+class Checks:
+    """`acknowledged`: hashes of everything whose write the relay ever called durable."""
+
+    def __init__(self, histories: Histories, acknowledged: set[bytes]) -> None:
+        self.histories = histories
+        self.count = 0
+        self._acknowledged = acknowledged
+        self._baselines: dict[str, _Baseline] = {}
+        self._accepted: dict[str, set[bytes]] = {}
+
+    def accepted(self, home: Home, operation: bytes) -> None:
+        """From now on `home` answers for this operation (hash of its bytes)."""
+        self._accepted.setdefault(home.name, set()).add(operation)
+
+    def released(self, home: Home) -> set[bytes]:
+        """Lets `home` off everything, because its disk was put back; returns what it answered for."""
+        return self._accepted.pop(home.name, set())
+
+    def held(self, home: Home) -> frozenset[bytes]:
+        """The operations that this disk holds in its outbox or in its log, as of the last step."""
+        baseline = self._baselines.get(home.name)
+        return baseline.kept | baseline.unsent | baseline.outbox if baseline else frozenset()
+
+    def after_step(self, home: Home) -> None:
+        """Raises Violation."""
+        member = home.member
+        if member is None:
+            return
+        self.count += 1
+        baseline = self._baselines.get(home.name)
+        if baseline is None or baseline.restores != home.restores:
+            baseline = self._baselines[home.name] = _Baseline(home.restores, home.wipes)
+        self._check_log(home, member, baseline)
+        assert home.replica is not None
+        version = (
+            home.journal.total_changes(),
+            home.replica.connection.total_changes(),
+            id(home.replica),
+            id(home.journal),
+        )
+        if version == baseline.version:
+            return
+        baseline.version = version
+        self._check_place(home, member, baseline)
+        self._check_rows(home, member)
+        self._check_kept(home, member, baseline)
+
+    def _check_log(self, home: Home, member: Member, baseline: _Baseline) -> None:
+        if len(baseline.log) == member.log.next_slot:
+            return
+        log = [data for _, data, _ in member.journal.log_entries()]
+        if log[: len(baseline.log)] != baseline.log:
+            raise Violation(f"P5: the device log of {home.name} changed or went back")
+        baseline.log = log
+
+    def _check_place(self, home: Home, member: Member, baseline: _Baseline) -> None:
+        place = member.replica.position()[:2]
+        floor = read_floor(member)
+        if place < baseline.place and home.wipes == baseline.wipes:
+            raise Violation(f"P5: {home.name} went back from {baseline.place} to {place}")
+        if floor < baseline.floor:
+            raise Violation(f"P5: the floor of {home.name} went back from {baseline.floor} to {floor}")
+        baseline.place, baseline.floor, baseline.wipes = place, floor, home.wipes
+
+    def _check_rows(self, home: Home, member: Member) -> None:
+        assert home.replica is not None
+        position = member.replica.position()
+        self._fold_kept(home, member, position)
+        history = self.histories.get(position.previous)
+        if history is None:
+            raise Violation(f"P3: {home.name} stands behind an entry that it does not keep, at {position[:2]}")
+        digest = member.replica.digest()
+        if digest != member.replica.recompute_digest():
+            raise Violation(f"P3: the digest of {home.name} is not that of its rows")
+        if history.digest is not None and digest.to_bytes() != history.digest:
+            raise Violation(f"P3: {home.name} at {position[:2]} has another digest than the Core stated")
+        difference = compare(home.replica, history.state)
+        if difference:
+            raise Violation(f"P2: {home.name} at {position[:2]}: {difference}")
+
+    def _fold_kept(self, home: Home, member: Member, position: Position) -> None:
+        for epoch in range(1, position.epoch + 1):
+            for kept in member.replica.entries(epoch, 0, 1_000_000):
+                if kept.state is EntryState.VOID or (epoch, kept.sequence) >= position[:2]:
+                    continue
+                self._check_signer(home, member, kept)
+                self.histories.fold(kept.data)
+
+    def _check_signer(self, home: Home, member: Member, kept: KeptEntry) -> None:
+        header = parse(kept.data).header
+        epoch = header.epoch
+        if header.kind is Kind.SEAL:
+            epoch = int.from_bytes(parse(kept.data).public, "big")
+        lead = member.log.lead_of(epoch)
+        if lead is None or lead.device != header.sender:
+            raise Violation(
+                f"P4: {home.name} applied an entry of epoch {header.epoch} that its Core did not sign"
+            )
+
+    def _check_kept(self, home: Home, member: Member, baseline: _Baseline) -> None:
+        sent: set[bytes] = set()
+        unsent: set[bytes] = set()
+        for state, into in ((EntryState.SENT, sent), (EntryState.UNSENT, unsent)):
+            for kept in member.replica.kept(state):
+                into |= self.histories.operations_in(kept.data)
+                if state is EntryState.SENT and sha256(kept.data).digest() not in self._acknowledged:
+                    raise Violation(
+                        f"P1: {home.name} believes a mirror entry durable that no store ever called so"
+                    )
+        outbox = {name.digest for name in member.journal.names()}
+        baseline.kept, baseline.unsent = frozenset(sent), frozenset(unsent)
+        baseline.outbox = frozenset(outbox)
+        missing = self._accepted.get(home.name, set()) - sent - outbox
+        if missing:
+            raise Violation(f"P1: {home.name} let go of {len(missing)} operations that are not durable")
+
+
+def compare(database: Database, state: State) -> str:
+    """How the rows differ from the oracle's; "" if they do not."""
+    texts = dict(database.rows("SELECT id, text FROM chunks WHERE provisional = 0"))
+    if texts != state.texts:
+        more, less = sorted(texts.keys() - state.texts.keys()), sorted(state.texts.keys() - texts.keys())
+        return f"{len(more)} chunks too many, {len(less)} missing"
+    for rowid, chunk in database.rows("SELECT rowid, id FROM chunks WHERE provisional = 0"):
+        if tuple(float16_vectors(database, rowid)) != state.chunks[chunk]:
+            return "a chunk has other vectors"
+    places = {
+        tuple(row[:5]): tuple(row[5:])
+        for row in database.rows(
+            "SELECT c.id, o.session, o.message, o.part, o.agent, o.role, o.created_at, o.project, o.repository,"
+            " o.source, o.device FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
+        )
+    }
+    if places != state.occurrences:
+        return _differ("places", places.keys(), state.occurrences.keys())
+    memories = {
+        row[0]: tuple(row[1:])
+        for row in database.rows(
+            "SELECT c.id, m.category, m.agent, m.created_at, m.device FROM memories m"
+            " JOIN chunks c ON c.rowid = m.chunk"
+        )
+    }
+    if memories != state.memories:
+        return _differ("memories", memories.keys(), state.memories.keys())
+    if {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")} != state.suppressed:
+        return "other texts are suppressed"
+    runs, lone = state.acks()
+    if set(database.rows("SELECT device, incarnation, sequence FROM acks")) != runs:
+        return "other operations are acknowledged"
+    if set(database.rows("SELECT device, incarnation, sequence FROM acks_sparse")) != lone:
+        return "other operations are acknowledged beyond gaps"
+    return ""
+
+
+def _differ(what: str, ours: Sequence[object] | object, theirs: Sequence[object] | object) -> str:
+    ours, theirs = set(ours), set(theirs)  # type: ignore[call-overload]
+    return f"{what}: {len(ours - theirs)} too many, {len(theirs - ours)} missing, or their values differ"

@@ -1,0 +1,233 @@
+"""A simulated device: a disk that survives, and a process that may die at any point.
+
+The disk is the two real databases, in memory. The process is a `Member` and a flow under way; a crash drops both. It dies
+at *points*: before and after every request, and before and after the commit of every transaction of either database (before:
+SQLite rolls back; after: what the program wanted to do next never happens). Both databases are durable when a commit
+returns, so nothing else can be lost.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import apsw
+
+from crystal_core.database import Database
+from crystal_core.replica import Replica, ReplicaTransaction
+from crystal_crypto.errors import CrystalError
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog import DeviceDetails
+from crystal_mirror.errors import NotAMember
+from crystal_mirror.founding import found, join
+from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.operations import Operation
+from crystal_mirror.requests import Flow, Request, StoreFailure
+from crystal_mirror.round import sync_round
+from crystal_mirror.types import Origin
+from crystal_node.journal import SqliteJournal
+from tests.sim.embedding import MODEL
+
+
+class SimCrash(BaseException):
+    """The process is gone. Not an Exception: nothing may catch it."""
+
+
+@dataclass
+class Crasher:
+    """Counts the points at which a process can die, and kills at the one that is armed."""
+
+    points: int = 0
+    kill_at: int | None = None
+    kills: int = 0
+
+    def point(self) -> None:
+        self.points += 1
+        if self.kill_at is not None and self.points >= self.kill_at:
+            self.kill_at = None
+            self.kills += 1
+            raise SimCrash
+
+
+class SimJournal(SqliteJournal):
+    """The real journal with a point on each side of every commit."""
+
+    crasher: Crasher
+
+    @contextmanager
+    def transaction(self) -> Generator[SqliteJournal]:
+        with super().transaction() as transaction:
+            yield transaction
+            self.crasher.point()
+        self.crasher.point()
+
+
+class SimReplica(Replica):
+    """The real replica with a point on each side of every commit. Tells when it is wiped."""
+
+    crasher: Crasher
+    on_wipe: Callable[[], None]
+
+    @contextmanager
+    def transaction(self) -> Generator[ReplicaTransaction]:
+        with super().transaction() as transaction:
+            before = transaction.position()
+            yield transaction
+            wiped = transaction.position() < before
+            self.crasher.point()
+        if wiped:
+            self.on_wipe()
+        self.crasher.point()
+
+    def index_provisional(self, origin: Origin, operation: Operation) -> None:
+        self.crasher.point()
+        super().index_provisional(origin, operation)
+        self.crasher.point()
+
+    def drop_provisional(self, origin: Origin) -> None:
+        self.crasher.point()
+        super().drop_provisional(origin)
+        self.crasher.point()
+
+
+@dataclass(frozen=True)
+class Backup:
+    """Both databases of a home as they stood at one moment."""
+
+    journal: bytes
+    replica: bytes | None
+
+
+def seeded(seed: str) -> Callable[[int], bytes]:
+    """Unpredictable to the code, the same for the same seed."""
+    count = 0
+
+    def draw(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        data = b""
+        while len(data) < size:
+            data += sha256(f"{seed}/{count}/{len(data)}".encode()).digest()
+        return data[:size]
+
+    return draw
+
+
+@dataclass
+class Home:
+    """One installation: identity and databases. `restores` counts how often its disk was put back to an earlier state."""
+
+    name: str
+    identity: DeviceIdentity
+    root: Root
+    crasher: Crasher
+    random: Callable[[int], bytes]
+    founds: bool = False
+    keeps_root: bool = True
+    journal: apsw.Connection = field(default_factory=lambda: SqliteJournal.open(":memory:").connection)
+    replica: Database | None = None
+    restores: int = 0
+    wipes: int = 0
+    error: str = ""
+    member: Member | None = None
+    _flow: Flow[Any] | None = None
+    _request: Request | None = None
+    result: Any = None
+
+    @property
+    def busy(self) -> bool:
+        return self._flow is not None
+
+    def backup(self) -> Backup:
+        return Backup(self.journal.serialize("main"), self.replica.to_bytes() if self.replica else None)
+
+    def restore(self, backup: Backup, *, journal: bool = True, replica: bool = True) -> None:
+        """Puts the disk back to an earlier state, or one of its two databases only. The process is gone."""
+        self.die()
+        self.restores += 1
+        if journal:
+            self.journal = apsw.Connection(":memory:")
+            self.journal.deserialize("main", backup.journal)
+        if replica:
+            self.replica = Database.from_bytes(backup.replica) if backup.replica else None
+
+    def clone(self, name: str, random: Callable[[int], bytes]) -> "Home":
+        """Another installation with the same identity and the same disk."""
+        copy = Home(name, self.identity, self.root, self.crasher, random, keeps_root=self.keeps_root)
+        copy.restore(self.backup())
+        return copy
+
+    def die(self) -> None:
+        self.member = self._flow = self._request = None
+
+    def open(self) -> Member | None:
+        """Starts the process if it does not run. None while the device has not joined yet."""
+        if self.member is not None:
+            return self.member
+        journal = SimJournal(self.journal)
+        journal.crasher = self.crasher
+        log = load_log(journal, self.root.vault)
+        try:
+            secret = load_keys(self.identity, log)[1]
+        except NotAMember:
+            return None
+        if log.lead is None:
+            return None
+        if self.replica is None:
+            self.replica = Database.open(":memory:")
+        replica = SimReplica(self.replica, secret)
+        replica.crasher, replica.on_wipe = self.crasher, self._wiped
+        self.member = Member.open(
+            self.identity,
+            self.root.vault,
+            journal,
+            replica,
+            self.random,
+            self.root if self.keeps_root else None,
+        )
+        return self.member
+
+    def _wiped(self) -> None:
+        self.wipes += 1
+
+    def start(self, flow: Callable[[Member], Flow[Any]] | None = None) -> None:
+        """Begins a flow: the one given, a round of sync, or founding or joining while the device is no member."""
+        self.error = ""
+        member = self.open()
+        if member is not None:
+            self._flow = flow(member) if flow else sync_round(member, MODEL)
+        else:
+            journal = SimJournal(self.journal)
+            journal.crasher = self.crasher
+            enter = found if self.founds else join
+            self._flow = enter(
+                self.identity, self.root, journal, self.random, DeviceDetails(self.name, "sim", 0)
+            )
+        self._resume(None, None)
+
+    def advance(self, perform: Callable[[Request], Any]) -> Request | None:
+        """Has the pending request answered and runs to the next one. Returns the request that was answered."""
+        request = self._request
+        if request is None:
+            return None
+        self.crasher.point()
+        try:
+            reply, failure = perform(request), None
+        except StoreFailure as error:
+            reply, failure = None, error
+        self.crasher.point()
+        self._resume(reply, failure)
+        return request
+
+    def _resume(self, reply: Any, failure: StoreFailure | None) -> None:
+        assert self._flow is not None, "only a flow under way is resumed"
+        try:
+            self._request = self._flow.throw(failure) if failure else self._flow.send(reply)
+        except StopIteration as stop:
+            self._flow = self._request = None
+            self.result = stop.value
+        except CrystalError as error:
+            self._flow = self._request = None
+            self.error = f"{type(error).__name__}: {error}"

@@ -1,0 +1,211 @@
+"""The oracle: the replicated state as plain dictionaries, folded from the mirror's entries apart from the product's code.
+
+A history is named by the hash of its last entry that is not void: the hash chain makes the whole log before it a function
+of that hash. `Histories` folds entries in any order that their chain allows and remembers the state behind each, so that a
+device's rows can be compared after every step at the cost of what is new.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from crystal_crypto.entry import Kind, parse
+from crystal_crypto.hierarchy import GenerationKey, VaultSecret
+from crystal_mirror.batch import opened_batch
+from crystal_mirror.operations import Capture, Forget, Operation, Remember, decode_operation
+from crystal_mirror.types import ZERO_HASH, Origin
+from tests.sim.embedding import embed
+
+Occurrence = tuple[bytes, str, str, int, str]
+"""Chunk, session, message, part, agent: the place that counts as one."""
+
+
+class Violation(AssertionError):
+    """A promise was broken. Says which, by whom, and what was seen."""
+
+
+@dataclass
+class State:
+    """What an honest device holds. Everything is keyed by content, nothing by row."""
+
+    chunks: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict[bytes, tuple[bytes, ...]])
+    texts: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    occurrences: dict[Occurrence, tuple[object, ...]] = field(
+        default_factory=dict[Occurrence, tuple[object, ...]]
+    )
+    memories: dict[bytes, tuple[object, ...]] = field(default_factory=dict[bytes, tuple[object, ...]])
+    suppressed: frozenset[bytes] = frozenset()
+    done: frozenset[Origin] = frozenset()
+
+    def copy(self) -> "State":
+        return State(
+            dict(self.chunks),
+            dict(self.texts),
+            dict(self.occurrences),
+            dict(self.memories),
+            self.suppressed,
+            self.done,
+        )
+
+    def apply(self, secret: VaultSecret, origin: Origin, operation: Operation) -> list[str]:
+        """Applies one operation; returns the texts that are new by it, in order."""
+        new: list[str] = []
+        match operation:
+            case Capture():
+                for piece in operation.pieces:
+                    chunk = sha256(piece.text.encode()).digest()
+                    if secret.forget_hash(chunk) in self.suppressed:
+                        continue
+                    self._add(chunk, piece.text, new)
+                    self.occurrences.setdefault(
+                        (chunk, operation.session, piece.message, piece.part, operation.agent),
+                        (
+                            piece.role,
+                            piece.created_at,
+                            operation.project,
+                            operation.repository,
+                            operation.source,
+                            origin.device,
+                        ),
+                    )
+            case Remember():
+                chunk = sha256(operation.text.encode()).digest()
+                self.suppressed -= {secret.forget_hash(chunk)}
+                self._add(chunk, operation.text, new)
+                first = self.memories.get(
+                    chunk, (operation.category, operation.agent, operation.created_at, origin.device)
+                )
+                self.memories[chunk] = (operation.category, *first[1:])
+            case Forget():
+                self.suppressed |= set(operation.targets)
+                for chunk in [c for c in self.chunks if secret.forget_hash(c) in operation.targets]:
+                    del self.chunks[chunk], self.texts[chunk]
+                    self.memories.pop(chunk, None)
+                    for place in [place for place in self.occurrences if place[0] == chunk]:
+                        del self.occurrences[place]
+        return new
+
+    def _add(self, chunk: bytes, text: str, new: list[str]) -> None:
+        if chunk not in self.chunks:
+            self.chunks[chunk] = tuple(embed(text))
+            self.texts[chunk] = text
+            new.append(text)
+
+    def acks(self) -> tuple[set[tuple[bytes, bytes, int]], set[tuple[bytes, bytes, int]]]:
+        """The done operations as unbroken runs (their last sequence) and as lone ones beyond gaps."""
+        streams: dict[tuple[bytes, bytes], set[int]] = {}
+        for device, incarnation, sequence in self.done:
+            streams.setdefault((device, incarnation), set()).add(sequence)
+        runs: set[tuple[bytes, bytes, int]] = set()
+        lone: set[tuple[bytes, bytes, int]] = set()
+        for stream, sequences in streams.items():
+            end = -1
+            while end + 1 in sequences:
+                end += 1
+            if end >= 0:
+                runs.add((*stream, end))
+            lone |= {(*stream, sequence) for sequence in sequences if sequence > end}
+        return runs, lone
+
+
+@dataclass(frozen=True)
+class History:
+    """The log up to one entry: the state behind it, the operations in it (by hash of their bytes), where it stands."""
+
+    state: State
+    operations: frozenset[bytes]
+    epoch: int
+    sequence: int
+    sealed_to: int
+    """The epoch that goes on from here if the last entry is a seal, else 0."""
+    digest: bytes | None
+    """What the last batch states."""
+
+
+_EMPTY = History(State(), frozenset(), 1, -1, 0, None)
+
+
+class Histories:
+    """All histories that were ever seen in this world."""
+
+    def __init__(self, key: GenerationKey, secret: VaultSecret) -> None:
+        self._key = key
+        self._secret = secret
+        self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
+        self._operations: dict[bytes, frozenset[bytes]] = {}
+
+    def get(self, entry_hash: bytes) -> History | None:
+        return self._known.get(entry_hash)
+
+    def fold(self, data: bytes) -> History:
+        """Adds one entry behind the history that it names. Raises Violation where an honest log has no such entry."""
+        entry = parse(data)
+        known = self._known.get(entry.hash)
+        if known is not None:
+            return known
+        header = entry.header
+        before = self._known.get(header.previous)
+        if before is None:
+            raise Violation(f"P5: an entry of epoch {header.epoch} was taken without what it follows")
+        in_place = (
+            header.epoch == before.sealed_to
+            if before.sealed_to
+            else header.epoch == before.epoch and header.sequence > before.sequence
+        )
+        if not in_place:
+            raise Violation(
+                f"P4: an entry at epoch {header.epoch}, slot {header.sequence} was applied behind epoch {before.epoch}, "
+                f"slot {before.sequence}{', which is a seal' if before.sealed_to else ''}"
+            )
+        if header.kind is Kind.SEAL:
+            after = History(
+                before.state,
+                before.operations,
+                header.epoch,
+                header.sequence,
+                int.from_bytes(entry.public, "big"),
+                before.digest,
+            )
+        else:
+            after = self._fold_batch(data, before)
+        self._known[entry.hash] = after
+        return after
+
+    def _fold_batch(self, data: bytes, before: History) -> History:
+        entry = parse(data)
+        batch = opened_batch(entry, self._key)
+        state = before.state.copy()
+        operations = set(before.operations)
+        vectors = iter(batch.vectors)
+        for origin, encoded in batch.operations:
+            name = sha256(encoded).digest()
+            if origin in state.done:
+                raise Violation(f"P2: operation {_short(origin)} is in one log twice under the same name")
+            if name in operations:
+                raise Violation(
+                    f"P2: operation {decode_operation(encoded)!r} is in one log twice, now as {_short(origin)}"
+                )
+            for text in state.apply(self._secret, origin, decode_operation(encoded)):
+                if next(vectors, None) != tuple(embed(text)):
+                    raise Violation("P2: a batch carries other vectors than those of its texts")
+            operations.add(name)
+            state.done |= {origin}
+        state.done |= set(batch.also_done)
+        return History(
+            state, frozenset(operations), entry.header.epoch, entry.header.sequence, 0, batch.digest
+        )
+
+    def operations_in(self, data: bytes) -> frozenset[bytes]:
+        """The operations that one authentic mirror entry carries, by hash of their bytes."""
+        name = sha256(data).digest()
+        if name not in self._operations:
+            entry = parse(data)
+            carried: frozenset[bytes] = frozenset()
+            if entry.header.kind is Kind.BATCH:
+                batch = opened_batch(entry, self._key)
+                carried = frozenset(sha256(encoded).digest() for _, encoded in batch.operations)
+            self._operations[name] = carried
+        return self._operations[name]
+
+
+def _short(origin: Origin) -> str:
+    return f"{origin.device.hex()[:4]}.{origin.incarnation.hex()[:4]}/{origin.sequence}"

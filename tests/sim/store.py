@@ -1,0 +1,141 @@
+"""The simulated relay: objects in a dictionary, weather, and lies.
+
+Honest and calm it keeps the store's contract. *Weather* is what any honest relay and network do: requests that fail before
+or after their effect, a success whose reply is lost, a write delivered again much later, short pages. A *lie* (`lies.py`)
+is put between the objects and who asks for them.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from random import Random
+from typing import Any, Protocol
+
+from crystal_mirror.requests import Embed, Get, GetMany, List, Listing, Put, PutNew, Request, StoreFailure
+from tests.sim.embedding import embed
+
+
+@dataclass
+class Weather:
+    """Chances between 0 and 1, per request. `page_max` bounds a listing's page (drawn anew for each)."""
+
+    fails_before: float = 0.0
+    fails_after: float = 0.0
+    repeats_late: float = 0.0
+    page_max: int = 1000
+
+
+CALM = Weather()
+STORM = Weather(fails_before=0.08, fails_after=0.08, repeats_late=0.15, page_max=3)
+
+
+class Lie(Protocol):
+    """What a relay may do with a request. None from `listing` or `put_new`: as an honest one would."""
+
+    @property
+    def name(self) -> str: ...
+
+    def get(self, store: "SimStore", device: str, key: str) -> bytes | None: ...
+
+    def listing(self, store: "SimStore", device: str, request: List) -> Listing | None: ...
+
+    def put_new(self, store: "SimStore", device: str, key: str, body: bytes) -> bool | None: ...
+
+
+@dataclass(frozen=True)
+class _Late:
+    key: str
+    body: bytes
+    overwrites: bool
+
+
+class SimStore:
+    """`draw` decides about the weather alone. `counts` says what was done to whom, for the summary."""
+
+    def __init__(self, draw: Random) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.acknowledged: set[bytes] = set()
+        """Hashes of all bytes whose write was ever called durable."""
+        self.weather = CALM
+        self.lie: Lie | None = None
+        self.counts: Counter[str] = Counter()
+        self._draw = draw
+        self._late: list[_Late] = []
+
+    def perform(self, device: str, request: Request) -> Any:
+        """Answers a request. Raises StoreFailure when the device is told that it failed, whether or not it did."""
+        self.counts["requests"] += 1
+        weather = self.weather
+        self._deliver_late(weather.repeats_late)
+        if isinstance(request, Embed):
+            return [embed(text) for text in request.texts]
+        if self._draw.random() < weather.fails_before:
+            self.counts["failed before"] += 1
+            raise StoreFailure("the simulated relay answered 503")
+        reply = self._answer(device, request)
+        if self._draw.random() < weather.fails_after:
+            self.counts["reply lost"] += 1
+            raise StoreFailure("the simulated relay's reply was lost")
+        return reply
+
+    def _answer(self, device: str, request: Request) -> Any:
+        match request:
+            case Get(key):
+                return self._get(device, key)
+            case GetMany(keys):
+                return [self._get(device, key) for key in keys]
+            case PutNew(key, body):
+                return self._put_new(device, key, body)
+            case Put(key, body):
+                self.objects[key] = body
+                self._maybe_late(key, body, overwrites=True)
+                return None
+            case List():
+                told = self.lie.listing(self, device, request) if self.lie else None
+                return told if told is not None else self.honest_listing(request)
+            case Embed():
+                raise AssertionError("embedding is no business of the store")
+
+    def honest_listing(self, request: List) -> Listing:
+        limit = max(1, min(request.limit, self._draw.randint(1, self.weather.page_max)))
+        found = sorted(
+            key for key in self.objects if key.startswith(request.prefix) and key > request.after
+        )
+        return Listing(tuple(found[:limit]), len(found) > limit)
+
+    def _get(self, device: str, key: str) -> bytes | None:
+        return self.lie.get(self, device, key) if self.lie else self.objects.get(key)
+
+    def _put_new(self, device: str, key: str, body: bytes) -> bool:
+        told = self.lie.put_new(self, device, key, body) if self.lie else None
+        if told is not None:
+            if told:
+                self.acknowledged.add(sha256(body).digest())
+            return told
+        self._maybe_late(key, body, overwrites=False)
+        if key in self.objects:
+            return False
+        self.objects[key] = body
+        self.acknowledged.add(sha256(body).digest())
+        return True
+
+    def _maybe_late(self, key: str, body: bytes, *, overwrites: bool) -> None:
+        if self._draw.random() < self.weather.repeats_late:
+            self._late.append(_Late(key, body, overwrites))
+
+    def _deliver_late(self, chance: float) -> None:
+        """A write that the network kept back arrives once more. Create-only does nothing then, unless the key is gone."""
+        if self._late and self._draw.random() < chance:
+            late = self._late.pop(self._draw.randrange(len(self._late)))
+            self.counts["late repeat"] += 1
+            if late.overwrites or late.key not in self.objects:
+                self.objects[late.key] = late.body
+
+    def calm_down(self) -> None:
+        """Fair weather, no lies, nothing under way any more."""
+        self.weather, self.lie = CALM, None
+        self._late.clear()
+
+    def keys(self, channel: str) -> list[str]:
+        """The keys of one channel, in order."""
+        return sorted(key for key in self.objects if f"/{channel}/" in key)

@@ -1,0 +1,294 @@
+"""The simulated world: homes, one relay, and a scheduler that advances one request of one device at a time.
+
+Everything that happens is drawn from the seed and written to `trace`; the only thing that the seed does not govern is the
+randomness inside HPKE, so that bytes differ between runs while names, sizes and order do not.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.founding import root_keys
+from crystal_mirror.member import Member
+from crystal_mirror.offers import open_offer
+from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
+from crystal_mirror.requests import Embed, Flow, Get, GetMany, List, Put, PutNew, Request
+from crystal_mirror.types import EntryState
+from crystal_crypto.entry import Kind, parse
+from crystal_crypto.errors import CryptoError
+from tests.sim.checks import Checks, compare
+from tests.sim.device import Crasher, Home, SimCrash, seeded
+from tests.sim.model import Histories, Violation
+from tests.sim.store import SimStore
+
+TEXTS = (
+    "tea, no sugar",
+    "the spare key is under the third stone",
+    "ship on Friday",
+    "a text that is long enough to need two windows of the embedder",
+    "Böhm's number: +49 30 1234",
+    "forget me",
+)
+ROUNDS_TO_AGREE_MAX = 12
+"""Rounds of every device after which all must be equal once faults have stopped."""
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    steps: int = 0
+    checks: int = 0
+    kills: int = 0
+    points: int = 0
+    operations: int = 0
+    rounds_to_agree: int = 0
+    faults: Counter[str] | None = None
+
+
+class World:
+    """A vault and its devices. `say` is called with each line of the trace."""
+
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self.draw = Random(f"{seed}/world")
+        self.root = Root.from_bytes(seeded(f"{seed}/root")(32))
+        self.store = SimStore(Random(f"{seed}/weather"))
+        self.crasher = Crasher()
+        self.homes: list[Home] = []
+        self.trace: list[str] = []
+        self.steps = 0
+        self.lost: set[bytes] = set()
+        """Operations that went with a disk before they were durable, or with disk and relay together."""
+        self.accepted: dict[bytes, Operation] = {}
+        self.faults: Counter[str] = Counter()
+        self.rounds_to_agree = 0
+        self._serial = 0
+        self.core = self.add_home("core", founds=True)
+        self.run_round(self.core)
+        log = DeviceLog(self.root.vault)
+        for key in self.store.keys("devlog"):
+            log.extend(self.store.objects[key])
+        self.key, secret = root_keys(self.root, log)
+        self.secret = secret
+        self.checks = Checks(Histories(self.key, secret), self.store.acknowledged)
+
+    def say(self, line: str) -> None:
+        self.trace.append(f"{self.steps} {line}")
+
+    def add_home(self, name: str, *, founds: bool = False, keeps_root: bool = True) -> Home:
+        identity = DeviceIdentity.generate(seeded(f"{self.seed}/{name}/identity"))
+        home = Home(
+            name, identity, self.root, self.crasher, seeded(f"{self.seed}/{name}"), founds, keeps_root
+        )
+        self.homes.append(home)
+        return home
+
+    def home(self, name: str) -> Home:
+        return next(home for home in self.homes if home.name == name)
+
+    # Steps. Each may kill the process; the disk stays.
+
+    def step(self, home: Home, flow: Callable[[Member], Flow[Any]] | None = None) -> bool:
+        """One request of one device, or the beginning of a flow. True if the flow is over."""
+        self.steps += 1
+        try:
+            if home.busy:
+                request = home.advance(lambda request: self.store.perform(home.name, request))
+                self.say(f"{home.name} {describe(request)}")
+            else:
+                home.start(flow)
+                self.say(f"{home.name} starts")
+        except SimCrash:
+            self._died(home)
+        except (AssertionError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
+            raise Violation(f"defect: {home.name}: {type(error).__name__}: {error}") from error
+        if home.error:
+            self.say(f"{home.name} ends by {home.error.partition(':')[0]}")
+        if hasattr(self, "checks"):
+            self.checks.after_step(home)
+        return not home.busy
+
+    def _died(self, home: Home) -> None:
+        home.die()
+        self.faults["crash"] += 1
+        self.say(f"{home.name} died")
+
+    def run(self, home: Home, flow: Callable[[Member], Flow[Any]] | None = None) -> bool:
+        """A whole flow of one device. False if the process died or the flow ended by an error."""
+        if home.busy:
+            home.die()
+        before = self.faults["crash"]
+        while not self.step(home, flow):
+            pass
+        return not home.error and self.faults["crash"] == before
+
+    def run_round(self, home: Home) -> bool:
+        return self.run(home)
+
+    def accept(self, home: Home, operation: Operation) -> bool:
+        """The device is given an operation. False if it is no member yet, or if its process died before accepting."""
+        self.steps += 1
+        encoded = sha256(encode_operation(operation)).digest()
+        alive = True
+        try:
+            member = home.open()
+            if member is None:
+                return False
+            member.accept(operation)
+        except SimCrash:
+            self._died(home)
+            alive = False
+        if not alive and not home.journal.execute(
+            "SELECT 1 FROM outbox WHERE digest = ?", (encoded,)
+        ).fetchone():
+            return False
+        self.say(f"{home.name} accepts {type(operation).__name__}")
+        self.accepted[encoded] = operation
+        self.checks.accepted(home, encoded)
+        self.checks.after_step(home)
+        return True
+
+    def new_operation(self, draw: Random) -> Operation:
+        """One of few texts, so that they meet again; made unique by a serial number; with a clock that is off by years."""
+        self._serial += 1
+        clock = draw.choice((0, 1, 10**12, 2 * 10**12, 2**50)) + self._serial
+        match draw.randrange(6):
+            case 0:
+                return Remember(draw.choice(TEXTS), draw.choice(("fact", "event")), f"a{self._serial}", clock)
+            case 1:
+                return self.forget(draw.choice(TEXTS))
+            case _:
+                pieces = tuple(
+                    Piece(draw.choice(TEXTS), "user", clock, f"m{draw.randrange(4)}", part)
+                    for part in range(draw.randint(1, 3))
+                )
+                return Capture(
+                    "agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", "claude-code", pieces
+                )
+
+    def forget(self, text: str) -> Forget:
+        """A second target that no text has makes every forget different from all others."""
+        self._serial += 1
+        nothing = sha256(f"nothing {self._serial}".encode()).digest()
+        return Forget((self.secret.forget_hash(sha256(text.encode()).digest()), nothing))
+
+    # Disasters: what protocols cannot prevent. They may lose what nobody else holds, and nothing else.
+
+    def disaster(self, home: Home | None, strike: Callable[[], None]) -> None:
+        """Runs `strike`, which puts back the disk of `home` or (None) harms the relay; books what is lost by it."""
+        answered = self.checks.released(home) if home else set[bytes]()
+        strike()
+        if home is not None:
+            home.open()
+            self.checks.after_step(home)
+            for operation in answered & self.checks.held(home):
+                self.checks.accepted(home, operation)
+        held = self._on_relay()
+        for other in self.homes:
+            held |= self.checks.held(other)
+        self.lost |= self.accepted.keys() - held
+
+    def _on_relay(self) -> set[bytes]:
+        found: set[bytes] = set()
+        for data in self.store.objects.values():
+            try:
+                entry = parse(data)
+                if entry.header.kind is Kind.OFFER:
+                    found.add(sha256(open_offer(entry, self.key).data).digest())
+                elif entry.header.kind is Kind.BATCH:
+                    found |= self.checks.histories.operations_in(data)
+            except CryptoError:
+                continue
+        return found
+
+    # The end.
+
+    def agree(self) -> int:
+        """Stops all faults and syncs until all devices are equal. Returns the rounds that took. Raises Violation (P10)."""
+        self.store.calm_down()
+        self.crasher.kill_at = None
+        for home in self.homes:
+            home.die()
+        for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
+            for home in self.homes:
+                self.run_round(home)
+            if not self._disagreement():
+                self.rounds_to_agree = number
+                self._check_outcome()
+                return number
+        raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {self._disagreement()}")
+
+    def _disagreement(self) -> str:
+        digests: dict[str, str] = {}
+        for home in self.homes:
+            member = home.open()
+            if member is None:
+                return f"{home.name} is no member: {home.error}"
+            notices = member.notices.current()
+            waiting = len(member.journal.names())
+            if waiting or member.replica.kept(EntryState.UNSENT):
+                return f"{home.name} still has {waiting} operations in its outbox; {home.error} {notices}"
+            position = member.replica.position()
+            digests[home.name] = f"{position[:2]} {member.replica.digest().hex()[:8]} {home.error} {notices}"
+        return "" if len({d.split(" {")[0] for d in digests.values()}) == 1 else f"{digests}"
+
+    def _check_outcome(self) -> None:
+        """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
+        newcomer = self.add_home(f"newcomer-{self.steps}")
+        self.run_round(newcomer)
+        self.run_round(newcomer)
+        first, last = self.homes[0].open(), newcomer.open()
+        if first is None or last is None or first.replica.digest() != last.replica.digest():
+            raise Violation(
+                f"P10: a device that joins last does not reach the state of the others: {newcomer.error}"
+            )
+        history = self.checks.histories.get(last.replica.position().previous)
+        assert history is not None, "checked after the step"
+        missing = self.accepted.keys() - self.lost - history.operations
+        if missing:
+            raise Violation(f"P1: lost: {[self.accepted[name] for name in sorted(missing)]}")
+        if history.operations - self.accepted.keys():
+            raise Violation("P2: the log holds operations that nobody made")
+        for home in self.homes:
+            assert home.replica is not None
+            damage = home.replica.check() or compare(home.replica, history.state)
+            if damage:
+                raise Violation(f"P2: {home.name}: {damage}")
+            if home.replica.rows("SELECT 1 FROM provisional LIMIT 1"):
+                raise Violation(f"P2: {home.name} still shows provisional rows")
+        self.homes.remove(newcomer)
+
+    def summary(self) -> Summary:
+        return Summary(
+            self.steps,
+            self.checks.count,
+            self.crasher.kills,
+            self.crasher.points,
+            len(self.accepted),
+            self.rounds_to_agree,
+            self.faults + self.store.counts,
+        )
+
+
+def describe(request: Request | None) -> str:
+    """A request without its ciphertext: its kind, key and size."""
+    match request:
+        case Get(key):
+            return f"get {key}"
+        case GetMany(keys):
+            return f"get {len(keys)} from {keys[0]}"
+        case PutNew(key, body) | Put(key, body):
+            return f"put {key} {len(body)}"
+        case List(prefix, after, _):
+            return f"list {prefix} after {after}"
+        case Embed(texts):
+            return f"embed {len(texts)}"
+        case None:
+            return "nothing"

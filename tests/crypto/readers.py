@@ -1,0 +1,252 @@
+"""What runs a vector: the project's own code and the independent reader, each giving an outcome that can be compared.
+
+An outcome is `success` with the fields that the vector must state, or the name of a failure with none.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+from crystal_crypto.blob import open_blob
+from crystal_crypto.bundle import open_bundle
+from crystal_crypto.digest import TableDigest
+from crystal_crypto.entry import parse
+from crystal_crypto.errors import (
+    BadCode,
+    BadSignature,
+    CryptoError,
+    Malformed,
+    TooLarge,
+    UnknownVersion,
+    WrongKey,
+)
+from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
+from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
+from crystal_crypto.padding import padded_length
+from crystal_crypto.pairing import decode
+from crystal_crypto.v1 import open_v1
+from tests.crypto import independent_reader as other
+from tests.vectors.vectorfile import Vector, subject
+
+Outcome = tuple[str, dict[str, str]]
+Reader = Callable[[Vector], dict[str, str]]
+
+_NAMES: dict[type[CryptoError], str] = {
+    Malformed: "malformed",
+    UnknownVersion: "unknown version",
+    TooLarge: "too large",
+    BadSignature: "bad signature",
+    WrongKey: "wrong key",
+    BadCode: "bad code",
+}
+
+
+def ours(vector: Vector) -> Outcome:
+    """Only the errors of the documented tree count as outcomes; anything else fails the test that asked."""
+    try:
+        return "success", _OURS[vector.folder](vector)
+    except CryptoError as error:
+        return _NAMES[type(error)], {}
+
+
+def theirs(vector: Vector) -> Outcome:
+    try:
+        return "success", _THEIRS[vector.folder](vector)
+    except other.Refused as refused:
+        return refused.outcome, {}
+
+
+def expected(vector: Vector) -> Outcome:
+    """What the file says."""
+    if vector.expect != "success":
+        return vector.expect, {}
+    return "success", {name: vector.fields[name] for name in _stated(vector)}
+
+
+def _stated(vector: Vector) -> tuple[str, ...]:
+    stated = {
+        "entry": ("entry-hash", "frames", "payload"),
+        "blob": ("length", "content"),
+        "bundle": ("generation-key", "secret"),
+        "code": ("root",),
+        "v1": ("plain",),
+    }
+    of_keys = {
+        "root": ("admin", "vault", "recovery", "relay-secret", "check-value"),
+        "entry-keys": ("encryption-key", "mac-key", "nonce"),
+        "vault-secret": ("state-key", "forget-hash", "blob-name"),
+        "state-digest": ("count", "sum"),
+        "padding": ("padded",),
+        "verify-key": (),
+        "identity": ("device", "verify-key", "exchange-public"),
+    }
+    return of_keys[vector.fields["of"]] if vector.folder == "key" else stated[vector.folder]
+
+
+def _payload(frames: list[bytes]) -> dict[str, str]:
+    digests = b"".join(hashlib.sha256(frame).digest() for frame in frames)
+    return {"frames": str(len(frames)), "payload": hashlib.sha256(digests).hexdigest()}
+
+
+def _content(content: bytes) -> dict[str, str]:
+    return {"length": str(len(content)), "content": hashlib.sha256(content).hexdigest()}
+
+
+def _our_entry(vector: Vector) -> dict[str, str]:
+    entry = parse(subject(vector))
+    entry.verify(VerifyKey.from_bytes(vector.hex("verify-key")))
+    frames = entry.open(GenerationKey(vector.number("generation"), vector.hex("generation-key")))
+    return {"entry-hash": entry.hash.hex(), **_payload(frames)}
+
+
+def _their_entry(vector: Vector) -> dict[str, str]:
+    entry_hash, frames = other.read_entry(
+        subject(vector), vector.hex("verify-key"), vector.number("generation"), vector.hex("generation-key")
+    )
+    return {"entry-hash": entry_hash.hex(), **_payload(frames)}
+
+
+def _our_blob(vector: Vector) -> dict[str, str]:
+    stored = subject(vector)
+    pieces = [stored[at : at + 10_000] for at in range(0, len(stored), 10_000)]
+    key = GenerationKey(vector.number("generation"), vector.hex("generation-key"))
+    secret = VaultSecret(vector.hex("secret"))
+    opened = open_blob(pieces, name=vector.hex("name"), vault=vector.hex("vault"), key=key, secret=secret)
+    return _content(b"".join(opened))
+
+
+def _their_blob(vector: Vector) -> dict[str, str]:
+    content = other.read_blob(
+        subject(vector),
+        vault=vector.hex("vault"),
+        name=vector.hex("name"),
+        g=vector.number("generation"),
+        generation_key=vector.hex("generation-key"),
+        secret=vector.hex("secret"),
+    )
+    return _content(content)
+
+
+def _our_bundle(vector: Vector) -> dict[str, str]:
+    generation, secret = open_bundle(
+        subject(vector),
+        ExchangeKey(vector.hex("private-key")),
+        vault=vector.hex("vault"),
+        recipient_id=vector.hex("recipient"),
+        log_head=vector.hex("log-head"),
+        generation_number=vector.number("generation"),
+    )
+    return {"generation-key": generation.secret.hex(), "secret": secret.to_bytes().hex()}
+
+
+def _their_bundle(vector: Vector) -> dict[str, str]:
+    generation, secret = other.read_bundle(
+        subject(vector),
+        private=vector.hex("private-key"),
+        vault=vector.hex("vault"),
+        recipient=vector.hex("recipient"),
+        log_head=vector.hex("log-head"),
+        g=vector.number("generation"),
+    )
+    return {"generation-key": generation.hex(), "secret": secret.hex()}
+
+
+def _our_key(vector: Vector) -> dict[str, str]:
+    match vector.fields["of"]:
+        case "root":
+            root = Root(vector.hex("root"))
+            found = {
+                "admin": root.admin.public.to_bytes(),
+                "vault": root.vault,
+                "recovery": root.recovery.public.to_bytes(),
+                "relay-secret": root.relay_secret,
+                "check-value": root.check_value,
+            }
+        case "entry-keys":
+            generation = GenerationKey(vector.number("generation"), vector.hex("generation-key"))
+            encryption, mac, nonce = generation.entry_keys(
+                channel=vector.number("channel"),
+                **{name: vector.hex(name) for name in ("vault", "sender", "incarnation", "salt", "context")},
+            )
+            found = {"encryption-key": encryption, "mac-key": mac, "nonce": nonce}
+        case "vault-secret":
+            secret, digest = VaultSecret(vector.hex("secret")), vector.hex("content-hash")
+            found = {
+                "state-key": secret.state_key,
+                "forget-hash": secret.forget_hash(digest),
+                "blob-name": secret.blob_name(digest),
+            }
+        case "state-digest":
+            table = TableDigest(vector.hex("state-key"), vector.fields["table"])
+            for row in _rows(vector):
+                table.add(row)
+            return {"count": str(table.count), "sum": table.sum_bytes.hex()}
+        case "padding":
+            return _padded(vector, padded_length)
+        case "verify-key":
+            VerifyKey.from_bytes(vector.hex("verify-key"))
+            return {}
+        case _:
+            identity = DeviceIdentity.from_bytes(vector.hex("identity"))
+            found = {
+                "device": identity.id,
+                "verify-key": identity.signing.public.to_bytes(),
+                "exchange-public": identity.exchange.public.to_bytes(),
+            }
+    return {name: value.hex() for name, value in found.items()}
+
+
+def _their_key(vector: Vector) -> dict[str, str]:
+    match vector.fields["of"]:
+        case "root":
+            found = other.root_keys(vector.hex("root"))
+        case "entry-keys":
+            encryption, mac, nonce = other.entry_keys(
+                vector.number("generation"),
+                vector.hex("generation-key"),
+                channel=vector.number("channel"),
+                **{name: vector.hex(name) for name in ("vault", "sender", "incarnation", "salt", "context")},
+            )
+            found = {"encryption-key": encryption, "mac-key": mac, "nonce": nonce}
+        case "vault-secret":
+            found = other.secret_keys(vector.hex("secret"), vector.hex("content-hash"))
+        case "state-digest":
+            total, count = other.state_digest(vector.hex("state-key"), vector.fields["table"], _rows(vector))
+            return {"count": str(count), "sum": f"{total:064x}"}
+        case "padding":
+            return _padded(vector, other.padded)
+        case "verify-key":
+            other.ed25519_public(vector.hex("verify-key"))
+            return {}
+        case _:
+            found = other.read_identity(vector.hex("identity"))
+    return {name: value.hex() for name, value in found.items()}
+
+
+def _rows(vector: Vector) -> list[bytes]:
+    rows = vector.fields["rows"]
+    return [] if rows == "none" else [bytes.fromhex(row[1:]) for row in rows.split(" ")]
+
+
+def _padded(vector: Vector, function: Callable[[int], int]) -> dict[str, str]:
+    lengths = [int(pair.split(":")[0]) for pair in vector.fields["padded"].split()]
+    return {"padded": " ".join(f"{length}:{function(length)}" for length in lengths)}
+
+
+_OURS: dict[str, Reader] = {
+    "entry": _our_entry,
+    "blob": _our_blob,
+    "bundle": _our_bundle,
+    "code": lambda vector: {"root": decode(subject(vector).decode()).hex()},
+    "v1": lambda vector: {"plain": hashlib.sha256(open_v1(vector.hex("key"), subject(vector))).hexdigest()},
+    "key": _our_key,
+}
+_THEIRS: dict[str, Reader] = {
+    "entry": _their_entry,
+    "blob": _their_blob,
+    "bundle": _their_bundle,
+    "code": lambda vector: {"root": other.read_code(subject(vector).decode()).hex()},
+    "v1": lambda vector: {
+        "plain": hashlib.sha256(other.read_v1(vector.hex("key"), subject(vector))).hexdigest()
+    },
+    "key": _their_key,
+}

@@ -1,0 +1,1 @@
+"""Vectors of the byte formats, and what makes them."""

@@ -1,0 +1,34 @@
+"""Writes all vector files: `python -m tests.vectors.generate`. Files that no case makes are deleted."""
+
+from tests.vectors import blob_cases, bundle_cases, content_cases, entry_cases, key_cases, text_cases
+from tests.vectors.vectorfile import FOLDER, Vector
+
+FOLDERS = ("blob", "bundle", "code", "entry", "key", "v1")
+
+
+def vectors() -> list[Vector]:
+    """Every vector. Raises ValueError if two have the same name."""
+    made = [
+        vector
+        for module in (entry_cases, content_cases, blob_cases, bundle_cases, text_cases, key_cases)
+        for vector in module.cases()
+    ]
+    if len({vector.path for vector in made}) != len(made):
+        raise ValueError("two vectors have the same name")
+    return made
+
+
+def main() -> None:
+    made = vectors()
+    for vector in made:
+        vector.path.parent.mkdir(exist_ok=True)
+        vector.path.write_text(vector.render(), encoding="ascii")
+    kept = {vector.path for vector in made}
+    for folder in FOLDERS:
+        for path in (FOLDER / folder).glob("*.txt"):
+            if path not in kept:
+                path.unlink()
+
+
+if __name__ == "__main__":
+    main()

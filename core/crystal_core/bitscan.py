@@ -1,29 +1,37 @@
 """Nearest vectors in a few milliseconds: a scan over one bit per dimension, then the exact order of the best of it.
 
 The index holds, for each window, its rowid, its chunk's, and the signs of its numbers as 64-bit words: 64 bytes at 384
-dimensions. A query's signs are compared with all of them (XOR and population count); of the closest `OVERSAMPLING` times
-as many windows as are wanted, the vectors are read from sqlite-vec's table and compared exactly.
+dimensions. A search narrows down in three steps:
+
+    all windows      the query's signs against theirs (XOR and population count)        keeps `POOL` times what is wanted
+    the pool         the query's numbers against their signs                            keeps `EXACT` times what is wanted
+    the rest         the vectors themselves, from sqlite-vec's table                    in their exact order
 
 The index is a copy of the `windows` table as of one committed state. `refresh` brings it up to date: added windows have
 higher rowids than all before, anything else moves `index_state.removals` and makes it read the table anew. It lives in
 memory only; there is nothing to repair.
 """
 
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
+from crystal_core.numbers import integers
 from crystal_core.vectors import signs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-OVERSAMPLING = 8
+POOL = 64
+"""Windows in the pool for each neighbour that is wanted."""
+EXACT = 5
 """Windows compared exactly for each neighbour that is wanted."""
+EXACT_MIN = 160
+"""Windows compared exactly in any case."""
 
 _WORD_BITS = 64
 _GROWTH = 1.5
@@ -80,18 +88,16 @@ class VectorIndex:
         """
         if not self.size or count < 1:
             return []
-        distances = self._distances(query)
         chunks = self._chunks[: self.size]
         allowed = _mask(chunks, only, without)
-        candidates = np.arange(self.size) if allowed is None else np.flatnonzero(allowed)
-        wanted = count * OVERSAMPLING
-        if len(candidates) > wanted:
-            ranks = distances[candidates]
-            candidates = candidates[np.argpartition(ranks, wanted)[:wanted]]
-        similarities = self._vectors(database, self._rowids[candidates]) @ query
+        windows = np.arange(self.size) if allowed is None else np.flatnonzero(allowed)
+        exact = max(count * EXACT, EXACT_MIN)
+        windows = _smallest(windows, lambda some: self._distances(query)[some], max(count * POOL, exact))
+        windows = _smallest(windows, lambda some: -self._estimates(query, some), exact)
+        similarities = self._vectors(database, self._rowids[windows]) @ query
         best: dict[int, float] = {}
         for place in np.argsort(-similarities, kind="stable"):
-            best.setdefault(int(chunks[candidates[place]]), float(similarities[place]))
+            best.setdefault(int(chunks[windows[place]]), float(similarities[place]))
             if len(best) == count:
                 break
         return [Neighbour(chunk, similarity) for chunk, similarity in best.items()]
@@ -108,25 +114,28 @@ class VectorIndex:
             total += counted
         return total
 
+    def _estimates(self, query: "NDArray[np.float32]", windows: "NDArray[np.int64]") -> "NDArray[np.float32]":
+        """Per window, the query's product with its signs: closer to the true order than the number of equal signs."""
+        packed = np.ascontiguousarray(self._words[:, windows].T).view(np.uint8)
+        bits = np.unpackbits(packed, axis=1, count=self.dimensions, bitorder="little")
+        return bits.astype(np.float32) @ query
+
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
         # One lookup each: sqlite-vec answers `rowid IN (…)` several times slower.
-        found = [
-            database.value("SELECT embedding FROM chunks_vec WHERE rowid = ?", (int(rowid),))
-            for rowid in rowids
-        ]
-        if any(vector is None for vector in found):
+        query = "SELECT embedding FROM chunks_vec WHERE rowid = ?"
+        found = [row[0] for row in database.rows_of_many(query, [(int(rowid),) for rowid in rowids])]
+        if len(found) != len(rowids):
             raise VaultDamaged(f"{database.path} is damaged: a window has no vector")
         return np.frombuffer(b"".join(found), "<f4").reshape(len(found), self.dimensions)
 
     def _append(self, database: Database) -> None:
         last = int(self._rowids[self.size - 1]) if self.size else 0
-        # One row for all: SQLite concatenates a hundred thousand blobs in 5 ms, fetching them one by one takes 50.
-        rowids_json, chunks_json, bits = database.rows(
-            "SELECT json_group_array(rowid), json_group_array(chunk), CAST(group_concat(bits, '') AS BLOB)"
+        listed, owners, bits = database.rows(
+            "SELECT group_concat(rowid), group_concat(chunk), CAST(group_concat(bits, '') AS BLOB)"
             " FROM (SELECT rowid, chunk, bits FROM windows WHERE rowid > ? ORDER BY rowid)",
             (last,),
         )[0]
-        rowids = np.array(json.loads(rowids_json), np.int64)
+        rowids, chunks = integers(listed), integers(owners)
         added = len(rowids)
         if not added:
             return
@@ -134,8 +143,7 @@ class VectorIndex:
             raise VaultDamaged(f"{database.path} is damaged: the signs of a window have the wrong length")
         self._reserve(self.size + added)
         span = slice(self.size, self.size + added)
-        self._rowids[span] = rowids
-        self._chunks[span] = json.loads(chunks_json)
+        self._rowids[span], self._chunks[span] = rowids, chunks
         self._words[:, span] = _as_words(bits, added, len(self._words))
         self.size += added
 
@@ -152,6 +160,15 @@ class VectorIndex:
             self._words[:, kept],
         )
         self._rowids, self._chunks, self._words = rowids, chunks, words
+
+
+def _smallest(
+    windows: "NDArray[np.int64]", ranks: "Callable[[NDArray[np.int64]], NDArray[Any]]", count: int
+) -> "NDArray[np.int64]":
+    """The `count` windows with the smallest ranks, in no order; ranks are not asked for if these are all."""
+    if len(windows) <= count:
+        return windows
+    return windows[np.argpartition(ranks(windows), count)[:count]]
 
 
 def _as_words(packed: bytes, rows: int, words: int) -> "NDArray[np.uint64]":

@@ -146,6 +146,14 @@ class Database:
         except apsw.Error as error:
             raise translated(error, self.path) from error
 
+    def rows_of_many(self, query: str, bindings: Iterable[Bindings]) -> list[Row]:
+        """The rows of the query with each of the bindings, one after the other."""
+        try:
+            many: Iterator[Row] = self.connection.executemany(query, bindings)
+            return list(many)
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+
     def rows(self, query: str, bindings: Bindings = ()) -> list[Row]:
         try:
             return list(self._cursor(query, bindings))

@@ -57,17 +57,17 @@ class Filters:
         narrow = False
         if self._condition:
             # The plus sign keeps SQLite from asking FTS5 for each admitted row by itself.
-            sql.append(f"+rowid IN ({self._admitted('UNION')})")
+            sql.append(f"+rowid IN ({self._admitted()})")
             bindings = self._bindings * 3
-            admitted = f"SELECT count(*) FROM ({self._admitted('UNION')} LIMIT {RANKED_MAX + 1})"  # noqa: S608
-            narrow = int(self._database.value(admitted, bindings)) <= RANKED_MAX
+            count = f"SELECT count(*) FROM ({self._admitted()} LIMIT {RANKED_MAX + 1})"  # noqa: S608
+            narrow = int(self._database.value(count, bindings)) <= RANKED_MAX
         if self._hides:
             sql.append(f"+rowid NOT IN ({_HIDDEN_CHUNKS})")
         return Restriction(" AND ".join(sql), bindings, narrow) if sql else EVERYTHING
 
     def admitted(self) -> "NDArray[np.int64] | None":
         """The chunks that may be found, by rowid, some perhaps twice; None if there is no filter."""
-        return self._rowids(self._admitted("UNION ALL"), self._bindings * 3) if self._condition else None
+        return self._rowids(self._admitted(), self._bindings * 3) if self._condition else None
 
     def hidden(self) -> "NDArray[np.int64] | None":
         """The chunks that pending forgets hide; None if there is no such forget."""
@@ -94,20 +94,19 @@ class Filters:
         rows = self._database.rows(query, (json.dumps(list(chunks)), *self._bindings * 3))
         return dict(_place(row) for row in rows)
 
-    def _admitted(self, union: str) -> str:
+    def _admitted(self) -> str:
+        """A query for the admitted chunks; one with several places may come several times."""
         tables = ("occurrences", "memories", "provisional_places")
-        return f" {union} ".join(
+        return " UNION ALL ".join(
             f"SELECT chunk FROM {table} WHERE {self._condition}"  # noqa: S608
             for table in tables
         )
 
     def _rowids(self, query: str, bindings: Sequence[object]) -> "NDArray[np.int64]":
-        import numpy as np
+        from crystal_core.numbers import integers
 
-        # One row for all: a hundred thousand rowids come in a few milliseconds so, one by one in dozens.
-        query = f"WITH found (rowid) AS ({query}) SELECT json_group_array(rowid) FROM found"  # noqa: S608
-        listed = self._database.value(query, bindings)
-        return np.array(json.loads(listed), np.int64)
+        query = f"WITH found (rowid) AS ({query}) SELECT group_concat(rowid) FROM found"  # noqa: S608
+        return integers(self._database.value(query, bindings))
 
 
 def _place(row: Row) -> tuple[int, Place]:

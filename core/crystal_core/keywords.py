@@ -17,8 +17,12 @@ from dataclasses import dataclass
 
 from crystal_core.database import Database
 
-RANKED_MAX = 16_384
+RANKED_MAX = 12_288
 """Chunks ranked for one query."""
+RARE_MAX = 3072
+"""A word in at most that many chunks is rare; only where rare words are few are others counted to their end."""
+CONJUNCTION_MAX = 5
+"""Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
 TERMS_MAX = 32
 """Words and phrases of one query that are searched; further ones are ignored."""
 
@@ -92,38 +96,45 @@ def best_matches(
     newest = database.value("SELECT max(rowid) FROM chunks") or 0
     if newest <= RANKED_MAX or restriction.narrow:
         return _ranked(database, _any_of(searched), RANKED_MAX, limit, restriction)
-    few, many = _by_rarity(database, searched)
+    fitting, common = _by_rarity(database, searched)
     matches: list[list[Match]] = []
-    if many and len(searched) > 1:
+    if fitting:
+        matches.append(_ranked(database, _any_of(fitting), RANKED_MAX, limit, restriction))
+    if common and 1 < len(searched) <= CONJUNCTION_MAX:
         matches.append(_ranked(database, " AND ".join(searched), RANKED_MAX // 2, limit, restriction))
-    if few:
-        matches.append(_ranked(database, _any_of(few), RANKED_MAX, limit, restriction))
-    elif not matches or len(matches[0]) < limit:
-        matches.append(_ranked(database, many[0], RANKED_MAX // 2, limit, restriction))
+    if not any(matches):
+        matches.append(
+            _ranked(database, common[0] if common else searched[0], RANKED_MAX, limit, restriction)
+        )
     return _merged(matches, limit)
 
 
 def _by_rarity(database: Database, searched: Iterable[str]) -> tuple[list[str], list[str]]:
     """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
-    counted = sorted(
-        (
-            int(
-                database.value(
-                    "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)",
-                    (term, RANKED_MAX + 1),
-                )
-            ),
-            term,
+    counted = sorted((_count(database, term, RARE_MAX), term) for term in searched)
+    rare = sum(count for count, _ in counted if count <= RARE_MAX)
+    if rare <= RANKED_MAX - RARE_MAX:
+        counted = sorted(
+            (count if count <= RARE_MAX else _count(database, term, RANKED_MAX), term)
+            for count, term in counted
         )
-        for term in searched
-    )
-    few: list[str] = []
-    many: list[str] = []
+    fitting: list[str] = []
+    common: list[str] = []
     total = 0
     for count, term in counted:
         total += count
-        (few if total <= RANKED_MAX else many).append(term)
-    return few, many
+        (
+            fitting
+            if total <= RANKED_MAX and (count <= RARE_MAX or rare <= RANKED_MAX - RARE_MAX)
+            else common
+        ).append(term)
+    return fitting, common
+
+
+def _count(database: Database, term: str, most: int) -> int:
+    """In how many chunks the term stands; `most` + 1 if in more."""
+    query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
+    return int(database.value(query, (term, most + 1)))
 
 
 def _ranked(

@@ -6,7 +6,6 @@ as they can.
 """
 
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from crystal_mirror.errors import NotAMember
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Origin
+from crystal_node.clock import now_ms
 from crystal_node.errors import LocalStorage, NotSetUp
 from crystal_node.journal import SqliteJournal
 from crystal_node.keys import DeviceKeys, open_keys
@@ -145,8 +145,3 @@ def opened(settings: Settings) -> Generator[Device, None, None]:
         yield device
     finally:
         device.close()
-
-
-def now_ms() -> int:
-    """This machine's clock, in milliseconds since 1970: for showing and for times that people see, never for order."""
-    return time.time_ns() // 1_000_000

@@ -19,7 +19,7 @@ from crystal_mirror.devicelog import DeviceDetails
 from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import found, join
 from crystal_mirror.requests import Flow
-from crystal_node.device import now_ms
+from crystal_node.clock import now_ms
 from crystal_node.errors import BadConfig, NotSetUp, Usage, WrongCode
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal

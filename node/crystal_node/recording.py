@@ -20,7 +20,8 @@ from crystal_node.capture.adapter import Counts, Found, Hides, Reading, decode_s
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.follow import unchanged
 from crystal_node.capture.redact import Redacted, redact
-from crystal_node.device import Device, now_ms
+from crystal_node.clock import now_ms
+from crystal_node.device import Device
 from crystal_node.errors import Usage
 from crystal_node.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.wording import counted

@@ -252,6 +252,12 @@ def enrolment_token(environment: Mapping[str, str] | None = None) -> str:
     return env.get("CRYSTAL_RELAY_ENROLL_TOKEN", "").strip()[:TOKEN_CHARS_MAX]
 
 
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment for a child, without any of Crystal's own variables but these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CRYSTAL_")}
+    return kept | dict(variables)
+
+
 def debug_wanted(environment: Mapping[str, str] | None = None) -> bool:
     """Whether ``CRYSTAL_DEBUG`` asks for traces."""
     env = os.environ if environment is None else environment

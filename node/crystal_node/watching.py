@@ -12,7 +12,8 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from crystal_mirror.keys import VaultKeys
-from crystal_node.device import Device, now_ms
+from crystal_node.clock import now_ms
+from crystal_node.device import Device
 from crystal_node.locking import FileLock
 from crystal_node.recording import Recorder
 from crystal_node.runner import store_failure

@@ -41,7 +41,8 @@ def run(
     from hashlib import sha256
 
     from crystal_mirror.operations import Remember
-    from crystal_node.device import now_ms, opened
+    from crystal_node.clock import now_ms
+    from crystal_node.device import opened
     from crystal_node.privacy import PrivateNow, read_privacy
     from crystal_node.recording import clean_text
     from crystal_node.settings import Flags, resolve

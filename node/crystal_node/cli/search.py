@@ -40,7 +40,7 @@ def run(
 
         crystal search "why did we change the retry budget" --since 30d
     """
-    from crystal_node.device import now_ms
+    from crystal_node.clock import now_ms
     from crystal_node.settings import resolve
     from crystal_node.timespans import parse_since
 

@@ -1,0 +1,181 @@
+"""``crystal demo``: everything at work on this machine, with real processes, in throw-away homes.
+
+A relay, a Core ("desktop") and two Nodes ("laptop", "tablet"). Each step runs the real ``crystal`` command in
+its own process, as a person would on three machines, and is told in one line with its time and bytes. Nothing
+outside the demo's folder is written; this machine's own transcripts are only read, and only when asked for.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.democlient import DemoDevice, DemoRelay
+from crystal_node.demosource import DemoSource
+from crystal_node.errors import ExitCode
+from crystal_node.wording import counted, one_line, size
+
+DESKTOP, LAPTOP, TABLET = "desktop", "laptop", "tablet"
+
+
+class DemoFailed(CrystalError):
+    """A step did not do what it must. The message names it."""
+
+    exit_code = ExitCode.UNEXPECTED
+    hint = "Run `crystal demo --keep` and look at what the homes hold."
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step that was done: what happened, how long it took in seconds, and the bytes that it moved or looked at."""
+
+    text: str
+    seconds: float
+    bytes: int
+
+
+@dataclass
+class Demo:
+    """One run. ``tell`` is called after each step."""
+
+    source: DemoSource
+    tell: Callable[[Step], None]
+    folder: Path
+    devices: dict[str, DemoDevice] = field(default_factory=dict[str, DemoDevice])
+    steps: list[Step] = field(default_factory=list[Step])
+
+    def run(self) -> None:
+        """Runs all steps.
+
+        Raises:
+            DemoFailed: a step failed, or did not show what it must.
+        """
+        relay = DemoRelay(self.folder / "relay")
+        try:
+            self._step(lambda: self._start(relay))
+            self._step(lambda: self._found(relay))
+            self._step(lambda: self._join(relay))
+            self._step(self._capture)
+            self._step(self._send)
+            self._step(self._order)
+            self._step(self._spread)
+            self._step(self._compare)
+            self._step(lambda: self._look_into(relay))
+            self._step(lambda: self._stop(relay))
+            self._step(lambda: self._find(DESKTOP))
+            self._step(lambda: self._find(TABLET))
+        finally:
+            relay.stop()
+
+    def _step(self, work: Callable[[], tuple[str, int]]) -> None:
+        started = time.monotonic()
+        text, moved = work()
+        step = Step(text, time.monotonic() - started, moved)
+        self.steps.append(step)
+        self.tell(step)
+
+    def _start(self, relay: DemoRelay) -> tuple[str, int]:
+        relay.start()
+        return f"A relay serves at {relay.url}, on an empty folder.", 0
+
+    def _found(self, relay: DemoRelay) -> tuple[str, int]:
+        desktop = self._device(DESKTOP)
+        desktop.run(
+            "init", "--role", "core", "--relay", relay.url, "--name", DESKTOP, "--yes", token=relay.token
+        )
+        return "desktop has made a new vault and is its Core.", relay.stored_bytes()
+
+    def _join(self, relay: DemoRelay) -> tuple[str, int]:
+        before = relay.stored_bytes()
+        code = str(self.devices[DESKTOP].run("pair", "--offline", "--yes")["code"])
+        for name in (LAPTOP, TABLET):
+            self._device(name).run("pair", "--code", "-", "--relay", relay.url, "--name", name, typed=code)
+        return (
+            "laptop and tablet have joined with the code that desktop showed.",
+            relay.stored_bytes() - before,
+        )
+
+    def _capture(self) -> tuple[str, int]:
+        report = self.devices[LAPTOP].run("capture", *map(str, self.source.paths))
+        messages, redacted = int(report["messages"]), int(report["redacted"])
+        self._must(messages > 0, "the capture found no messages")
+        said = f", blanked out {counted(redacted, 'credential')}" if redacted else ""
+        return (
+            f"laptop recorded {counted(messages, 'message')} of {self.source.what}{said}.",
+            self.source.bytes,
+        )
+
+    def _send(self) -> tuple[str, int]:
+        report = self.devices[LAPTOP].run("sync")
+        self._must(int(report["pushed_bytes"]) > 0, "the laptop had nothing to send")
+        return "laptop sent them, sealed.", _moved(report)
+
+    def _order(self) -> tuple[str, int]:
+        report = self.devices[DESKTOP].run("sync")
+        self._must(int(report["collected"]) > 0, "the Core found nothing to take in")
+        return "desktop opened and embedded them, and published the result, sealed again.", _moved(report)
+
+    def _spread(self) -> tuple[str, int]:
+        reports = [self.devices[name].run("sync") for name in (LAPTOP, TABLET)]
+        self._must(all(int(report["applied"]) > 0 for report in reports), "a Node has applied nothing")
+        self._must(int(reports[0]["pending"]) == 0, "the laptop's outbox did not empty")
+        return "laptop and tablet took that over; the laptop's outbox is empty.", sum(map(_moved, reports))
+
+    def _compare(self) -> tuple[str, int]:
+        found = {str(device.run("verify")["digest"]) for device in self.devices.values()}
+        self._must(len(found) == 1, "the devices' digests differ")
+        return f"All three hold the same memory, to the last row: digest {found.pop()[:16]}.", 0
+
+    def _look_into(self, relay: DemoRelay) -> tuple[str, int]:
+        looked, found = relay.look_for([*self.source.phrases, *DEVICE_NAMES])
+        self._must(not found, f"the relay's files hold {found[:1]!r} in clear")
+        return "The relay's files hold none of the words, and no device's name.", looked
+
+    def _stop(self, relay: DemoRelay) -> tuple[str, int]:
+        relay.stop()
+        return "The relay is stopped: what follows is offline.", 0
+
+    def _find(self, name: str) -> tuple[str, int]:
+        result = self.devices[name].run("search", "-n", "3", "--", self.source.query)
+        hits: list[dict[str, Any]] = result["results"]
+        wanted = next((hit for hit in hits if self.source.expected in str(hit["text"])), None)
+        self._must(wanted is not None, f"{name} does not find what was captured on laptop")
+        assert wanted is not None
+        text = one_line(str(wanted["text"]), 80)
+        return f'{name} finds it for "{one_line(self.source.query, 60)}": {text}', len(
+            str(wanted["text"]).encode()
+        )
+
+    def _device(self, name: str) -> DemoDevice:
+        self.devices[name] = DemoDevice(self.folder / name)
+        return self.devices[name]
+
+    def _must(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            raise DemoFailed(otherwise)
+
+
+DEVICE_NAMES = (DESKTOP, LAPTOP, TABLET)
+
+
+def make_folder() -> Path:
+    """A new folder for a demo, readable by its owner only."""
+    return Path(tempfile.mkdtemp(prefix="crystal-demo-"))
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def describe_step(step: Step) -> str:
+    """The line that is shown for a step."""
+    moved = f", {size(step.bytes)}" if step.bytes else ""
+    return f"{step.text} ({step.seconds:.2f} s{moved})"
+
+
+def _moved(report: dict[str, Any]) -> int:
+    return int(report["bytes_up"]) + int(report["bytes_down"])

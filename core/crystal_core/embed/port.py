@@ -7,7 +7,8 @@ Rules that every implementation holds:
 - A vector is L2-normalised: the dot product of two of them is their cosine. Stored vectors are
   `dimensions` little-endian float16 numbers, `2 * dimensions` bytes; a query's vector is float32.
 - The same text gives the same bytes, whatever stands beside it in the call and whoever asks, as long as
-  `identity` and the machine are the same. Vectors of different identities are never compared.
+  `identity`, the machine and the installed libraries are the same. Elsewhere the same `identity` gives vectors
+  that are as good as equal. Vectors of different identities are never compared.
 - Nothing is written, logged or sent that holds the text, unless the provider is a remote one by choice.
 - Calls may come from several threads; an implementation serialises them itself where it has to.
 

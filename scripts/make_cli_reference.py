@@ -1,0 +1,133 @@
+"""Writes docs/cli.md from the command trees of `crystal` and `crystal-relay`, so that the page can't say otherwise.
+
+`python -m scripts.make_cli_reference [--check]`: with `--check` nothing is written and the exit code is 1 when the page
+is not current. Only what a person may use is listed: hidden commands and options stay out.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import typer
+import typer.main
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+
+_HEAD = """# Command reference
+
+Written by `make docs` from the programs themselves. Settings may also come from the environment or `config.json`;
+`crystal config` shows each with its origin.
+
+Exit codes, the same for every command of `crystal`:
+
+EXIT_CODES
+
+With `--json` the result is one JSON document on standard output, and an error is one on standard error, with `error`, `hint`
+and `exit_code`.
+"""
+
+
+class Context(Protocol):
+    """What typer makes of one invocation; opaque here."""
+
+
+class Parameter(Protocol):
+    """One argument or option."""
+
+    @property
+    def param_type_name(self) -> str: ...
+
+    def get_help_record(self, ctx: Context) -> tuple[str, str] | None: ...
+
+
+class Command(Protocol):
+    """One command, as far as its description goes. A group has `commands` as well."""
+
+    hidden: bool
+    help: str | None
+
+    def get_usage(self, ctx: Context) -> str: ...
+
+    def get_params(self, ctx: Context) -> Sequence[Parameter]: ...
+
+
+def reference(program: str, app: typer.Typer) -> str:
+    """The section about one program: its commands in the order of its help, each with usage, text and parameters."""
+    return (
+        "\n".join(_command_lines(program, cast("Command", typer.main.get_command(app)), level=2)).rstrip()
+        + "\n"
+    )
+
+
+def page() -> str:
+    """The whole of docs/cli.md."""
+    from crystal_node.cli.app import build
+    from crystal_node.errors import ExitCode
+    from crystal_relay.cli import app as relay
+
+    codes = "\n".join(f"- `{code.value}` {code.name.lower().replace('_', ' ')}" for code in ExitCode)
+    head = _HEAD.replace("EXIT_CODES", codes)
+    return f"{head}\n{reference('crystal', build(()))}\n{reference('crystal-relay', relay)}"
+
+
+def main() -> int:
+    current = page()
+    if sys.argv[1:] == ["--check"]:
+        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == current:
+            return 0
+        print("docs/cli.md is not what the programs say: run `make docs`", file=sys.stderr)
+        return 1
+    PAGE.write_text(current, encoding="utf-8")
+    print(f"Written: {PAGE.relative_to(PAGE.parent.parent)}")
+    return 0
+
+
+def _command_lines(path: str, command: Command, *, level: int) -> Iterator[str]:
+    context = _context(path, command)
+    subcommands = [(name, sub) for name, sub in _subcommands(command) if not sub.hidden]
+    yield f"{'#' * level} {path}"
+    yield ""
+    # A group's usage says only that there are commands; they follow.
+    if not subcommands:
+        usage = " ".join(command.get_usage(context).removeprefix("Usage:").split())
+        yield from ["```", usage, "```", ""]
+    if command.help:
+        yield from _text_lines(command.help)
+        yield ""
+    yield from _parameter_lines(command, context)
+    for name, subcommand in subcommands:
+        yield from _command_lines(f"{path} {name}", subcommand, level=level + 1)
+
+
+def _context(path: str, command: Command) -> Context:
+    factory = cast("type[typer.Context]", getattr(command, "context_class"))  # noqa: B009  not in typer's own types
+    return factory(command, info_name=path)  # type: ignore[arg-type]
+
+
+def _subcommands(command: Command) -> list[tuple[str, Command]]:
+    return list(cast("dict[str, Command]", getattr(command, "commands", {})).items())
+
+
+def _text_lines(text: str) -> Iterator[str]:
+    # \b and \f are click's own marks: "don't wrap this" and "the help ends here".
+    for line in inspect.cleandoc(text).split("\f")[0].splitlines():
+        if line.strip() != "\b":
+            yield line.rstrip()
+
+
+def _parameter_lines(command: Command, context: Context) -> Iterator[str]:
+    rows: list[str] = []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is None or record[0].endswith("--help"):
+            continue
+        signature, description = (" ".join(part.split()).replace("|", "\\|") for part in record)
+        rows.append(f"| `{signature}` | {description} |")
+    if rows:
+        yield from ["| | |", "|---|---|", *rows, ""]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

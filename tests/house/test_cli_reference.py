@@ -1,0 +1,63 @@
+"""docs/cli.md is what the programs say, and the generator leaves out only what is hidden."""
+
+from typing import Annotated
+
+import pytest
+import typer
+
+from scripts.make_cli_reference import PAGE, page, reference
+
+COMMANDS = (
+    "init",
+    "pair",
+    "capture",
+    "sync",
+    "search",
+    "remember",
+    "forget",
+    "status",
+    "devices",
+    "verify",
+    "role",
+    "demo",
+)
+
+
+def test_the_command_reference_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("command", [*(f"crystal {name}" for name in COMMANDS), "crystal-relay serve"])
+def test_every_command_is_described(command: str) -> None:
+    section = page().split(f"### {command}\n", 1)[1].split("\n### ", 1)[0]
+    _, usage, description = section.split("```", 2)
+    assert usage.startswith(f"\n{command} ")
+    assert len(description.split("| | |")[0].strip()) > 20, "a command says what it does"
+
+
+def test_a_reference_lists_what_can_be_used_and_nothing_hidden() -> None:
+    app = typer.Typer(add_completion=False)
+
+    @app.command("find")
+    def find(
+        words: Annotated[str, typer.Argument(help="What to look for.")],
+        limit: Annotated[int, typer.Option("--limit", "-n", help="How many | at most.")] = 10,
+        trace: Annotated[bool, typer.Option("--trace", hidden=True)] = False,
+    ) -> None:
+        """Find things.
+
+        Slowly.
+        """
+
+    @app.command("secret", hidden=True)
+    def secret() -> None:
+        """Not for people."""
+
+    text = reference("tool", app)
+    assert "### tool find\n\n```\ntool find [OPTIONS]" in text
+    assert "\nFind things.\n\nSlowly.\n" in text
+    assert "What to look for.  [required]".replace("  ", " ") in text
+    assert "How many \\| at most. [default: 10]" in text
+    assert "trace" not in text
+    assert "secret" not in text
+    assert [find.__name__, secret.__name__] == ["find", "secret"]

@@ -1,0 +1,134 @@
+"""What the README tells people to type works, in the order in which it stands there."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+_BLOCK = re.compile(r"^```sh (?P<machine>[a-z]+)\n(?P<script>.*?)^```$", re.MULTILINE | re.DOTALL)
+_PORT = "18791"
+ENROLMENT_TOKEN = "a-token-for-the-readme-of-forty-characters"
+_SECONDS_MAX = 60
+_TRANSCRIPT_TURN = (
+    '{"type":"user","uuid":"7d0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a01","parentUuid":null,'
+    '"sessionId":"7d0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a00","timestamp":"2026-01-05T09:00:00.000Z","cwd":"/home/someone/work",'
+    '"version":"2.0.0","isSidechain":false,'
+    '"message":{"role":"user","content":"The retry budget of the importer is eleven attempts in an hour."}}\n'
+)
+
+
+class Machine:
+    """One home folder, as a machine would have it."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        self.home = home
+        self.port = port
+        home.mkdir()
+
+    def environment(self) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("CRYSTAL_", "CLAUDE_"))
+        }
+        return kept | {
+            "HOME": str(self.home),
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "CRYSTAL_KEY_STORE": "file",
+        }
+
+    def run(self, command: str, typed: str = "") -> str:
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command.replace(_PORT, str(self.port))],
+            env=self.environment(),
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_MAX,
+            check=False,
+        )
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+        return result.stdout
+
+
+def _commands(machine: str) -> list[str]:
+    """The commands of the blocks for one machine, a line each, without comments."""
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    blocks = [match["script"] for match in _BLOCK.finditer(text) if match["machine"] == machine]
+    lines = [re.sub(r"\s+# .*$", "", line) for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait_for_relay(port: int) -> None:
+    deadline = time.monotonic() + _SECONDS_MAX
+    while True:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as reply:
+                assert reply.status == 200
+                return
+        except (URLError, ConnectionError):
+            assert time.monotonic() < deadline, "the relay did not start"
+            time.sleep(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_what_the_readme_says_works(tmp_path: Path) -> None:
+    port = _free_port()
+    relay, core, node = (Machine(tmp_path / name, port) for name in ("relay", "core", "node"))
+    project = core.home / ".claude" / "projects" / "-home-someone-work"
+    project.mkdir(parents=True)
+    (project / "7d0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a00.jsonl").write_text(_TRANSCRIPT_TURN, encoding="utf-8")
+
+    serve = [line for line in _commands("relay") if line.startswith("crystal-relay")]
+    assert len(serve) == 1
+    with (tmp_path / "relay.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", "exec " + serve[0].replace(_PORT, str(port))],
+            env=relay.environment() | {"CRYSTAL_RELAY_ENROLL_TOKEN": ENROLMENT_TOKEN},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        _wait_for_relay(port)
+        code = ""
+        for command in _commands("core"):
+            shown = core.run(_once(command), typed=f"{ENROLMENT_TOKEN}\n")
+            if command.startswith("crystal pair"):
+                code = next(word for word in shown.split() if word.startswith("mc1:"))
+        # The code goes through standard input, as the README has it typed.
+        results = [node.run(_once(command), typed=f"{code}\n") for command in _commands("node")]
+        assert "eleven attempts" in results[-1]
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _once(command: str) -> str:
+    """The command as a test can run it: a watch becomes one round, and nobody is there to confirm."""
+    if command.startswith("crystal sync --watch"):
+        return "crystal sync"
+    if command.startswith(("crystal init", "crystal pair --offline")):
+        return f"{command} --yes"
+    return command
+
+
+def test_the_readme_shows_what_each_machine_types() -> None:
+    assert {name: len(_commands(name)) > 0 for name in ("relay", "core", "node")} == {
+        "relay": True,
+        "core": True,
+        "node": True,
+    }

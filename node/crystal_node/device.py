@@ -64,7 +64,7 @@ class Device:
                 hint="Restore state/secrets or the keyring from a backup, or join anew: `crystal pair --code -`.",
             )
         root = keys.root()
-        journal = SqliteJournal.open(settings.home.state_database)
+        journal = SqliteJournal.open(settings.home.state_file())
         try:
             secret = load_keys(identity, load_log(journal, vault))[1]
             replica = Replica.open(settings.home.database, secret)

@@ -13,13 +13,16 @@ home never goes from one vault to another.
 import os
 from dataclasses import dataclass
 
+from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog import DeviceDetails
 from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import found, join
+from crystal_mirror.outbox import restart_stream
 from crystal_mirror.requests import Flow
 from crystal_node.clock import now_ms
+from crystal_node.device import opened
 from crystal_node.errors import BadConfig, NotSetUp, Usage, WrongCode
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
@@ -107,6 +110,8 @@ async def join_vault(settings: Settings, root: Root) -> Enrolled:
         async with open_http(settings, vault=root.vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False)
         settings = _finish(settings, root.vault)
+        if not fresh:
+            _adopt_outbox(settings)
     return Enrolled(settings, keys, root.vault, identity.id, fresh)
 
 
@@ -156,7 +161,7 @@ def _identity(keys: DeviceKeys) -> DeviceIdentity:
 
 def _token(keys: DeviceKeys, identity: DeviceIdentity) -> str:
     token = keys.token()
-    if token is None:
+    if token is None or token.partition(".")[0] != identity.id.hex():
         token = new_token(identity.id)
         keys.keep_token(token)
     return token
@@ -238,20 +243,29 @@ async def _write_log(
 
 def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
     """The journal; an unfinished attempt at another vault left nothing in it that is worth keeping."""
-    journal = SqliteJournal.open(settings.home.state_database)
+    journal = SqliteJournal.open(settings.home.state_file())
     belongs = journal.meta_get(_META_VAULT)
     if belongs is not None and belongs != vault and settings.vault is None:
         journal.close()
         for suffix in ("", "-wal", "-shm"):
             path = settings.home.state_database.with_name(settings.home.state_database.name + suffix)
             path.unlink(missing_ok=True)
-        journal = SqliteJournal.open(settings.home.state_database)
+        journal = SqliteJournal.open(settings.home.state_file())
     with journal.transaction() as transaction:
         transaction.meta_set(_META_VAULT, vault)
     return journal
 
 
 _META_VAULT = "node.vault"
+
+
+def _adopt_outbox(settings: Settings) -> None:
+    """What an identity that this home has lost had accepted is offered by the new one, under its old names."""
+    with opened(settings) as device, device.journal.transaction() as transaction:
+        names = transaction.names()
+        row = transaction.row(names[0].incarnation, names[0].sequence) if names else None
+        if row is not None and parse(row.sealed).header.sender != device.identity.id:
+            restart_stream(device.member, transaction)
 
 
 def _finish(settings: Settings, vault: bytes) -> Settings:

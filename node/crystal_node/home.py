@@ -95,6 +95,11 @@ class Home:
             folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             _make_private(folder)
 
+    def state_file(self) -> Path:
+        """The state database's path, with the file there and private: SQLite would make it by the umask."""
+        os.close(os.open(self.state_database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        return self.state_database
+
     def nudge(self) -> None:
         """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
         with suppress(OSError):

@@ -1,0 +1,28 @@
+"""One relay process for all tests of a module; each test makes its own vault on it."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support.machine import Machine, Vault
+from tests.support.relay_process import RelayProcess, running_relay
+
+
+@pytest.fixture(scope="module")
+def relay(tmp_path_factory: pytest.TempPathFactory) -> Generator[RelayProcess]:
+    with running_relay(tmp_path_factory.mktemp("relay") / "store") as running:
+        yield running
+
+
+@pytest.fixture
+def vault(relay: RelayProcess, tmp_path: Path) -> Vault:
+    """A vault with a Core alone."""
+    return Vault(relay, tmp_path)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine that is not set up."""
+    (tmp_path / "machine").mkdir()
+    return Machine(tmp_path / "machine")

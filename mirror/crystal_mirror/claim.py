@@ -26,6 +26,7 @@ from crystal_mirror.pull import Standing, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
+from crystal_mirror.voids import doubt_voids
 
 META_NEXT_CLAIM = "claim.next"
 CLAIM_BYTES = 16
@@ -139,7 +140,9 @@ def _follow(member: Member) -> Flow[None]:
         if pulled.standing is Standing.CAUGHT_UP:
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
-            fork = yield from find_fork(member, need_seal=not _led(member))
+            fork = (yield from doubt_voids(member)) or (
+                yield from find_fork(member, need_seal=not _led(member))
+            )
             if fork is not None:
                 begin_rebuild(member, fork)
             elif pulled.standing is Standing.LOG_BEHIND:

@@ -190,10 +190,19 @@ class Member:
             if origin in indexed or self.replica.done(origin):
                 continue
             row = self.journal.row(name.incarnation, name.sequence)
-            if row is None:  # another process of this device saw it become durable meanwhile
-                continue
-            try:
-                operation = decode_operation(row.operation)
-            except CryptoError as error:
-                raise WrongKey(f"an accepted operation cannot be read back: {error}") from error
-            self.replica.index_provisional(origin, operation)
+            if row is not None:  # else another process of this device saw it become durable meanwhile
+                self._index(row)
+
+    def rename_provisional(self, before: Origin, after: Origin) -> None:
+        """An operation in the outbox has got another name: its provisional rows get it too."""
+        self.replica.drop_provisional(before)
+        for name in self.journal.names():
+            if name.origin == after and (row := self.journal.row(name.incarnation, name.sequence)):
+                self._index(row)
+
+    def _index(self, row: OutboxRow) -> None:
+        try:
+            operation = decode_operation(row.operation)
+        except CryptoError as error:
+            raise WrongKey(f"an accepted operation cannot be read back: {error}") from error
+        self.replica.index_provisional(row.origin, operation)

@@ -19,6 +19,7 @@ class Notice(StrEnum):
     LOG_FORKED = "log-forked"
     MIRROR_ROLLED_BACK = "mirror-rolled-back"
     MIRROR_FORKED = "mirror-forked"
+    MIRROR_TAMPERED = "mirror-tampered"
     MIRROR_GAP = "mirror-gap"
     MIRROR_UNREADABLE = "mirror-unreadable"
     STREAM_TAMPERED = "stream-tampered"

@@ -5,24 +5,24 @@ what the log carries under that name is what this device made. Until then its se
 back if the relay lost them, and sealed anew in a new incarnation if the relay holds something else in their place.
 
 When a stream cannot go on (its next place is taken by other bytes, or the Core has seen more of it than this device
-remembers) the device starts a new incarnation. Operations keep their names, except those whose name somebody with this
-device's key has already given to something else: a clone, or this device before it was restored from a backup. These
-get new names.
+remembers) the device starts a new incarnation. Operations keep their names, except those under whose name the log carries
+something else, which only somebody with this device's key can have made: a clone, or this device before it was restored
+from a backup. These get new names, which all copies of the device derive alike.
 """
 
+from collections.abc import Container
 from hashlib import sha256
 
 import msgspec
 
-from crystal_crypto.entry import Entry, parse
+from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.batch import Batch
+from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import PackedOrigin, stands_at
 from crystal_mirror.ports import (
     JournalTransaction,
-    OutboxName,
     OutboxRow,
     OutboxState,
     ReplicaTransaction,
@@ -32,6 +32,9 @@ from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
 META_OWN = "own.durable"
+META_REBUILD = "rebuild"
+"""In the replica: a rebuild is under way (rebuild.py). Until its wipe has committed nothing is let go of."""
+_PAGE = 64
 
 _Own = list[tuple[PackedOrigin, bytes]]
 _own_decoder = msgspec.msgpack.Decoder(_Own)
@@ -83,16 +86,17 @@ def _check_first_stored(member: Member) -> Flow[None]:
 
 
 def _give_way(member: Member, row: OutboxRow, there: bytes) -> None:
-    """The place of ``row`` holds other bytes: goes on in a new incarnation."""
-    mine = _signed_by_me(member, row, there)
-    if mine:
+    """The place of ``row`` holds other bytes: goes on in a new incarnation. Names stay: whether another operation has
+    used one up, the log tells (``settle``).
+    """
+    if _signed_by_me(member, row, there):
         member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
     else:
         member.notices.put(
             Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
         )
     with member.journal.transaction() as transaction:
-        restart_stream(member, transaction, rename_from=(row.incarnation, row.sequence) if mine else None)
+        restart_stream(member, transaction)
 
 
 def _signed_by_me(member: Member, row: OutboxRow, data: bytes) -> bool:
@@ -107,30 +111,39 @@ def _signed_by_me(member: Member, row: OutboxRow, data: bytes) -> bool:
 
 
 def restart_stream(
-    member: Member, transaction: JournalTransaction, *, rename_from: tuple[bytes, int] | None = None
-) -> None:
-    """Begins a new incarnation and seals everything in the outbox anew in it.
-
-    Names stay, except, with ``rename_from`` (an incarnation and a sequence), the operations that were named by their
-    own place there or later.
+    member: Member, transaction: JournalTransaction, rename: Container[Origin] = ()
+) -> dict[Origin, Origin]:
+    """Begins a new incarnation and seals everything in the outbox anew in it. Returns the operations in ``rename``, by
+    their old names, with the new ones that they were given; all others keep theirs.
     """
     names = transaction.names()
     transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))
+    renamed: dict[Origin, Origin] = {}
     for name in names:
         row = transaction.row(name.incarnation, name.sequence)
         assert row is not None, "nothing else writes in this transaction"
         transaction.remove_row(row.incarnation, row.sequence)
-        renamed = (
-            rename_from is not None
-            and row.origin.device == member.device_id
-            and row.origin.incarnation == rename_from[0]
-            and row.origin.sequence >= rename_from[1]
-        )
-        member.seal_row(transaction, row.operation, None if renamed else row.origin)
+        origin = row.origin
+        if origin in rename:
+            origin = renamed[row.origin] = other_name(row.origin, name.digest)
+        member.seal_row(transaction, row.operation, origin)
+    return renamed
+
+
+def other_name(origin: Origin, digest: bytes) -> Origin:
+    """The name of an operation (by the hash of its bytes) whose own name was used up by another.
+
+    Derived, not drawn: copies of a device that find out apart from each other give it the same one.
+    """
+    named = origin.device + origin.incarnation + origin.sequence.to_bytes(8, "big") + digest
+    incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]
+    return Origin(origin.device, incarnation, 0)
 
 
 def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> None:
-    """Remembers, with the rows of a batch, which of this device's operations it carries: ``settle`` compares them."""
+    """Remembers, with the rows of a batch, which of this device's operations it carries, so that ``settle`` need not
+    search the log for them.
+    """
     mine = [(tuple(o), sha256(data).digest()) for o, data in batch.operations if o.device == member.device_id]
     if not mine:
         return
@@ -142,31 +155,61 @@ def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> N
 def settle(member: Member) -> int:
     """Lets go of the operations that are durable. Returns how many.
 
+    A row stays while its place in the stream is open, even if its operation came into the log another way: without the
+    entry the stream would have a gap that nobody could ever close. If the log carries other bytes under an operation's
+    name, the operation is offered again under another one.
+
     Must be called only when everything in the replica is on the relay: it does nothing while mirror entries are unsent.
     """
     if member.replica.kept(EntryState.UNSENT):
         return 0
     kept = member.replica.meta_get(META_OWN)
-    seen = {Origin(*origin): digest for origin, digest in _own_decoder.decode(kept)} if kept else {}
+    carried = {Origin(*origin): digest for origin, digest in _own_decoder.decode(kept)} if kept else {}
+    done = {row.origin for row in member.journal.names() if member.replica.done(row.origin)}
+    if done - carried.keys():
+        carried = _carried(member, done)
     settled: list[Origin] = []
-    clash: OutboxName | None = None
+    clashes: set[Origin] = set()
+    renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
+        if member.replica.meta_get(META_REBUILD) is not None:
+            return 0
         stream = transaction.stream()
         for row in transaction.names():
-            if not member.replica.done(row.origin):
-                continue
-            if row.origin.device == member.device_id and seen.get(row.origin) != row.digest:
-                clash = clash or row
-                continue
-            transaction.remove_row(row.incarnation, row.sequence)
-            settled.append(row.origin)
-        if clash is not None:
-            restart_stream(member, transaction, rename_from=(clash.origin.incarnation, clash.origin.sequence))
-        elif stream and member.replica.ack(member.device_id, stream.incarnation) >= stream.sequence:
-            restart_stream(member, transaction)
+            if row.origin not in done or not member.replica.done(row.origin):
+                continue  # another process of this device may have wiped the rows meanwhile
+            if carried.get(row.origin) != row.digest:
+                clashes.add(row.origin)
+            elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):
+                transaction.remove_row(row.incarnation, row.sequence)
+                settled.append(row.origin)
+        if clashes or (
+            stream and member.replica.ack(member.device_id, stream.incarnation) >= stream.sequence
+        ):
+            renamed = restart_stream(member, transaction, clashes)
     for origin in settled:
         member.replica.drop_provisional(origin)
+    for before, after in renamed.items():
+        member.rename_provisional(before, after)
     if kept:
         with member.replica.transaction() as replica:
             replica.meta_set(META_OWN, None)
     return len(settled)
+
+
+def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:
+    """What the kept log carries under these names, as hashes. Opens the whole log: for what ``note_own`` did not see."""
+    found: dict[Origin, bytes] = {}
+    for epoch in range(1, member.replica.position().epoch + 1):
+        first = 0
+        while page := member.replica.entries(epoch, first, _PAGE):
+            first = page[-1].sequence + 1
+            for kept in page:
+                entry = parse(kept.data) if kept.state is EntryState.SENT else None
+                key = member.key_for(entry.header.generation) if entry else None
+                if entry is None or key is None or entry.header.kind is not Kind.BATCH:
+                    continue
+                for origin, data in opened_batch(entry, key).operations:
+                    if origin in origins:
+                        found[origin] = sha256(data).digest()
+    return found

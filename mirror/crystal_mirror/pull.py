@@ -6,7 +6,8 @@
                 --BATCH, digest differs-> rolled back, QUARANTINE (rebuild.py replays the log once; if it differs again, hold)
                 --SEAL------------------> slot 0 of the epoch that goes on
                 --VOID------------------> kept, next slot
-                --DIVERGED--------------> hold: the relay shows another history; named, nothing applied
+                --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for everybody.
+                                          Else this device was shown something else before: hold, rebuild.py goes over
                 --nothing, later slots--> hold: a gap; named
                 --nothing---------------> caught up
 """
@@ -24,8 +25,9 @@ from crystal_mirror.operations import Operation
 from crystal_mirror.outbox import note_own
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
-from crystal_mirror.slots import Slot, SlotKind, judge_slot
+from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
 from crystal_mirror.types import EntryState, Origin, Position
+from crystal_mirror.voids import doubt_voids, last_entry_end, retract_voids
 
 READ_AHEAD_MAX = 16
 META_FLOOR = "floor"
@@ -93,6 +95,7 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
 def pull(member: Member) -> Flow[Pulled]:
     """Applies everything that the relay's mirror has beyond this device's position."""
     replay_kept(member)
+    yield from retract_voids(member)
     standing = yield from tail_agrees(member)
     if standing is not Standing.CAUGHT_UP:
         name = Notice.MIRROR_ROLLED_BACK if standing is Standing.LOG_BEHIND else Notice.MIRROR_FORKED
@@ -113,6 +116,8 @@ def pull(member: Member) -> Flow[Pulled]:
             if data is None:
                 break
             slot = yield from judge_current(member, data, position)
+            if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, position)):
+                slot = VOID
             taken = take_slot(member, slot, data, position)
             if taken.standing is not Standing.CAUGHT_UP:
                 return Pulled(taken.standing, entries, operations, size)
@@ -133,6 +138,15 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
         yield from read_log(member.log, member.journal, member.keys, member.notices)
         slot = judge_slot(data, position, member.log)
     return slot
+
+
+def _is_void_for_all(member: Member, position: Position) -> Flow[bool]:
+    """Whether whoever reads the relay's mirror from the start stands, like us, before an entry that does not follow."""
+    member.notices.put(
+        Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
+    )
+    agrees = yield from tail_agrees(member)
+    return agrees is Standing.CAUGHT_UP and (yield from doubt_voids(member)) is None
 
 
 def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Taken:
@@ -219,10 +233,14 @@ def replay_kept(member: Member) -> None:
 
 
 def raise_floor(member: Member) -> None:
-    """Keeps, apart from the replica, how far this device has verified: the bound below which it never writes."""
+    """Keeps, apart from the replica, how far this device has verified: the bound below which it never writes.
+
+    Void slots behind the last entry don't count: they may be stepped back over.
+    """
     unsent = member.replica.kept(EntryState.UNSENT)
     position = member.replica.position()
-    verified = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
+    epoch, end = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
+    verified = (epoch, last_entry_end(member, epoch, end))
     if verified > read_floor(member):
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_FLOOR, b"%d %d" % verified)

@@ -12,28 +12,20 @@ resumes at the mark. The replay takes kept entries first and then what the relay
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from crystal_crypto.entry import parse
+from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
+from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
-from crystal_mirror.slots import SlotKind
-from crystal_mirror.types import START, ZERO_HASH, EntryState, KeptEntry, Position
+from crystal_mirror.slots import VOID, SlotKind
+from crystal_mirror.types import START, EntryState, KeptEntry, Position
+from crystal_mirror.voids import Fork, previous_of
 
-META_REBUILD = "rebuild"
 PAGE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """The first slot at which our kept entries and the believed log differ."""
-
-    epoch: int
-    sequence: int
 
 
 def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
@@ -52,7 +44,7 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
             return None if need_seal else fork
         slot = yield from judge_current(member, data, position)
         if slot.kind is SlotKind.DIVERGED:
-            return None
+            slot = VOID  # for whoever has read the relay's mirror up to here
         kept = _kept_at(member, position)
         if fork is None and (kept is None or kept.data != data):
             fork = Fork(position.epoch, position.sequence)
@@ -91,28 +83,12 @@ def _last_common(member: Member) -> Flow[Position]:
 
 def _behind(member: Member, entry: KeptEntry) -> Position:
     """The position behind a kept entry; its void neighbours have no hash, so the last entry that is not void counts."""
-    sequence = entry.sequence
-    current: KeptEntry | None = entry
-    while current is not None and current.state is EntryState.VOID:
-        sequence_before = current.sequence - 1
-        current = None
-        if sequence_before >= 0:
-            found = member.replica.entries(entry.epoch, sequence_before, 1)
-            current = found[0] if found else None
-    if current is None:
-        return Position(entry.epoch, sequence + 1, _seal_before(member, entry.epoch))
-    parsed = parse(current.data)
-    if len(parsed.public) == 8:
+    if entry.state is EntryState.VOID:
+        return Position(entry.epoch, entry.sequence + 1, previous_of(member, entry.epoch, entry.sequence))
+    parsed = parse(entry.data)
+    if parsed.header.kind is Kind.SEAL:
         return Position(int.from_bytes(parsed.public, "big"), 0, parsed.hash)
-    return Position(entry.epoch, sequence + 1, parsed.hash)
-
-
-def _seal_before(member: Member, epoch: int) -> bytes:
-    for earlier in range(epoch - 1, 0, -1):
-        last = member.replica.last_entry(earlier)
-        if last is not None:
-            return parse(last.data).hash
-    return ZERO_HASH
+    return Position(entry.epoch, entry.sequence + 1, parsed.hash)
 
 
 def begin_rebuild(member: Member, fork: Fork | None) -> None:

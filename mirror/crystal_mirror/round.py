@@ -21,10 +21,11 @@ from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_f
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import EntryState
+from crystal_mirror.voids import doubt_voids, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 FULL_CHECK_ROUNDS = 64
-"""Every how many rounds the Core compares the whole mirror's listing with what it keeps."""
+"""Every how many rounds a device looks at all void slots again, and the Core at the whole mirror's listing."""
 
 
 @dataclass
@@ -59,6 +60,8 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
             finish_rebuild(member)
             report.rebuilt = True
         adopt_claim(member)
+        if member.rounds % FULL_CHECK_ROUNDS == 0:
+            yield from _doubt(member, report)
         if member.is_core:
             yield from _lead(member, report, model)
         if not member.is_core:
@@ -69,6 +72,17 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
         raise
     _end(member)
     return report
+
+
+def _doubt(member: Member, report: RoundReport) -> Flow[None]:
+    """Looks again at all void slots: a relay that has shown us junk in place of an entry has led us astray."""
+    fork = yield from doubt_voids(member)
+    if fork is not None:
+        member.notices.put(
+            Notice.MIRROR_TAMPERED, f"the relay had shown junk at epoch {fork.epoch}, slot {fork.sequence}"
+        )
+        begin_rebuild(member, fork)
+        report.rebuilt = True
 
 
 def _end(member: Member) -> None:
@@ -94,7 +108,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     elif pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED) or member.replica.kept(
         EntryState.UNSENT
     ):
-        fork = yield from find_fork(member, need_seal=True)
+        fork = (yield from doubt_voids(member)) or (yield from find_fork(member, need_seal=True))
         if fork is not None:
             begin_rebuild(member, fork)
             report.rebuilt = True
@@ -159,6 +173,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
 
     Returns False when another device turned out to lead.
     """
+    yield from retract_voids(member)
     standing = yield from tail_agrees(member)
     if standing is Standing.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")

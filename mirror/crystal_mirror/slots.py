@@ -47,7 +47,7 @@ class Slot:
         return Position(position.epoch, position.sequence + 1, self.entry.hash)
 
 
-_VOID = Slot(SlotKind.VOID, None)
+VOID = Slot(SlotKind.VOID, None)
 
 
 def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
@@ -55,7 +55,7 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
     try:
         entry = parse(data)
     except CryptoError:
-        return _VOID
+        return VOID
     header = entry.header
     if (
         header.channel is not Channel.MIRROR
@@ -63,26 +63,26 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
         or header.epoch != position.epoch
         or header.sequence != position.sequence
     ):
-        return _VOID
+        return VOID
     if header.kind is Kind.BATCH:
         lead = log.lead_of(position.epoch)
         next_epoch = 0
         if lead is None or lead.device != header.sender:
-            return _VOID
+            return VOID
     elif header.kind is Kind.SEAL:
         next_epoch = int.from_bytes(entry.public, "big") if len(entry.public) == SEAL_PUBLIC_BYTES else 0
         lead = log.lead_of(next_epoch)
         if next_epoch <= position.epoch or lead is None or lead.device != header.sender:
-            return _VOID
+            return VOID
     else:
-        return _VOID
+        return VOID
     member = log.member(header.sender)
     if member is None:
-        return _VOID
+        return VOID
     try:
         entry.verify(member.signing)
     except CryptoError:
-        return _VOID
+        return VOID
     if header.previous != position.previous:
         return Slot(SlotKind.DIVERGED, entry, next_epoch)
     return Slot(SlotKind.SEAL if header.kind is Kind.SEAL else SlotKind.BATCH, entry, next_epoch)

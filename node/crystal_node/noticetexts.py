@@ -7,6 +7,7 @@ _TEXTS = {
     Notice.LOG_FORKED: "The relay shows a different device log than before. Do not trust this relay.",
     Notice.MIRROR_ROLLED_BACK: "The relay lost part of the mirror. The Core puts it back.",
     Notice.MIRROR_FORKED: "The relay shows a different mirror than before. Do not trust this relay.",
+    Notice.MIRROR_TAMPERED: "The relay had shown this device other bytes in the mirror than it does now. They were not taken.",
     Notice.MIRROR_GAP: "The relay withholds part of the mirror.",
     Notice.MIRROR_UNREADABLE: "Part of the mirror cannot be opened here. It is kept; a newer version may read it.",
     Notice.STREAM_TAMPERED: "The relay holds foreign bytes among a device's entries. They were not taken.",

@@ -92,7 +92,7 @@ class Chaos:
             harm = draw.choice(HARM)
             world.faults[f"harm: {harm.__name__}"] += 1
             world.say(f"harm: {harm.__name__}")
-            world.disaster(None, lambda: harm(world.store, draw, self._before))
+            world.harm(lambda: harm(world.store, draw, self._before))
 
     def _restore(self, home: Home) -> None:
         backup = self._backups.get(home.name)

@@ -192,6 +192,8 @@ class CrossesChannels(_Honest):
 
 def flipped(data: bytes, part: float) -> bytes:
     """The data with one bit flipped, `part` of the way through."""
+    if not data:
+        return b"not even empty"
     at = min(len(data) - 1, int(len(data) * part))
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 

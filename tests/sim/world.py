@@ -183,6 +183,7 @@ class World:
 
     def disaster(self, home: Home | None, strike: Callable[[], None]) -> None:
         """Runs `strike`, which puts back the disk of `home` or (None) harms the relay; books what is lost by it."""
+        armed, self.crasher.kill_at = self.crasher.kill_at, None
         answered = self.checks.released(home) if home else set[bytes]()
         strike()
         if home is not None:
@@ -194,6 +195,19 @@ class World:
         for other in self.homes:
             held |= self.checks.held(other)
         self.lost |= self.accepted.keys() - held
+        self.crasher.kill_at = armed
+
+    def harm(self, strike: Callable[[], None]) -> None:
+        """Harms the relay. The device log may only be harmed while every device has all of it: else two devices could go on
+        from different heads, a fork of the log for good, which is named and not healed.
+        """
+        log = {key: self.store.objects[key] for key in self.store.keys("devlog")}
+        self.disaster(None, strike)
+        known = [home.journal.execute("SELECT count(*) FROM device_log").fetchone() for home in self.homes]
+        if any(row is None or row[0] != len(log) for row in known) or any(home.busy for home in self.homes):
+            for key in self.store.keys("devlog"):
+                del self.store.objects[key]
+            self.store.objects.update(log)
 
     def _on_relay(self) -> set[bytes]:
         found: set[bytes] = set()

@@ -1,0 +1,114 @@
+"""Doubting void slots: a verdict of *void* stands as long as the relay goes on showing the bytes that it was passed on.
+
+Everybody comes to the same verdict on the same bytes; but a relay may show one device junk where others find an entry, or
+find nothing. So void slots are looked at again: those behind the last entry whenever the mirror is followed, all of them when
+something does not fit and in every full check.
+
+::
+
+    VOID behind the last entry --relay shows other bytes, or none--> stepped back over; read anew
+    VOID before an entry       --relay shows a valid entry --------> our history is not the relay's: a fork there (rebuild.py)
+                               --relay shows anything else --------> stays
+
+Stepping back undoes nothing: a void slot changed no row.
+"""
+
+from dataclasses import dataclass
+
+from crystal_crypto.entry import parse
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.requests import Flow, GetMany
+from crystal_mirror.slots import SlotKind, judge_slot
+from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry, Position
+
+VOIDS_AT_ONCE = 64
+"""Void slots that are compared in one request."""
+PAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The first slot at which our kept entries and the believed log differ."""
+
+    epoch: int
+    sequence: int
+
+
+def previous_of(member: Member, epoch: int, sequence: int) -> bytes:
+    """The hash of the last kept entry before this slot that is not void."""
+    while sequence > 0:
+        first = max(0, sequence - PAGE)
+        for kept in reversed(member.replica.entries(epoch, first, sequence - first)):
+            if kept.sequence < sequence and kept.state is not EntryState.VOID:
+                return parse(kept.data).hash
+        sequence = first
+    for earlier in range(epoch - 1, 0, -1):
+        last = member.replica.last_entry(earlier)
+        if last is not None:
+            return parse(last.data).hash
+    return ZERO_HASH
+
+
+def last_entry_end(member: Member, epoch: int, sequence: int) -> int:
+    """The slot behind the last entry of ``epoch`` before ``sequence`` that is not void."""
+    voids = _voids_before(member, epoch, sequence)
+    return voids[0].sequence if voids else sequence
+
+
+def retract_voids(member: Member) -> Flow[bool]:
+    """Steps back over the void slots behind the last entry, from the first that the relay shows otherwise now."""
+    position = member.replica.position()
+    voids = _voids_before(member, position.epoch, position.sequence)[:VOIDS_AT_ONCE]
+    if not voids or member.replica.kept(EntryState.UNSENT):
+        return False
+    there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in voids))
+    doubted = next((kept for kept, data in zip(voids, there, strict=True) if kept.data != data), None)
+    if doubted is None:
+        return False
+    with member.replica.transaction() as transaction:
+        if transaction.position() != position:
+            return False
+        for sequence in range(doubted.sequence, position.sequence):
+            transaction.drop_entry(position.epoch, sequence)
+        transaction.set_position(position._replace(sequence=doubted.sequence))
+    member.notices.put(
+        Notice.MIRROR_TAMPERED,
+        f"the relay had shown other bytes at epoch {doubted.epoch}, slot {doubted.sequence} than it does now",
+    )
+    return True
+
+
+def doubt_voids(member: Member) -> Flow[Fork | None]:
+    """The first slot that is void here and holds, on the relay, an entry that continues our history before it."""
+    voids = member.replica.kept(EntryState.VOID)
+    for start in range(0, len(voids), VOIDS_AT_ONCE):
+        some = voids[start : start + VOIDS_AT_ONCE]
+        there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in some))
+        changed = [
+            (kept, data)
+            for kept, data in zip(some, there, strict=True)
+            if data is not None and data != kept.data
+        ]
+        if changed:
+            yield from read_log(member.log, member.journal, member.keys, member.notices)
+        for kept, data in changed:
+            previous = previous_of(member, kept.epoch, kept.sequence)
+            slot = judge_slot(data, Position(kept.epoch, kept.sequence, previous), member.log)
+            if slot.kind in (SlotKind.BATCH, SlotKind.SEAL):
+                return Fork(kept.epoch, kept.sequence)
+    return None
+
+
+def _voids_before(member: Member, epoch: int, sequence: int) -> list[KeptEntry]:
+    """The unbroken run of void slots right before ``sequence``, in order."""
+    run: list[KeptEntry] = []
+    while sequence > 0:
+        first = max(0, sequence - PAGE)
+        for kept in reversed(member.replica.entries(epoch, first, sequence - first)):
+            if kept.sequence >= sequence or kept.state is not EntryState.VOID:
+                return run[::-1]
+            run.append(kept)
+        sequence = first
+    return run[::-1]

@@ -148,6 +148,7 @@ def _config(settings: Settings, *, vault: str, key_store: str | None = None) -> 
         name=settings.name.value,
         key_store=settings.config.key_store if key_store is None else key_store,
         relay_allow_http=settings.allow_http,
+        relay_timeout=settings.config.relay_timeout,
     )
 
 

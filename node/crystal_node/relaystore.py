@@ -8,9 +8,9 @@ from crystal_relay.client import HttpStore, Timeouts
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.store import Store
 
-_TIMEOUTS = Timeouts(connect=5.0, idle=15.0)
+CONNECT_SECONDS_MAX = 5.0
 _POLICY = RetryPolicy(tries=3)
-"""A relay that hangs is given up after three times 15 seconds; sync as a whole is what is tried again later."""
+"""A relay that hangs is given up after three timeouts; sync as a whole is what is tried again later."""
 
 
 @asynccontextmanager
@@ -20,7 +20,9 @@ async def open_http(settings: Settings, *, vault: bytes, token: str) -> AsyncGen
         settings.relay_url,
         vault=vault,
         token=token,
-        timeouts=_TIMEOUTS,
+        timeouts=Timeouts(
+            connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout
+        ),
         allow_insecure=settings.allow_http,
     )
     try:

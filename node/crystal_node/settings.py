@@ -25,6 +25,8 @@ URL_CHARS_MAX = 2048
 TOKEN_CHARS_MAX = 512
 DEFAULT_HOME = "~/.ldm"
 DEFAULT_AGENT = "cc-mini"
+DEFAULT_TIMEOUT = "15"
+TIMEOUT_SECONDS_MAX = 600
 
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
@@ -73,6 +75,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     name: Annotated[str, msgspec.Meta(max_length=100)] = ""
     key_store: Annotated[str, msgspec.Meta(max_length=20)] = ""
     relay_allow_http: bool = False
+    relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
 
 
 CONFIG_VERSION = 1
@@ -99,6 +102,7 @@ class Settings:
     name: Setting
     key_store_setting: Setting
     allow_http_setting: Setting
+    timeout_setting: Setting
     home_setting: Setting
     data_setting: Setting
     claude_setting: Setting
@@ -126,6 +130,11 @@ class Settings:
         return self.allow_http_setting.value == "yes"
 
     @property
+    def relay_timeout(self) -> float:
+        """Seconds of silence after which the relay counts as gone."""
+        return float(self.timeout_setting.value)
+
+    @property
     def claude_folder(self) -> Path:
         """Claude Code's own folder: ``projects/`` is below it."""
         return Path(self.claude_setting.value)
@@ -139,6 +148,7 @@ class Settings:
             vault,
             self.relay,
             self.allow_http_setting,
+            self.timeout_setting,
             self.agent,
             self.name,
             self.key_store_setting,
@@ -201,6 +211,18 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     )
     if allow_http.value.lower() not in _YES | _NO:
         raise BadConfig(f"relay_allow_http from {allow_http.origin} is neither yes nor no")
+    timeout = _pick(
+        "relay_timeout",
+        None,
+        env,
+        "CRYSTAL_RELAY_TIMEOUT",
+        f"{config.relay_timeout:g}" if config.relay_timeout else "",
+        DEFAULT_TIMEOUT,
+    )
+    if not _is_timeout(timeout.value):
+        raise BadConfig(
+            f"relay_timeout from {timeout.origin} is no number of seconds", hint="Use a number from 1 to 600."
+        )
     name = _pick("name", flags.name, env, "CRYSTAL_DEVICE_NAME", config.name, _host_name())
     claude = _pick("claude_config_dir", None, env, "CLAUDE_CONFIG_DIR", "", "~/.claude")
     return Settings(
@@ -210,6 +232,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         agent=agent,
         name=replace(name, value=_clean_name(name.value)),
         key_store_setting=key_store,
+        timeout_setting=timeout,
         allow_http_setting=replace(allow_http, value="yes" if allow_http.value.lower() in _YES else "no"),
         home_setting=replace(home_setting, value=str(root)),
         data_setting=replace(data_setting, value=str(home.database.parent)),
@@ -310,6 +333,13 @@ def _checked_url(setting: Setting) -> str:
             hint="Give the plain address; tokens are kept apart.",
         )
     return setting.value.rstrip("/")
+
+
+def _is_timeout(text: str) -> bool:
+    try:
+        return 1 <= float(text) <= TIMEOUT_SECONDS_MAX
+    except ValueError:
+        return False
 
 
 def _host_name() -> str:

@@ -120,6 +120,13 @@ def test_an_unknown_key_store_is_refused(tmp_path: Path) -> None:
         resolve(None, _environment(tmp_path, CRYSTAL_KEY_STORE="cloud"))
 
 
+@pytest.mark.parametrize("text", ["0", "soon", "-1", "601", "nan"])
+def test_a_timeout_is_a_number_of_seconds(tmp_path: Path, text: str) -> None:
+    assert resolve(None, _environment(tmp_path, CRYSTAL_RELAY_TIMEOUT="2.5")).relay_timeout == 2.5
+    with pytest.raises(BadConfig, match="CRYSTAL_RELAY_TIMEOUT"):
+        resolve(None, _environment(tmp_path, CRYSTAL_RELAY_TIMEOUT=text))
+
+
 def test_saving_keeps_what_this_version_does_not_know(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"agent": "a", "of_the_future": {"x": [1]}}')
     settings = resolve(None, _environment(tmp_path))

@@ -22,11 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _version()
     if arguments == ["nudge"]:
         return _nudge()
+    from crystal_node.cli.output import ReaderGone
+
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has closed it (`crystal search … | head`); flushing at exit must not complain again.
+    except (ReaderGone, BrokenPipeError):
+        # Flushing at exit must not complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BaseException as error:  # noqa: BLE001  where every error becomes an exit code

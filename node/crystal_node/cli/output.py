@@ -13,17 +13,27 @@ def json_line(document: Mapping[str, object]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it (`crystal search … | head`): there is nobody left to talk to."""
+
+
 def emit(document: Mapping[str, object]) -> None:
-    """Prints a result for programs."""
-    text = json_line(document)
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    """Prints a result for programs. Raises ReaderGone."""
+    _write(json_line(document).encode("utf-8", "backslashreplace"))
 
 
 def say(text: str = "") -> None:
-    """Prints one line for people."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    """Prints one line for people. Raises ReaderGone."""
+    _write((text + "\n").encode(sys.stdout.encoding or "utf-8", "replace"))
+
+
+def _write(data: bytes) -> None:
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise ReaderGone from error
 
 
 def note(text: str) -> None:

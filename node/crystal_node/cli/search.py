@@ -76,8 +76,8 @@ def _search(
     from crystal_core.search import search
     from crystal_node.errors import NotSetUp
 
-    if settings.vault is None or not settings.home.database.exists():
-        raise NotSetUp(f"{settings.home.root} holds no memory yet")
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     with Database.open(settings.home.database) as database:
         return search(
             database,

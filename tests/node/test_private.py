@@ -1,0 +1,122 @@
+"""Private mode records nothing, and not even later: not from the same file, nor from a copy, nor under a
+race."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crystal_node.privacy import SPANS_MAX, Privacy
+from tests.support.machine import Machine, Vault, transcript, turn
+
+
+def _say(machine: Machine, text: str, moment: datetime, name: str = "talk") -> Path:
+    path = machine.projects / "-work" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(turn(text, session=name, moment=moment.isoformat()))
+    return path
+
+
+@pytest.fixture
+def person(vault: Vault) -> Machine:
+    return vault.core
+
+
+def test_what_was_said_in_private_is_not_recorded_later(person: Machine) -> None:
+    now = datetime.now(UTC)
+    _say(person, "Said before.", now - timedelta(minutes=5))
+    person.call("private", "on")
+    _say(person, "Said in private.", datetime.now(UTC))
+    _say(person, "Said in private in a new file.", datetime.now(UTC), name="fresh")
+    assert person.call("capture", "--json").json == {
+        "messages": 0,
+        "redacted": 0,
+        "skipped": 0,
+        "files": 0,
+        "operations": 0,
+        "private": True,
+        "redacted_kinds": {},
+        "skipped_reasons": {},
+        "problems": [],
+    }
+    assert person.call("status", "--json").json["private"]["on"] is True
+    person.call("private", "off")
+    _say(person, "Said afterwards.", datetime.now(UTC) + timedelta(seconds=5))
+    assert person.call("capture", "--json").json["messages"] == 1
+    assert sorted(person.found("said", "-n", "50")) == ["Said afterwards.", "Said before."]
+
+
+def test_a_copy_of_a_private_conversation_is_not_recorded_either(person: Machine) -> None:
+    person.call("private", "on")
+    path = _say(person, "Said in private.", datetime.now(UTC))
+    person.call("private", "off")
+    copy = path.with_name("resumed.jsonl")
+    copy.write_text(path.read_text())
+    _say(person, "Said afterwards.", datetime.now(UTC) + timedelta(seconds=5), name="resumed")
+    report = person.call("capture", "--json").json
+    assert (report["messages"], report["skipped_reasons"]) == (1, {"private": 1})
+    assert person.found("said", "-n", "50") == ["Said afterwards."]
+
+
+def test_a_private_message_without_a_time_is_stepped_over(person: Machine) -> None:
+    path = transcript(person, "Before.")
+    person.call("capture")
+    person.call("private", "on")
+    with path.open("a") as file:
+        file.write(turn("Timeless and private.", moment=""))
+        file.write('{"half a line in private')
+    person.call("private", "off")
+    with path.open("a") as file:
+        file.write(' that ends later"}\n' + turn("Timeless and public.", moment=""))
+    assert person.call("capture", "--json").json["messages"] == 1
+    assert sorted(person.found("timeless", "-n", "50")) == ["Timeless and public."]
+
+
+def test_nothing_is_remembered_in_private_mode_but_forgetting_goes_on(person: Machine) -> None:
+    made = person.call("remember", "--json", "Something from before.").json["id"]
+    person.call("private", "on")
+    outcome = person.call("remember", "--json", "Something private.", check=False)
+    assert outcome.code == 2
+    assert "private mode" in outcome.error["error"]
+    person.call("forget", made)
+    person.call("sync")
+    assert person.found("something") == []
+
+
+def test_turning_it_on_or_off_twice_changes_nothing(person: Machine) -> None:
+    first = person.call("private", "on", "--json").json
+    again = person.call("private", "on", "--json").json
+    assert (first["private"], first["changed"]) == (True, True)
+    assert (again["since"], again["changed"]) == (first["since"], False)
+    assert person.call("private", "off", "--json").json == {"private": False, "since": None, "changed": True}
+    assert person.call("private", "off", "--json").json["changed"] is False
+    assert person.call("private", "--json").json["private"] is False
+
+
+_moments = st.integers(1, 2**41)
+
+
+@given(st.lists(st.tuples(_moments, _moments), max_size=8), _moments)
+def test_a_moment_within_any_private_span_is_hidden_whatever_the_clock_did(
+    spans: list[tuple[int, int]], moment: int
+) -> None:
+    privacy = Privacy()
+    for start, end in spans:
+        privacy = privacy.turned_on(start)
+        assert privacy.hides(max(start, moment))
+        privacy = privacy.turned_off(end)
+    inside = any(min(start, end) <= moment <= max(start, end) for start, end in spans)
+    assert privacy.hides(moment) is inside
+
+
+def test_many_spans_are_joined_and_hide_more_never_less() -> None:
+    privacy = Privacy(None, tuple((10 * n, 10 * n + 1) for n in range(1, SPANS_MAX + 1)))
+    more = privacy.turned_on(10**9).turned_off(10**9 + 5)
+    assert len(more.spans) == SPANS_MAX
+    assert all(
+        more.hides(first) and more.hides(last) for first, last in privacy.spans[:20] + privacy.spans[-20:]
+    )
+    assert more.hides(10**9)

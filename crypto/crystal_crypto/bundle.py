@@ -21,6 +21,9 @@ from crystal_crypto.identity import ExchangeKey, ExchangePublic
 from crystal_crypto.limits import BUNDLE_BYTES, DEVICE_BYTES, HASH_BYTES, KEY_BYTES, U32_MAX, VAULT_BYTES
 from crystal_crypto.secret import exactly
 
+SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+"""HPKE as all of Crystal uses it."""
+
 _VERSION: Final = 2
 _SUITE: Final = 1
 
@@ -41,7 +44,7 @@ def seal_bundle(
     info = _info(vault, generation.number, recipient_id, log_head)
     try:
         public = X25519PublicKey.from_public_bytes(recipient.to_bytes())
-        sealed = _suite().encrypt(generation.secret + secret.to_bytes(), public, info)
+        sealed = SUITE.encrypt(generation.secret + secret.to_bytes(), public, info)
     except ValueError:
         raise Malformed("nothing can be sealed to this X25519 key") from None
     return bytes([_VERSION, _SUITE]) + sealed
@@ -64,7 +67,7 @@ def open_bundle(
     exactly(data, BUNDLE_BYTES, "a key bundle")
     info = _info(vault, generation_number, recipient_id, log_head)
     try:
-        plain = _suite().decrypt(data[2:], X25519PrivateKey.from_private_bytes(private.to_bytes()), info)
+        plain = SUITE.decrypt(data[2:], X25519PrivateKey.from_private_bytes(private.to_bytes()), info)
     except (InvalidTag, ValueError):
         raise WrongKey("the key bundle was sealed for another key or purpose, or it was changed") from None
     return GenerationKey(generation_number, plain[:KEY_BYTES]), VaultSecret(plain[KEY_BYTES:])
@@ -80,7 +83,3 @@ def _info(vault: bytes, generation: int, recipient_id: bytes, log_head: bytes) -
         exactly(recipient_id, DEVICE_BYTES, "a recipient id"),
         exactly(log_head, HASH_BYTES, "a log head"),
     )
-
-
-def _suite() -> Suite:
-    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

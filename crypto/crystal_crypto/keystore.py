@@ -99,6 +99,10 @@ def choose_keystore(
     return Choice(keyring, Preference.KEYRING, f"{keyring.description} kept and returned a test secret")
 
 
+class _TimedOut(KeyStoreError):
+    """The keyring did not answer in time."""
+
+
 class FileKeyStore:
     """One file of mode 0600 for each secret, in a directory of mode 0700 that it makes when it first stores something."""
 
@@ -198,10 +202,13 @@ class KeyringKeyStore:
         self.store(name, secret)
         try:
             found = self.load(name)
-            if found is None or not hmac.compare_digest(found, secret):
-                raise KeyStoreError(f"{self.description} does not return what was stored")
-        finally:
-            self.delete(name)
+        except _TimedOut:
+            raise  # to wait once more, for deleting, would be in vain
+        except KeyStoreError:
+            found = None
+        self.delete(name)
+        if found is None or not hmac.compare_digest(found, secret):
+            raise KeyStoreError(f"{self.description} does not return what was stored")
         if self.load(name) is not None:
             raise KeyStoreError(f"{self.description} does not delete")
 
@@ -258,7 +265,7 @@ class KeyringKeyStore:
         if failures:
             # The error's text is the backend's own and may quote what it was given: only its type is told.
             raise KeyStoreError(f"the keyring failed with {type(failures[0]).__name__}") from None
-        raise KeyStoreError(f"the keyring did not answer within {self._seconds_max:g} s")
+        raise _TimedOut(f"the keyring did not answer within {self._seconds_max:g} s")
 
 
 def _system_keyring() -> "KeyringBackend":

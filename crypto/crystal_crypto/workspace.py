@@ -23,17 +23,22 @@ def borrowed(size: int) -> Generator[memoryview]:
     """A zeroed buffer of `size` bytes, at most `ENTRY_BYTES_MAX`; invalid and wiped after the block."""
     if size > ENTRY_BYTES_MAX:
         raise ValueError("no entry needs a buffer of that size")
-    if size < _POOLED_BYTES_MIN:
-        yield memoryview(bytearray(size))
-        return
+    pooled = size >= _POOLED_BYTES_MIN
+    buffer = _pooled() if pooled else bytearray(size)
     try:
-        buffer = _pool.pop()
+        with memoryview(buffer) as whole, whole[:size] as view:
+            try:
+                yield view
+            finally:
+                for start in range(0, size, len(_ZEROS)):
+                    view[start : start + len(_ZEROS)] = _ZEROS[: size - start]
+    finally:
+        if pooled:
+            _pool.append(buffer)
+
+
+def _pooled() -> bytearray:
+    try:
+        return _pool.pop()
     except IndexError:
-        buffer = bytearray(ENTRY_BYTES_MAX)
-    with memoryview(buffer) as whole, whole[:size] as view:
-        try:
-            yield view
-        finally:
-            for start in range(0, size, len(_ZEROS)):
-                view[start : start + len(_ZEROS)] = _ZEROS[: min(len(_ZEROS), size - start)]
-    _pool.append(buffer)
+        return bytearray(ENTRY_BYTES_MAX)

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from crystal_relay.address import check_relay_url, http_client
-from crystal_relay.errors import BadReply, BadRequest, RelayError, StoreUnavailable
+from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import (
@@ -31,6 +31,7 @@ from crystal_relay.store import (
     check_timeout,
     checked_pieces,
     part_length,
+    whole_body,
 )
 from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
@@ -198,7 +199,9 @@ class HttpStore:
     async def _put(self, key: str, body: bytes | Body, condition: dict[str, str]) -> None:
         path = self._object_path(key)
         size = body_size(body)
-        content = checked_pieces(body) if isinstance(body, Body) else body
+        # An empty body is complete once the head is sent, so its source is asked before.
+        streamed = body if isinstance(body, Body) and size else None
+        content = checked_pieces(streamed) if streamed is not None else await whole_body(body)
         headers = self._authorization() | condition
         headers |= {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         await self._expect_empty(self._http.build_request("PUT", path, headers=headers, content=content))
@@ -248,6 +251,10 @@ class HttpStore:
             return await self._http.send(request, stream=True)
         except RelayError:
             raise  # the body's own, from inside the transfer
+        except RuntimeError:
+            if self._http.is_closed:
+                raise Closed("the store is closed") from None
+            raise
         except httpx.TimeoutException:
             raise StoreUnavailable("the relay does not answer in time") from None
         except httpx.RequestError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
 
-from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Busy, Closed, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import LIST_LIMIT_MAX, MIB
 from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces
 
@@ -38,7 +38,7 @@ class RetryPolicy:
 
 
 class RetryingStore:
-    """Repeats what failed with StoreUnavailable or Busy; all other errors, and the last one of these, pass through.
+    """Repeats what failed with StoreUnavailable (not Closed) or Busy. Other errors, and the last of these, pass through.
 
     A `put_new` whose reply was lost may find its own object when repeated. After a failed try AlreadyExists is therefore
     answered by reading back: equal bytes are success. `wait` is not repeated: its caller is a loop already.
@@ -101,9 +101,9 @@ class RetryingStore:
         while True:
             try:
                 return await attempt()
-            except (StoreUnavailable, Busy):
+            except (StoreUnavailable, Busy) as error:
                 tried += 1
-                if tried >= self._policy.tries or not repeatable:
+                if tried >= self._policy.tries or not repeatable or isinstance(error, Closed):
                     raise
             await self._sleep(self._policy.pause(tried, self._random()))
 

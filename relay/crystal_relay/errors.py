@@ -31,6 +31,12 @@ class StoreUnavailable(RelayError):
     hint = "Is the relay running, and is its address right? Crystal keeps what it has and tries again."
 
 
+class Closed(StoreUnavailable):
+    """The store was closed, or is being closed. Nothing was done, and trying again does not help."""
+
+    code = "closed"
+
+
 class BadReply(StoreUnavailable):
     """Something answered that is not a relay of this protocol (a captive portal, another server, a broken proxy)."""
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 
-from crystal_relay.errors import AlreadyExists, NotFound, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Closed, NotFound
 from crystal_relay.keys import check_key, check_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.notify import Notifier
@@ -91,4 +91,4 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreUnavailable("the store is closed")
+            raise Closed("the store is closed")

@@ -206,16 +206,24 @@ def body_size(body: bytes | Body) -> int:
 
 
 async def checked_pieces(body: Body) -> AsyncIterator[bytes]:
-    """The pieces of a body, and SizeMismatch as soon as they are too many or turn out too few."""
+    """The pieces of a body, and SizeMismatch as soon as they are too many or turn out too few.
+
+    The last piece is held back until the source has ended: who is given all declared bytes may take them for the whole.
+    """
     left = body.size
+    held = b""
     async for piece in body.open():
         left -= len(piece)
         if left < 0:
             raise SizeMismatch("the body is longer than its declared size")
         if piece:
-            yield piece
+            if held:
+                yield held
+            held = piece
     if left:
         raise SizeMismatch("the body is shorter than its declared size")
+    if held:
+        yield held
 
 
 def body_of(whole: bytes) -> Body:

@@ -61,7 +61,9 @@ class Machine:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRYSTAL_", "CLAUDE_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("CRYSTAL_", "CLAUDE_"))
+        }
         return kept | {"HOME": str(self.root), "CRYSTAL_KEY_STORE": "file"} | self.extra
 
     def run(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
@@ -79,7 +81,10 @@ class Machine:
 
     def call(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
         """Runs `crystal`'s entry point in this process."""
-        with mock.patch.dict(os.environ, self.environment | variables, clear=True), _streams(typed) as (out, err):
+        with (
+            mock.patch.dict(os.environ, self.environment | variables, clear=True),
+            _streams(typed) as (out, err),
+        ):
             code = main(arguments)
             return _checked(Outcome(code, _text(out), _text(err)), arguments, check=check)
 
@@ -141,7 +146,9 @@ class Vault:
         return {str(machine.call("verify", "--json").json["digest"]) for machine in self.machines}
 
 
-def turn(text: str, *, session: str = "", role: str = "user", moment: str = "2026-01-05T09:00:00.000Z", **more: Any) -> str:
+def turn(
+    text: str, *, session: str = "", role: str = "user", moment: str = "2026-01-05T09:00:00.000Z", **more: Any
+) -> str:
     """A line of a transcript in which somebody says `text`."""
     record: dict[str, Any] = {
         "type": role,
@@ -167,7 +174,9 @@ def transcript(machine: Machine, *texts: str, name: str = "session") -> Path:
 
 
 def _checked(outcome: Outcome, arguments: tuple[str, ...], *, check: bool) -> Outcome:
-    assert not check or outcome.code == 0, f"crystal {' '.join(arguments)}: {outcome.code}\n{outcome.out}{outcome.err}"
+    assert not check or outcome.code == 0, (
+        f"crystal {' '.join(arguments)}: {outcome.code}\n{outcome.out}{outcome.err}"
+    )
     return outcome
 
 

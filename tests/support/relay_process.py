@@ -49,15 +49,10 @@ class RelayProcess:
         ready_file = self._side_file("ready")
         ready_file.unlink(missing_ok=True)
         with self._side_file("stderr").open("ab") as errors:
+            command = (sys.executable, "-m", "crystal_relay", "serve", "--port", str(self._port))
+            address = self.directory.absolute().as_uri()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "crystal_relay", "serve", "--port", str(self._port)]
-                + [
-                    "--store",
-                    self.directory.absolute().as_uri(),
-                    "--ready-file",
-                    str(ready_file),
-                    *self._options,
-                ],
+                [*command, "--store", address, "--ready-file", str(ready_file), *self._options],
                 env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

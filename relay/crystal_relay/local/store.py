@@ -19,11 +19,11 @@ import apsw
 
 from crystal_relay.errors import (
     AlreadyExists,
+    Closed,
     NotFound,
     RelayError,
     StoreDamaged,
     StoreFull,
-    StoreUnavailable,
     Unusable,
 )
 from crystal_relay.keys import check_key, check_prefix
@@ -262,7 +262,7 @@ class LocalStore:
     @contextmanager
     def _in_use(self) -> Generator[None]:
         if self._closed:
-            raise StoreUnavailable("the store is closed")
+            raise Closed("the store is closed")
         self._users += 1
         try:
             yield

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from crystal_relay.errors import Busy, StoreUnavailable
+from crystal_relay.errors import Busy, Closed
 
 Result = TypeVar("Result")
 
@@ -66,10 +66,10 @@ class Lane:
         """Run `call` in a thread. When cancelled, this waits for the call to end, then goes: nobody closes a file under it.
 
         `unwanted` gets the result that a cancelled caller leaves behind. Raises Busy when too many calls wait, unless the
-        call is `owed` (it releases something); StoreUnavailable after `close`.
+        call is `owed` (it releases something); Closed after `close`.
         """
         if self._closed:
-            raise StoreUnavailable("the store is closed")
+            raise Closed("the store is closed")
         if self._pending >= self._pending_max and not owed:
             raise Busy("the store has too much to do")
         self._pending += 1

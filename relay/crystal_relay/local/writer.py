@@ -13,7 +13,7 @@ from threading import Thread
 
 import apsw
 
-from crystal_relay.errors import AlreadyExists, Busy, RelayError, StoreFull, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import MIB
 from crystal_relay.local.database import error_of_sqlite
 
@@ -72,7 +72,7 @@ class Writer:
     def submit(self, write: Write) -> None:
         """Queue a write. Raises Busy when too much is queued; `settled` is owed for each one that was taken."""
         if self._closing:
-            raise StoreUnavailable("the store is closed")
+            raise Closed("the store is closed")
         if (
             self._pending_writes >= PENDING_WRITES_MAX
             or self._pending_bytes + write.weight > PENDING_BYTES_MAX

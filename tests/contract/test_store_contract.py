@@ -1,0 +1,46 @@
+"""The contract of stores, on the stores that need no server."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from crystal_relay.decorators import LimitedStore, LoggedStore, RetryingStore
+from crystal_relay.local import LocalStore
+from crystal_relay.memory import MemoryStore
+from tests.contract.store_contract import Opened, StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
+        store = MemoryStore()
+        yield Opened(store)
+        await store.aclose()
+
+
+class TestLocalStore(StoreContract):
+    race_rounds = 200
+
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
+        store = LocalStore(tmp_path / "store")
+        yield Opened(store)
+        await store.aclose()
+
+
+class TestLocalStoreOfFilesOnly(StoreContract):
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
+        store = LocalStore(tmp_path / "store", inline_bytes_max=0)
+        yield Opened(store)
+        await store.aclose()
+
+
+class TestDecoratedStore(StoreContract):
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
+        logged = LoggedStore(LocalStore(tmp_path / "store"), logging.getLogger("tests.contract"))
+        store = RetryingStore(LimitedStore(logged, concurrency=8))
+        yield Opened(store)
+        await store.aclose()

@@ -1,0 +1,122 @@
+"""The relay's server inside the test's own event loop, on a real loopback socket, and vaults on it."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+
+from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.server import Settings, create_app
+from crystal_relay.server.serving import Server, listen
+from crystal_relay.store import Store
+from crystal_relay.tokens import new_token, recovery_hash, token_hash
+
+ENROLL_TOKEN = "enrolment-token-of-the-tests"
+
+
+@dataclass
+class Member:
+    """A device of a vault, with its token."""
+
+    vault: str = field(default_factory=lambda: secrets.token_hex(16))
+    device: str = field(default_factory=lambda: secrets.token_hex(16))
+    token: str = ""
+    recovery: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+
+    def __post_init__(self) -> None:
+        self.token = self.token or new_token(self.device)
+
+    @property
+    def prefix(self) -> str:
+        return f"v/{self.vault}/"
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def store(self, url: str, *, timeouts: Timeouts | None = None) -> HttpStore:
+        return HttpStore(url, vault=self.vault, token=self.token, timeouts=timeouts)
+
+
+@dataclass
+class ServedRelay:
+    """Where it is, and the server to stop."""
+
+    url: str
+    server: Server
+    store: Store
+
+
+@asynccontextmanager
+async def served(store: Store, settings: Settings | None = None) -> AsyncGenerator[ServedRelay]:
+    """A server over `store`, which stays the caller's to close."""
+    app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN))
+    server = Server(app, listen("127.0.0.1", 0))
+    ready = asyncio.Event()
+    serving = asyncio.create_task(server.serve(ready=ready.set))
+    await asyncio.wait(
+        {serving, ready_task := asyncio.create_task(ready.wait())}, return_when="FIRST_COMPLETED"
+    )
+    assert ready_task.done(), "the server did not start"
+    try:
+        yield ServedRelay(server.url, server, store)
+    finally:
+        server.stop()
+        await serving
+
+
+@contextmanager
+def threaded_relay(make_store: Callable[[], Store]) -> Generator[str]:
+    """The address of a server that runs in a thread of its own: for many tests in a row, each with its own vault."""
+    started: Future[tuple[str, Server, asyncio.AbstractEventLoop]] = Future()
+
+    async def main() -> None:
+        store = make_store()
+        try:
+            server = Server(create_app(store, Settings(enroll_token=ENROLL_TOKEN)), listen("127.0.0.1", 0))
+            loop = asyncio.get_running_loop()
+            await server.serve(ready=lambda: started.set_result((server.url, server, loop)))
+        finally:
+            await store.aclose()
+
+    thread = Thread(target=lambda: asyncio.run(main()), name="relay")
+    thread.start()
+    url, server, loop = started.result(timeout=20)
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        thread.join(timeout=30)
+        assert not thread.is_alive(), "the server does not stop"
+
+
+async def enrolled(url: str, *, enroll_token: str = ENROLL_TOKEN) -> Member:
+    """A new vault whose first device (preset `lead`) is the one returned."""
+    member = Member()
+    client = member.store(url)
+    try:
+        await client.create_vault(
+            enroll_token=enroll_token,
+            recovery_hash=recovery_hash(member.recovery),
+            device=member.device,
+            token_hash=token_hash(member.token),
+        )
+    finally:
+        await client.aclose()
+    return member
+
+
+async def joined(url: str, owner: Member, *, preset: str = "device") -> Member:
+    """Another device of the vault of `owner`."""
+    member = Member(vault=owner.vault, recovery=owner.recovery)
+    client = owner.store(url)
+    try:
+        await client.register_token(
+            device=member.device, token_hash=token_hash(member.token), preset=preset, recovery=owner.recovery
+        )
+    finally:
+        await client.aclose()
+    return member

@@ -76,25 +76,29 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
             _mark(database, number, operation.targets, hides=True)
 
 
-def drop(database: Database, origin: Origin) -> bool:
+def drop(database: Database, origin: Origin) -> list[str]:
     """Remove what `index` made for this origin, texts included that nothing else needs. Belongs in a transaction.
 
-    True if a suppressed text was among them, whose bytes have to be scrubbed.
+    Returns the suppressed texts among them, which have to leave no traces.
     """
     number = _number(database, origin)
     if number is None:
-        return False
+        return []
     chunks = database.rows("SELECT DISTINCT chunk FROM provisional_places WHERE number = ?", (number,))
     shown = database.rows(
-        "SELECT forget_hash FROM provisional_marks WHERE number = ? AND hides = 0", (number,)
+        "SELECT m.forget_hash, c.text FROM provisional_marks m JOIN chunks c ON c.forget_hash = m.forget_hash"
+        " WHERE m.number = ? AND m.hides = 0",
+        (number,),
     )
     database.run("DELETE FROM provisional WHERE number = ?", (number,))
     remove_unneeded(database, (chunk for (chunk,) in chunks))
-    suppressed = [forget_hash for (forget_hash,) in shown if _is_suppressed(database, forget_hash)]
-    for forget_hash in suppressed:
+    suppressed: list[str] = []
+    for forget_hash, text in shown:
         # The mark that lifted a replicated forget is gone: other pending captures of that text must not show it.
-        forget(database, forget_hash)
-    return bool(suppressed)
+        if _is_suppressed(database, forget_hash):
+            forget(database, forget_hash)
+            suppressed.append(text)
+    return suppressed
 
 
 def forget(database: Database, forget_hash: bytes) -> None:

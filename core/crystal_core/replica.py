@@ -16,6 +16,7 @@ from crystal_core import acks, digests, mirrorlog, provisional
 from crystal_core.database import Database
 from crystal_core.digests import Digests
 from crystal_core.errors import ForeignSecret
+from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.staterows import StateRows, unembedded
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Operation
@@ -127,7 +128,7 @@ class ReplicaTransaction(ReplicaReader):
 
     def finish(self) -> None:
         """Write what is written once a transaction. For `Replica.transaction` alone."""
-        self._rows.index()
+        self._rows.finish()
         self._digests.save()
         if self._rows.deleted:
             mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
@@ -196,7 +197,12 @@ class Replica(ReplicaReader):
     def drop_provisional(self, origin: Origin) -> None:
         """Remove what `index_provisional` made for this origin, as far as it is not replicated by now. Idempotent."""
         with self.database.transaction():
-            if provisional.drop(self.database, origin):
+            suppressed = provisional.drop(self.database, origin)
+            if suppressed:
+                purge(
+                    self.database,
+                    {term for text in suppressed for term in indexed_terms(self.database, text)},
+                )
                 mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
         self._scrub_if_due()
 

@@ -171,14 +171,17 @@ CREATE TABLE provisional_marks (
 CREATE INDEX provisional_marks_by_number ON provisional_marks (number);
 """
 
-_FULL_TEXT = """
+TOKENIZER = "porter unicode61"
+"""How texts become terms, in FTS5's words."""
+
+_FULL_TEXT = f"""
 CREATE VIRTUAL TABLE chunks_fts USING fts5 (
-    text, content = 'chunks', content_rowid = 'rowid', tokenize = 'porter unicode61'
+    text, content = 'chunks', content_rowid = 'rowid', tokenize = '{TOKENIZER}'
 );
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 8388608);
 INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 8);
-"""
+"""  # noqa: S608 - a constant of ours
 
 CHUNK_TRIGGERS = """
 CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN (SELECT deferred FROM index_state) = 0 BEGIN

@@ -25,6 +25,7 @@ from crystal_core.digests import (
     place,
     suppressed_row,
 )
+from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
 from crystal_core.vectors import float16_vectors, store
 from crystal_crypto.hierarchy import VaultSecret
@@ -56,6 +57,7 @@ class StateRows:
         self._texts: list[tuple[int, str]] = []
         self._windows: list[tuple[int, Sequence[bytes]]] = []
         self._deferred = False
+        self._forgotten: set[bytes] = set()
         self.deleted = False
         """Whether a text was deleted: its bytes have to be scrubbed after the commit."""
 
@@ -74,8 +76,15 @@ class StateRows:
         if len(self._texts) >= DEFERRED_MAX:
             self.index()
 
+    def finish(self) -> None:
+        """What belongs before every commit."""
+        self.index()
+        if self._forgotten:
+            purge(self._database, self._forgotten)
+            self._forgotten.clear()
+
     def index(self) -> None:
-        """Bring the indexes up to the rows. Belongs before every commit, and before anything reads an index."""
+        """Bring the indexes up to the rows. Belongs before anything reads an index."""
         if not self._deferred:
             return
         texts, self._texts = self._texts, []
@@ -175,11 +184,12 @@ class StateRows:
             ):
                 self._digests[SUPPRESSED].add(suppressed_row(forget_hash))
             found = self._database.row(
-                "SELECT rowid, id, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
+                "SELECT rowid, id, text, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
             )
             if found is None:
                 continue
-            chunk, content, is_provisional = found
+            chunk, content, text, is_provisional = found
+            self._forgotten |= indexed_terms(self._database, text)
             if not is_provisional:
                 self._retract(chunk, content)
             self.deleted = True

@@ -9,9 +9,13 @@ from crystal_core.chunking import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, s
 from crystal_mirror.operations import PIECE_BYTES_MAX
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
-messages = st.builds(
-    lambda parts, repeat: " ".join(parts * repeat), st.lists(words, max_size=40), st.integers(1, 200)
-)
+
+
+def repeated(parts: list[str], times: int) -> str:
+    return " ".join(parts * times)
+
+
+messages = st.builds(repeated, st.lists(words, max_size=40), st.integers(1, 200))
 
 
 def test_a_message_up_to_two_thousand_tokens_is_one_piece() -> None:

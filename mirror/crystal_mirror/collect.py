@@ -119,7 +119,8 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
     while True:
         page: Listing = yield List(prefix, after, LIST_PAGE)
         jump = ""
-        for key in page.keys:
+        keys = page.after(after)
+        for key in keys:
             after = key
             place = member.keys.parse_stream(key)
             if place is None or member.log.member(place[0]) is None:
@@ -127,7 +128,7 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
             device, incarnation, sequence = place
             ack = member.replica.ack(device, incarnation)
             expected = following.setdefault((device, incarnation), ack + 1)
-            if sequence < expected:
+            if sequence <= ack:
                 jump = member.keys.conversation(device, incarnation, ack)
             elif sequence > expected:
                 member.notices.put(
@@ -146,7 +147,7 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
                 break
             jump = ""
         else:
-            if not page.more or not page.keys:
+            if not page.more or not keys:
                 return places, more
 
 

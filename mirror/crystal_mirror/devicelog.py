@@ -124,13 +124,15 @@ _details: msgspec.msgpack.Decoder[DeviceDetails] = msgspec.msgpack.Decoder(Devic
 
 
 class DeviceLog:
-    """The log as one device has verified it. Grows by ``extend``, one slot after the other, and never shrinks."""
+    """The log as one device has verified it. Grows by ``extend``, one slot after the other, and never loses an entry."""
 
     def __init__(self, vault: bytes) -> None:
         self.vault = vault
         self.next_slot = 0
         self.head = ZERO_HASH
         self.void_slots = 0
+        self.trailing_voids = 0
+        """How many slots right before ``next_slot`` are void."""
         self.root: RootRecord | None = None
         self.root_entry: Entry | None = None
         self._members: dict[bytes, MemberInfo] = {}
@@ -144,10 +146,19 @@ class DeviceLog:
         self.next_slot += 1
         if verdict is None:
             self.void_slots += 1
+            self.trailing_voids += 1
             return Verdict.VOID
+        self.trailing_voids = 0
         entry, record = verdict
         self._take(entry, record, self.next_slot - 1)
         return Verdict.VALID
+
+    def retract_voids(self, count: int) -> None:
+        """Steps back over that many void slots behind the head: the relay shows them otherwise now. Changes nothing else."""
+        assert 0 <= count <= self.trailing_voids, "only void slots behind the head are stepped back over"
+        self.next_slot -= count
+        self.void_slots -= count
+        self.trailing_voids -= count
 
     def members(self) -> list[MemberInfo]:
         return list(self._members.values())

@@ -13,9 +13,10 @@ from crystal_mirror.errors import LogForked
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import Journal
-from crystal_mirror.requests import Flow, Get, GetMany, PutNew
+from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 
 READ_AHEAD_MAX = 64
+_PAGE = 1000
 
 
 def read_log(
@@ -29,6 +30,7 @@ def read_log(
         LogForked: the relay shows other bytes at our head.
     """
     complete = True
+    yield from _retract_voids(log, journal, keys)
     if log.next_slot:
         head = yield Get(keys.log(log.next_slot - 1))
         kept = journal.log_entries()[log.next_slot - 1][1]
@@ -58,6 +60,24 @@ def read_log(
     return complete
 
 
+def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[None]:
+    """Steps back over the void slots behind the head, from the first that the relay shows otherwise now.
+
+    Junk that a relay showed once must not shut a device out for good. Void slots before the head stay: to take an entry in
+    their place would drop what was verified behind them.
+    """
+    run = log.trailing_voids
+    if not run:
+        return
+    kept = journal.log_entries()[log.next_slot - run : log.next_slot]
+    there = yield GetMany(tuple(keys.log(slot) for slot, *_ in kept))
+    same = next((i for i, (entry, data) in enumerate(zip(kept, there, strict=True)) if entry[1] != data), run)
+    if same < run:
+        with journal.transaction() as transaction:
+            transaction.drop_void_log_entries(log.next_slot - run + same)
+        log.retract_voids(run - same)
+
+
 def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes) -> Verdict:
     """Judges a slot's bytes and keeps them."""
     assert slot == log.next_slot, "log slots are taken in order"
@@ -65,6 +85,22 @@ def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes) -> Verdi
     with journal.transaction() as transaction:
         transaction.keep_log_entry(slot, data, void=verdict is Verdict.VOID)
     return verdict
+
+
+def log_is_whole(log: DeviceLog, keys: VaultKeys) -> Flow[bool]:
+    """Whether the relay lists every slot that this device has taken in: nobody reads past one that is missing."""
+    expected, after = 0, ""
+    while expected < log.next_slot:
+        page: Listing = yield List(keys.log_prefix, after, _PAGE)
+        rising = page.after(after)
+        for key in rising:
+            if keys.parse_slot(keys.log_prefix, key) != expected:
+                return expected >= log.next_slot
+            expected += 1
+        if not rising or not page.more:
+            break
+        after = rising[-1]
+    return expected >= log.next_slot
 
 
 def restore_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:

@@ -5,9 +5,9 @@ what the log carries under that name is what this device made. Until then its se
 back if the relay lost them, and sealed anew in a new incarnation if the relay holds something else in their place.
 
 When a stream cannot go on (its next place is taken by other bytes, or the Core has seen more of it than this device
-remembers) the device starts a new incarnation. Operations keep their names, except those under whose name the log carries
-something else, which only somebody with this device's key can have made: a clone, or this device before it was restored
-from a backup. These get new names, which all copies of the device derive alike.
+remembers) the device starts a new incarnation. Operations keep their names, except those whose name somebody with this
+device's key has given to something else: a clone, or this device before it was restored from a backup. These get new
+names, which all copies of the device derive alike.
 """
 
 from collections.abc import Container
@@ -86,17 +86,31 @@ def _check_first_stored(member: Member) -> Flow[None]:
 
 
 def _give_way(member: Member, row: OutboxRow, there: bytes) -> None:
-    """The place of ``row`` holds other bytes: goes on in a new incarnation. Names stay: whether another operation has
-    used one up, the log tells (``settle``).
+    """The place of ``row`` holds other bytes: goes on in a new incarnation.
+
+    If this device's own key signed them, another copy of it wrote on from here: the names that were given here to
+    operations from this place on are used up, except those that the log carries (``settle`` looks at what).
     """
-    if _signed_by_me(member, row, there):
+    mine = _signed_by_me(member, row, there)
+    if mine:
         member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
     else:
         member.notices.put(
             Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
         )
+    renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
-        restart_stream(member, transaction)
+        used_up = {
+            name.origin
+            for name in transaction.names()
+            if mine
+            and name.origin == Origin(member.device_id, row.incarnation, name.sequence)
+            and name.sequence >= row.sequence
+            and not member.replica.done(name.origin)
+        }
+        renamed = restart_stream(member, transaction, used_up)
+    for before, after in renamed.items():
+        member.rename_provisional(before, after)
 
 
 def _signed_by_me(member: Member, row: OutboxRow, data: bytes) -> bool:

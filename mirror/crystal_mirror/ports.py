@@ -194,6 +194,10 @@ class JournalTransaction(JournalView, Protocol):
 
     def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None: ...
 
+    def drop_void_log_entries(self, first: int) -> None:
+        """Drops the kept log slots from ``first`` on. All of them are void; anything else is a defect."""
+        ...
+
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
 

@@ -125,10 +125,11 @@ def _present(member: Member, epoch: int) -> Flow[set[int]]:
     after = ""
     while True:
         page: Listing = yield List(prefix, after, 1000)
-        for key in page.keys:
+        keys = page.after(after)
+        for key in keys:
             slot = member.keys.parse_slot(prefix, key)
             if slot is not None:
                 present.add(slot)
-        if not page.more or not page.keys:
+        if not page.more or not keys:
             return present
-        after = page.keys[-1]
+        after = keys[-1]

@@ -18,6 +18,7 @@ from enum import Enum
 
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Batch, opened_batch
+from crystal_mirror.damage import first_difference
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
@@ -116,7 +117,7 @@ def pull(member: Member) -> Flow[Pulled]:
             if data is None:
                 break
             slot = yield from judge_current(member, data, position)
-            if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, position)):
+            if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, slot, position)):
                 slot = VOID
             taken = take_slot(member, slot, data, position)
             if taken.standing is not Standing.CAUGHT_UP:
@@ -140,13 +141,17 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
     return slot
 
 
-def _is_void_for_all(member: Member, position: Position) -> Flow[bool]:
+def _is_void_for_all(member: Member, slot: Slot, position: Position) -> Flow[bool]:
     """Whether whoever reads the relay's mirror from the start stands, like us, before an entry that does not follow."""
     member.notices.put(
         Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
     )
-    agrees = yield from tail_agrees(member)
-    return agrees is Standing.CAUGHT_UP and (yield from doubt_voids(member)) is None
+    assert slot.entry is not None, "what diverges is an entry"
+    if (yield from tail_agrees(member)) is not Standing.CAUGHT_UP:
+        return False
+    if (yield from doubt_voids(member)) is not None:
+        return False
+    return (yield from first_difference(member, slot.entry.header.previous)) is None
 
 
 def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Taken:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import opened_batch
+from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.outbox import META_REBUILD
@@ -36,7 +37,7 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
     a slot of its own is void now, because the relay changed it and will not let it be written again.
     Returns None when the relay merely lacks what we have.
     """
-    position = yield from _last_common(member)
+    position = yield from _start(member)
     fork: Fork | None = None
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
@@ -53,6 +54,23 @@ def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
         ):
             return fork
         position = slot.after(position)
+
+
+def _start(member: Member) -> Flow[Position]:
+    """The position up to which the relay's history is ours."""
+    position = yield from _last_common(member)
+    if position != member.replica.position():
+        return position
+    data = yield Get(member.keys.mirror(position.epoch, position.sequence))
+    slot = (yield from judge_current(member, data, position)) if data else VOID
+    if slot.kind is not SlotKind.DIVERGED or slot.entry is None:
+        return position
+    damaged = yield from first_difference(member, slot.entry.header.previous)
+    if damaged is None:
+        return position
+    return Position(
+        damaged.epoch, damaged.sequence, previous_of(member, damaged.epoch, damaged.sequence)
+    )
 
 
 def _kept_at(member: Member, position: Position) -> KeptEntry | None:

@@ -57,6 +57,15 @@ class Listing:
     keys: tuple[str, ...]
     more: bool
 
+    def after(self, key: str) -> list[str]:
+        """The keys behind ``key`` that stand in order. A relay may list what it wants; who reads on needs progress."""
+        rising: list[str] = []
+        for listed in self.keys:
+            if listed > key:
+                rising.append(listed)
+                key = listed
+        return rising
+
 
 @dataclass(frozen=True, slots=True)
 class Embed:

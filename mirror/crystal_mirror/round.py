@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
 from crystal_mirror.cursors import put_cursor
+from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
-from crystal_mirror.logsync import read_log, restore_log
+from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.outbox import push, settle
@@ -94,13 +95,23 @@ def _end(member: Member) -> None:
 
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
     complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
-    if not complete and (member.is_core or member.root is not None):
+    may_write = member.is_core or member.root is not None
+    if complete and may_write and member.rounds % FULL_CHECK_ROUNDS == 0:
+        complete = yield from log_is_whole(member.log, member.keys)
+    if not complete and may_write:
         report.restored += yield from restore_log(member.log, member.journal, member.keys)
         if not (yield from read_log(member.log, member.journal, member.keys)):
             raise LogForked("the relay does not keep the device log that is put back")
 
 
 def _follow(member: Member, report: RoundReport) -> Flow[None]:
+    lead = member.log.lead
+    if lead is not None and lead.device == member.device_id:
+        member.notices.put(
+            Notice.RESTORED,
+            "the log names this device as Core by a claim that is not known here: another copy of it leads, or this one "
+            "was restored from a backup and has to claim the lead again",
+        )
     pulled = yield from pull(member)
     _count(report, pulled)
     if pulled.standing is Standing.QUARANTINED:
@@ -180,9 +191,17 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     if standing is Standing.LOG_BEHIND or member.rounds % FULL_CHECK_ROUNDS == 0:
         report.restored += yield from restore_mirror(member)
         standing = yield from tail_agrees(member)
+    damaged = (yield from find_damage(member)) if member.rounds % FULL_CHECK_ROUNDS == 0 else None
+    if damaged is not None:
+        member.notices.put(
+            Notice.MIRROR_TAMPERED,
+            f"the relay shows other bytes at epoch {damaged.epoch}, slot {damaged.sequence} than were verified",
+        )
+        begin_rebuild(member, damaged)
+        report.rebuilt = True
     behind_floor = member.replica.position()[:2] < read_floor(member)
     outcome = Published.CLONED if behind_floor else Published.FORKED
-    if standing is Standing.CAUGHT_UP and not behind_floor:
+    if standing is Standing.CAUGHT_UP and not behind_floor and damaged is None:
         outcome = yield from publish(member)
         if outcome is Published.DONE:
             return True

@@ -206,6 +206,12 @@ class SqliteJournal:
             return
         self._write("INSERT INTO device_log (slot, data, void) VALUES (?, ?, ?)", (slot, data, int(void)))
 
+    def drop_void_log_entries(self, first: int) -> None:
+        """Drops the kept slots from ``first`` on, all of which are void."""
+        valid = _one(self._db, f"SELECT count(*) FROM device_log WHERE slot >= {int(first)} AND NOT void")  # noqa: S608
+        assert not valid, "a verified device-log entry never goes"
+        self._write("DELETE FROM device_log WHERE slot >= ?", (first,))
+
     def meta_get(self, name: str) -> bytes | None:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return row[0] if row else None

@@ -134,7 +134,7 @@ class Jumbles(_Honest):
     def listing(self, store: SimStore, device: str, request: List) -> Listing | None:
         page = store.honest_listing(request)
         junk = ("", "../x", request.prefix, request.prefix + "zz/0", request.prefix + "0" * 49 + "/-1")
-        return Listing((*reversed(page.keys), *page.keys, *junk), False)
+        return Listing((*reversed(page.keys), *page.keys, *junk), True)
 
 
 class CutsListings(_Honest):

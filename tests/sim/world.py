@@ -13,6 +13,7 @@ from typing import Any
 
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.claim import claim
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.founding import root_keys
 from crystal_mirror.member import Member
@@ -35,6 +36,7 @@ TEXTS = (
     "Böhm's number: +49 30 1234",
     "forget me",
 )
+NEWCOMER_ROUNDS_MAX = 4
 ROUNDS_TO_AGREE_MAX = 12
 """Rounds of every device after which all must be equal once faults have stopped."""
 
@@ -233,11 +235,22 @@ class World:
         for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
             for home in self.homes:
                 self.run_round(home)
+            if number == 3:
+                self._appoint()
             if not self._disagreement():
                 self.rounds_to_agree = number
                 self._check_outcome()
                 return number
         raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {self._disagreement()}")
+
+    def _appoint(self) -> None:
+        """What a person does when no device leads any more: the Core's disk was put back to before it claimed the lead."""
+        members = [(home, member) for home in self.homes if (member := home.open()) is not None]
+        if any(member.is_core for _, member in members):
+            return
+        home = next(home for home, member in members if member.root is not None)
+        self.faults["claim by hand"] += 1
+        self.run(home, lambda member: claim(member, member.root, force=True))
 
     def _disagreement(self) -> str:
         digests: dict[str, str] = {}
@@ -255,13 +268,15 @@ class World:
 
     def _check_outcome(self) -> None:
         """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
-        newcomer = self.add_home(f"newcomer-{self.steps}")
-        self.run_round(newcomer)
-        self.run_round(newcomer)
-        first, last = self.homes[0].open(), newcomer.open()
-        if first is None or last is None or first.replica.digest() != last.replica.digest():
+        newcomer = self.add_home("newcomer")
+        for home in (newcomer, *self.homes * NEWCOMER_ROUNDS_MAX):
+            if home is self.homes[0]:
+                home.die()
+            self.run_round(home)
+        last = newcomer.open()
+        if last is None or self._disagreement():
             raise Violation(
-                f"P10: a device that joins last does not reach the state of the others: {newcomer.error}"
+                f"P10: a device that joins last does not reach the state of the others: {self._disagreement()}"
             )
         history = self.checks.histories.get(last.replica.position().previous)
         assert history is not None, "checked after the step"
@@ -297,7 +312,7 @@ def describe(request: Request | None) -> str:
         case Get(key):
             return f"get {key}"
         case GetMany(keys):
-            return f"get {len(keys)} from {keys[0]}"
+            return f"get {len(keys)} from {keys[:1]}"
         case PutNew(key, body) | Put(key, body):
             return f"put {key} {len(body)}"
         case List(prefix, after, _):

@@ -1,0 +1,98 @@
+"""Damage in the middle of the mirror: a slot that the relay does not show any more as it was verified.
+
+Whoever has read past the slot does not see it: later slots are still as they were. Whoever reads from the start steps over
+it as void, finds that nothing behind it follows, and stands in another state or stands still. Two things give it away:
+
+- an entry that does not follow our history names the last entry that its maker saw: what lies between has to be compared;
+- a peer's cursor: the Core looks where a peer stands still, or stands with another digest than was stated there.
+
+The Core then goes over to what the relay shows and offers again what the damage cut off (`rebuild.py`); everybody follows.
+"""
+
+from collections.abc import Iterator
+
+from crystal_crypto.entry import Kind, parse
+from crystal_mirror.batch import opened_batch
+from crystal_mirror.cursors import Cursor, read_cursors
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Flow, GetMany
+from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry
+from crystal_mirror.voids import Fork
+
+PAGE = 64
+
+
+def first_difference(member: Member, follows: bytes | None = None) -> Flow[Fork | None]:
+    """The first kept entry that the relay shows with other bytes, of those behind the entry with the hash ``follows``.
+
+    Without ``follows``, or if no kept entry has that hash, of all. What the relay lacks is no difference.
+    """
+    start = _place_of(member, follows) if follows else (0, -1)
+    for epoch in range(max(1, start[0]), member.replica.position().epoch + 1):
+        first = start[1] + 1 if epoch == start[0] else 0
+        while page := member.replica.entries(epoch, first, PAGE):
+            first = page[-1].sequence + 1
+            entries = [kept for kept in page if kept.state is EntryState.SENT]
+            if not entries:
+                continue
+            there = yield GetMany(tuple(member.keys.mirror(epoch, kept.sequence) for kept in entries))
+            for kept, data in zip(entries, there, strict=True):
+                if data is not None and data != kept.data:
+                    return Fork(epoch, kept.sequence)
+    return None
+
+
+def find_damage(member: Member) -> Flow[Fork | None]:
+    """The first slot that the relay changed, if a peer's report gives reason to look."""
+    for cursor in (yield from read_cursors(member)):
+        if cursor.device != member.device_id and (yield from _is_troubled(member, cursor)):
+            return (yield from first_difference(member))
+    return None
+
+
+def _is_troubled(member: Member, cursor: Cursor) -> Flow[bool]:
+    if (cursor.epoch, cursor.sequence) > member.replica.position()[:2]:
+        return False
+    if cursor.digest != _stated_digest(member, cursor.epoch, cursor.sequence):
+        return True
+    before = next(_backwards(member, cursor.epoch, cursor.sequence), None)
+    ahead = member.replica.entries(cursor.epoch, cursor.sequence, 1)
+    around = [kept for kept in (before, *ahead) if kept is not None and kept.state is EntryState.SENT]
+    there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in around))
+    return any(
+        data is not None and data != kept.data for kept, data in zip(around, there, strict=True)
+    )
+
+
+def _stated_digest(member: Member, epoch: int, sequence: int) -> bytes | None:
+    """The digest that the last batch before this place states; None if there is none."""
+    for kept in _backwards(member, epoch, sequence):
+        entry = parse(kept.data)
+        key = member.key_for(entry.header.generation)
+        if entry.header.kind is Kind.BATCH and key is not None:
+            return opened_batch(entry, key).digest
+    return None
+
+
+def _place_of(member: Member, entry_hash: bytes) -> tuple[int, int]:
+    """Where the kept entry with this hash stands; before the first slot if there is none."""
+    position = member.replica.position()
+    if entry_hash != ZERO_HASH:
+        for kept in _backwards(member, position.epoch, position.sequence):
+            if parse(kept.data).hash == entry_hash:
+                return kept.epoch, kept.sequence
+    return (0, -1)
+
+
+def _backwards(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]:
+    """Kept entries that are not void, from before this place back to the start."""
+    while epoch > 0:
+        while sequence > 0:
+            first = max(0, sequence - PAGE)
+            for kept in reversed(member.replica.entries(epoch, first, sequence - first)):
+                if kept.sequence < sequence and kept.state is not EntryState.VOID:
+                    yield kept
+            sequence = first
+        epoch -= 1
+        last = member.replica.last_entry(epoch) if epoch else None
+        sequence = last.sequence + 1 if last else 0

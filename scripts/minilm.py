@@ -1,8 +1,8 @@
 """The all-MiniLM-L6-v2 network: its weights, a plain NumPy forward pass, and the graph that Crystal ships.
 
 A BERT encoder (Devlin et al., 2018, arXiv:1810.04805) with 6 layers, 12 heads and 384 dimensions; the mean
-of the last layer's tokens, normalised, is the text's vector. The graph reads one text without padding, so
-it needs no mask.
+of the last layer's tokens, normalised, is the text's vector. The graph reads texts of equal length without
+padding, so it needs no mask.
 
 The shipped graph keeps weights and the inputs of its matrix products in 8 bits:
 
@@ -149,10 +149,12 @@ def build(
         inner = graph.add("BiasGelu", [wide, plain(weights[f"{name}.bias"])], domain=MICROSOFT)
         name = f"{at}.output.dense"
         x = residual(x, dense(inner, [name])[0], name, f"{at}.output")
-    total = graph.add("ReduceSum", [x, graph.constant(np.array([1], np.int64))], keepdims=0)
+    # As a product, because onnxruntime sums a batch of one in another order than a larger batch.
+    ones = _first_tokens(graph, np.ones((1, TOKENS_MAX), np.float32), axis=1)
+    total = graph.add("Squeeze", [graph.add("MatMul", [ones, x]), graph.constant(np.array([1], np.int64))])
     graph.add("LpNormalization", [total], output="vector", axis=-1, p=2)
-    inputs = [value("ids", "int32", [1, "tokens"])]
-    outputs = [value("vector", "float32", [1, DIMENSIONS])]
+    inputs = [value("ids", "int32", ["windows", "tokens"])]
+    outputs = [value("vector", "float32", ["windows", DIMENSIONS])]
     return graph.model(inputs=inputs, outputs=outputs, producer=producer), bytes(graph.weights)
 
 
@@ -202,10 +204,17 @@ def _embedding(graph: Graph, weights: Weights, *, quantised: bool) -> str:
         words = graph.add("Mul", [words, graph.add("Gather", [graph.constant(scale), "ids"])])
     else:
         words = graph.add("Gather", [graph.constant(table.astype(np.float32)), "ids"])
+    positions = _first_tokens(graph, _positions(weights).astype(np.float32), axis=0)
+    return graph.add("Add", [words, positions])
+
+
+def _first_tokens(graph: Graph, table: NDArray[np.float32], *, axis: int) -> str:
+    """As much of a constant table as there are tokens."""
     zero = graph.constant(np.array([0], np.int64))
     length = graph.add("Shape", ["ids"], start=1, end=2)
-    positions = graph.constant(_positions(weights).astype(np.float32))
-    return graph.add("Add", [words, graph.add("Slice", [positions, zero, length, zero])])
+    return graph.add(
+        "Slice", [graph.constant(table), zero, length, graph.constant(np.array([axis], np.int64))]
+    )
 
 
 def _positions(weights: Weights) -> Array:

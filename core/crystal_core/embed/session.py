@@ -1,4 +1,4 @@
-"""Opens a graph with onnxruntime, set up for one window at a time: the only place that knows onnxruntime.
+"""Opens a graph with onnxruntime, set up for many small runs: the only place that knows onnxruntime.
 
 Rules:
 

@@ -171,6 +171,15 @@ def test_a_text_has_the_same_bytes_in_any_company(embedder: BuiltinEmbedder) -> 
     assert embedder.embed_windows([*texts, *texts]) == [*alone, *alone]
 
 
+def test_short_texts_have_the_same_bytes_in_a_batch(embedder: BuiltinEmbedder) -> None:
+    """Texts of equal length run together; each must come out as if it had been alone."""
+    words = ("time", "work", "house", "water", "people", "city", "music", "garden", "river", "paper", "story")
+    texts = [" ".join(words[(n + m) % len(words)] for m in range(1 + n % 20)) for n in range(120)]
+    assert len({_count_tokens(text) for text in texts}) == 20
+    alone = [embedder.embed_windows([text])[0] for text in texts]
+    assert embedder.embed_windows(texts) == alone
+
+
 def test_the_number_of_threads_and_a_new_start_change_nothing(embedder: BuiltinEmbedder) -> None:
     texts = [long_message(40), "short", LATE_FACTS[0][0]]
     with BuiltinEmbedder(threads=1) as single:

@@ -75,7 +75,7 @@ class FileInProgress:
 
     def begin(self) -> None:
         """Create it. Raises OSError."""
-        self._file = FileIO(self._temporary, "xb")
+        self._file = FileIO(self._temporary, "xb", opener=_open_private)
 
     def write(self, data: bytes) -> None:
         """Append. Raises OSError."""
@@ -100,6 +100,10 @@ class FileInProgress:
         for path in (self._temporary, self._placed):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def sync_file(descriptor: int) -> None:

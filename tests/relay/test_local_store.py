@@ -1,0 +1,337 @@
+"""The store in a directory: what a crash leaves, who may open it, and what happens when the disk lies."""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from crystal_relay.errors import (
+    Busy,
+    Closed,
+    InUse,
+    NotFound,
+    RelayError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    Unusable,
+)
+from crystal_relay.local import LocalStore
+from crystal_relay.local import writer as writer_module
+from crystal_relay.local.database import error_of_sqlite
+
+KEY = "v/a/blob/1"
+LARGE = 400_000
+
+
+def files_of(directory: Path) -> list[Path]:
+    return [path for path in (directory / "files").rglob("*") if path.is_file()]
+
+
+def open_files() -> int:
+    """Descriptors of this process; 0 on systems that do not tell."""
+    descriptors = Path("/proc/self/fd")
+    return len(list(descriptors.iterdir())) if descriptors.exists() else 0
+
+
+async def test_what_was_stored_is_there_after_opening_again(tmp_path: Path) -> None:
+    bodies = {
+        f"v/a/blob/{size}": secrets.token_bytes(size) for size in (0, 1, 5_000, 131_072, 131_073, LARGE)
+    }
+    store = LocalStore(tmp_path)
+    for key, body in bodies.items():
+        await store.put_new(key, body)
+    await store.aclose()
+    store = LocalStore(tmp_path)
+    assert store.swept == 0
+    for key, body in bodies.items():
+        assert await (await store.get(key)).read() == body
+    await store.aclose()
+
+
+async def test_small_objects_are_rows_and_large_ones_files(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new("v/a/blob/small", bytes(131_072))
+    assert files_of(tmp_path) == []
+    await store.put_new("v/a/blob/large", bytes(131_073))
+    assert [path.stat().st_size for path in files_of(tmp_path)] == [131_073]
+    await store.aclose()
+
+
+async def test_a_file_goes_with_its_row(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for _ in range(3):
+        await store.put(KEY, secrets.token_bytes(LARGE))
+    with pytest.raises(RelayError):
+        await store.put_new(KEY, secrets.token_bytes(LARGE))
+    await asyncio.gather(
+        *(store.put_new("v/a/blob/2", secrets.token_bytes(LARGE)) for _ in range(8)), return_exceptions=True
+    )
+    await store.put(KEY, b"small now")
+    await store.delete("v/a/blob/2")
+    await store.aclose()
+    assert files_of(tmp_path) == []
+
+
+async def test_what_a_crash_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, bytes(LARGE))
+    await store.aclose()
+    [kept] = files_of(tmp_path)
+    (kept.parent / ("0" * 32 + ".tmp")).write_bytes(b"half")
+    (kept.parent / ("0" * 32 + ".obj")).write_bytes(b"whole, but no row names it")
+    (tmp_path / "files" / "README").write_text("somebody's note")
+    store = LocalStore(tmp_path)
+    assert store.swept == 2
+    assert set(files_of(tmp_path)) == {kept, tmp_path / "files" / "README"}
+    assert len(await (await store.get(KEY)).read()) == LARGE
+    assert len((await store.list("")).entries) == 1
+    await store.aclose()
+
+
+async def test_a_directory_belongs_to_one_store_at_a_time(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with pytest.raises(InUse, match="another process"):
+        LocalStore(tmp_path)
+    script = f"from pathlib import Path; from crystal_relay.local import LocalStore; LocalStore(Path({str(tmp_path)!r}))"
+    other = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "InUse" in other.stderr
+    await store.put_new(KEY, b"still works")
+    await store.aclose()
+    await LocalStore(tmp_path).aclose()
+
+
+async def test_other_peoples_databases_and_newer_ones_are_left_alone(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "objects.db"))) as connection:
+        connection.execute("CREATE TABLE diary (entry TEXT)")
+    with pytest.raises(StoreDamaged, match="another program"):
+        LocalStore(tmp_path)
+    (tmp_path / "objects.db").unlink()
+    await LocalStore(tmp_path).aclose()
+    with closing(apsw.Connection(str(tmp_path / "objects.db"))) as connection:
+        connection.pragma("user_version", 99)
+    with pytest.raises(StoreDamaged, match="version 99"):
+        LocalStore(tmp_path)
+
+
+async def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "objects.db").write_bytes(b"This is not a database. " * 1000)
+    with pytest.raises(StoreDamaged, match="damaged"):
+        LocalStore(tmp_path)
+
+
+async def test_a_directory_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Unusable, match="file"):
+            LocalStore(directory)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(Unusable):
+        LocalStore(tmp_path / "store")
+
+
+async def test_the_directory_is_its_owners_alone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    await store.put_new(KEY, bytes(LARGE))
+    await store.aclose()
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files_of(tmp_path / "store"))
+
+
+async def test_a_missing_or_shortened_file_is_an_error_and_never_other_bytes(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, bytes(LARGE))
+    [file] = files_of(tmp_path)
+    file.write_bytes(bytes(LARGE - 1))
+    with pytest.raises(StoreDamaged, match="size"):
+        await store.get(KEY)
+    file.unlink()
+    with pytest.raises(StoreDamaged, match="missing"):
+        await store.get(KEY)
+    await store.aclose()
+
+
+async def test_a_write_that_cannot_be_committed_takes_no_others_with_it(tmp_path: Path) -> None:
+    """Writes that wait together share a commit; one that fails is tried alone, and so are the others."""
+    store = LocalStore(tmp_path)
+    connection = store._writer._connection
+    connection.execute(
+        "CREATE TEMP TRIGGER refuse BEFORE INSERT ON object WHEN NEW.key = 'v/a/blob/bad'"
+        " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    )
+    keys = [f"v/a/blob/{number}" for number in range(20)]
+    keys.insert(10, "v/a/blob/bad")
+    results = await asyncio.gather(*(store.put_new(key, b"x") for key in keys), return_exceptions=True)
+    assert [key for key, result in zip(keys, results, strict=True) if result is not None] == ["v/a/blob/bad"]
+    assert isinstance(results[10], StoreUnavailable)
+    assert len((await store.list("")).entries) == 20
+    await store.aclose()
+
+
+async def test_concurrent_writes_share_commits(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    commits = 0
+
+    def count() -> bool:
+        nonlocal commits
+        commits += 1
+        return False
+
+    store._writer._connection.set_commit_hook(count)
+    await asyncio.gather(*(store.put_new(f"v/a/blob/{number}", b"x" * 1000) for number in range(500)))
+    assert len((await store.list("")).entries) == 500
+    assert commits < 100
+    await store.aclose()
+
+
+async def test_too_many_waiting_writes_are_refused_and_the_rest_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "PENDING_WRITES_MAX", 50)
+    store = LocalStore(tmp_path)
+    results = await asyncio.gather(
+        *(store.put_new(f"v/a/blob/{number}", b"x") for number in range(200)), return_exceptions=True
+    )
+    refused = [result for result in results if result is not None]
+    assert refused
+    assert all(isinstance(result, Busy) for result in refused)
+    assert len((await store.list("")).entries) == 200 - len(refused)
+    for number in range(200, 400):
+        await store.put_new(f"v/a/blob/{number}", b"x")
+    await store.aclose()
+
+
+async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    writes = [
+        asyncio.create_task(store.put_new(f"v/a/blob/{number}", bytes(number * 5_000)))
+        for number in range(100)
+    ]
+    await asyncio.sleep(0)
+    await store.aclose()
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert all(result is None or isinstance(result, Closed) for result in results)
+    store = LocalStore(tmp_path)
+    assert len((await store.list("")).entries) == results.count(None) > 0
+    assert store.swept == 0
+    await store.aclose()
+
+
+async def test_cancelled_writes_leave_whole_objects_or_none(tmp_path: Path) -> None:
+    """Cancelled at any point, a write is there whole or not at all, and no descriptor or file stays behind."""
+    open_before = open_files()
+    store = LocalStore(tmp_path)
+    body = secrets.token_bytes(LARGE)
+    for number in range(60):
+        write = asyncio.create_task(store.put_new(f"v/a/blob/{number}", body))
+        await asyncio.sleep(number * 0.0002)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+    await store.aclose()
+    store = LocalStore(tmp_path)
+    listed = (await store.list("")).entries
+    for entry in listed:
+        assert await (await store.get(entry.key)).read() == body
+    assert (len(files_of(tmp_path)), store.swept) == (len(listed), 0)
+    await store.aclose()
+    assert open_files() <= open_before
+
+
+async def test_cancelled_reads_leave_no_open_file(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, bytes(LARGE))
+    for number in range(50):
+        read = asyncio.create_task(store.get(KEY))
+        await asyncio.sleep(number % 5 * 0.0001)
+        read.cancel()
+        result = (await asyncio.gather(read, return_exceptions=True))[0]
+        if not isinstance(result, BaseException):
+            await result.aclose()
+    await store.aclose()  # an open file would be reported, and reports are errors in these tests
+
+
+async def test_a_large_body_needs_little_memory(tmp_path: Path) -> None:
+    """Pieces are written as they come: a 64 MiB body goes through a process that may not grow by half of that."""
+    script = f"""
+import asyncio, resource
+from pathlib import Path
+from crystal_relay.local import LocalStore
+from crystal_relay.store import Body
+async def zeros():
+    for _ in range(1024):
+        yield bytes(65536)
+async def main():
+    store = LocalStore(Path({str(tmp_path)!r}))
+    await store.put_new("v/a/blob/warm", bytes(1000000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await store.put_new("v/a/blob/big", Body(1024 * 65536, zeros))
+    async with await store.get("v/a/blob/big") as found:
+        assert sum([len(piece) async for piece in found]) == 1024 * 65536
+    await store.aclose()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+asyncio.run(main())
+"""
+    run = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    grown_kib = int(run.stdout) / (1024 if sys.platform == "darwin" else 1)
+    assert grown_kib < 32 * 1024
+
+
+async def test_missing_objects_are_not_made_by_looking(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with pytest.raises(NotFound):
+        await store.get(KEY)
+    await store.delete(KEY)
+    assert (await store.list("")).entries == ()
+    await store.aclose()
+
+
+async def test_a_store_belongs_to_one_event_loop(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, b"")
+
+    async def elsewhere() -> None:
+        with pytest.raises(RuntimeError, match="event loop"):
+            await store.get(KEY)
+
+    await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (apsw.FullError("x"), StoreFull),
+        (apsw.CorruptError("x"), StoreDamaged),
+        (apsw.NotADBError("x"), StoreDamaged),
+        (apsw.IOError("x"), StoreUnavailable),
+        (apsw.BusyError("x"), StoreUnavailable),
+        (apsw.ReadOnlyError("x"), StoreUnavailable),
+    ],
+)
+def test_sqlites_errors_have_a_meaning(error: apsw.Error, kind: type[RelayError]) -> None:
+    assert type(error_of_sqlite(error)) is kind

@@ -1,0 +1,45 @@
+"""What the server of `children.py` has loaded, and what a child of it runs."""
+
+import os
+import sys
+
+import httpx
+import onnxruntime
+import tokenizers
+import watchfiles
+
+# Loaded before a child is forked; no thread, connection or model is made by importing these.
+import crystal_core.embed.builtin
+import crystal_core.search
+import crystal_node.enrol
+import crystal_node.recording
+import crystal_node.sync
+import crystal_node.watching
+from crystal_node.cli import main
+from crystal_node.cli.app import build
+
+LOADED = (
+    build(()),
+    crystal_core.embed.builtin,
+    crystal_core.search,
+    crystal_node.enrol,
+    crystal_node.recording,
+    crystal_node.sync,
+    crystal_node.watching,
+    httpx,
+    onnxruntime,
+    tokenizers,
+    watchfiles,
+)
+
+
+def run_command(arguments: list[str], environment: dict[str, str], log: str) -> None:
+    """Runs `crystal` in this child, as a process of that environment, and ends it with its exit code."""
+    os.environ.clear()
+    os.environ.update(environment)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123  for as long as the process lives
+    sys.exit(main(arguments))

@@ -2,9 +2,12 @@
 pieces of about 400 tokens that overlap by 80, so that what stands on a border stands whole in one of them.
 
 Tokens are estimated at four characters each: capture has no tokenizer, and must not need one. Cuts prefer the end of a
-paragraph, then of a line, then of a sentence, then of a word; text without any of these is cut where the limit falls.
+paragraph, then of a line, then of a sentence, then of a word; text without any of these is cut where the limit falls, but
+not between a letter and its accents or inside an emoji that is joined of several.
 """
 
+import re
+import unicodedata
 from itertools import pairwise
 
 CHARS_PER_TOKEN = 4
@@ -12,9 +15,12 @@ WHOLE_CHARS_MAX = 2000 * CHARS_PER_TOKEN
 """A message up to this long is one piece."""
 PIECE_CHARS = 400 * CHARS_PER_TOKEN
 OVERLAP_CHARS = 80 * CHARS_PER_TOKEN
-_BREAKS = ("\n\n", "\n", ". ", " ")
+_SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*\s+|[。！？]["'”’」』）]*""")
 _LOOK_BACK = PIECE_CHARS // 2
 _NEAR = 100
+_CLUSTER_CHARS = 32
+_JOINER = "\u200d"
+_SKIN_TONES = frozenset("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 
 
 def split_message(text: str) -> list[str]:
@@ -44,14 +50,37 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cut_before(text: str, limit: int, earliest: int) -> int:
-    for mark in _BREAKS:
+    for mark in ("\n\n", "\n"):
         at = text.rfind(mark, earliest, limit)
         if at >= 0:
             return at + len(mark)
-    return limit
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, earliest, limit)]
+    if ends:
+        return ends[-1]
+    at = text.rfind(" ", earliest, limit)
+    return at + 1 if at >= 0 else _whole_before(text, limit, earliest)
 
 
 def _word_start(text: str, wanted: int, end: int) -> int:
     """The start of a word at or after ``wanted``, if one is near."""
     at = text.find(" ", wanted, min(wanted + _NEAR, end))
-    return at + 1 if at >= 0 else wanted
+    return at + 1 if at >= 0 else _whole_before(text, wanted, wanted - _CLUSTER_CHARS)
+
+
+def _whole_before(text: str, limit: int, earliest: int) -> int:
+    """The last place up to ``limit`` that does not part what is seen as one character; ``limit`` if there is none near."""
+    at = limit
+    while at > max(earliest, limit - _CLUSTER_CHARS):
+        if not (_continues(text[at]) or text[at - 1] == _JOINER):
+            return at
+        at -= 1
+    return limit
+
+
+def _continues(character: str) -> bool:
+    """Whether it belongs to the character before it: an accent, a joiner, a variation or skin tone."""
+    return (
+        unicodedata.category(character) in ("Mn", "Mc", "Me")
+        or character == _JOINER
+        or character in _SKIN_TONES
+    )

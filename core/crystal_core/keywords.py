@@ -12,6 +12,7 @@ Rules:
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ TERMS_MAX = 32
 """Words and phrases of one query that are searched; further ones are ignored."""
 
 _QUOTED = re.compile(r'"([^"]*)"')
-_PARTS = re.compile(r"[^\W_]+")
+_PARTS = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")  # FTS5, too, takes combining accents for parts of words
 _UNSEARCHABLE = re.compile("[\x00\ud800-\udfff]")
 
 _ENGLISH = """
@@ -66,7 +67,7 @@ EVERYTHING = Restriction()
 
 def terms(text: str) -> list[str]:
     """The words and phrases of a query, as FTS5 strings; none if the text holds nothing that is indexed."""
-    text = _UNSEARCHABLE.sub(" ", text)
+    text = unicodedata.normalize("NFC", _UNSEARCHABLE.sub(" ", text))
     found: dict[str, str] = {}
 
     def take(words: Sequence[str]) -> None:

@@ -63,3 +63,25 @@ def test_what_stands_on_a_border_stands_whole_in_one_piece() -> None:
     for at in range(1200, 2400, 37):
         text = filler[:at] + " the needle is under the haystack " + filler[at:]
         assert any("the needle is under the haystack" in piece for piece in split_message(text))
+
+
+def test_long_paragraphs_are_cut_after_sentences_of_any_script() -> None:
+    for sentence in (
+        'He said "so be it!" and went on. ',
+        "これは長い文章の一つの文です。",
+        "Is it so? Yes! ",
+    ):
+        pieces = split_message(sentence * (WHOLE_CHARS_MAX // len(sentence) + 50))
+        assert all(piece[-1] in '.!?。"' for piece in pieces), sentence
+
+
+def test_what_is_seen_as_one_character_stays_whole() -> None:
+    for one in ("e\u0301\u0323", "👩\u200d👩\u200d👧", "👍\U0001f3fd", "❤\ufe0f"):
+        text = one * (WHOLE_CHARS_MAX + 1)
+        for piece in split_message(text):
+            assert len(piece) % len(one) == 0, one
+            assert piece.startswith(one)
+
+
+def test_a_very_long_message_is_cut_in_linear_time() -> None:
+    assert len(split_message("no break " * 400_000)) > 2000

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from crystal_crypto import labels
@@ -18,6 +19,7 @@ from crystal_crypto.limits import BODY_PIECE_BYTES, KIB
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+_PATIENCE_SECONDS: Final = 0.0002  # about what two pieces take
 _SHARED_BYTES_MIN: Final = 256 * KIB  # below this, asking for help takes longer than it saves
 
 
@@ -33,17 +35,23 @@ def body_digest(body: memoryview) -> bytes:
                 n = todo.popleft()
             except IndexError:
                 return
-            digests[n] = hashlib.sha256(body[n * BODY_PIECE_BYTES : (n + 1) * BODY_PIECE_BYTES]).digest()
+            digests[n] = hash_piece(n)
+
+    def hash_piece(n: int) -> bytes:
+        return hashlib.sha256(body[n * BODY_PIECE_BYTES : (n + 1) * BODY_PIECE_BYTES]).digest()
 
     helper = _helper() if len(body) >= _SHARED_BYTES_MIN else None
     try:
-        help_asked = helper.submit(work) if helper is not None else None
+        asked = helper.submit(work) if helper is not None else None
     except RuntimeError:  # no thread to be had, or the interpreter is ending: slower, never wrong
-        help_asked = None
+        asked = None
     work()
-    # A helper that never got to run (all processors busy, or this is a forked child) is not waited for.
-    if help_asked is not None and not help_asked.cancel():
-        help_asked.result()
+    # A helper that never got to run is not waited for, and one that was put to sleep over a piece not for long.
+    if asked is not None and not asked.cancel():
+        with suppress(TimeoutError):
+            asked.result(timeout=_PATIENCE_SECONDS)
+    for n in range(count):
+        digests[n] = digests[n] or hash_piece(n)
     return hashlib.sha256(labels.ENTRY_BODY + b"".join(digests)).digest()
 
 

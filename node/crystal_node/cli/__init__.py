@@ -22,8 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _version()
     if arguments == ["nudge"]:
         return _nudge()
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.cli.output import ReaderGone
 
+    os.environ.update(PROCESS_ENVIRONMENT)
     try:
         code = _run(arguments)
         sys.stdout.flush()

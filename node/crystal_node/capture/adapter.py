@@ -22,6 +22,9 @@ import msgspec
 from crystal_mirror.operations import Capture
 from crystal_node.capture.follow import FileState
 
+SPOTS_MAX = 20
+"""Damaged lines that are remembered by place; beyond that they are only counted."""
+
 Hides = Callable[[int], bool]
 """Whether a message of that moment (milliseconds, 0 if unknown) was private and must not be recorded."""
 
@@ -34,18 +37,37 @@ class Found:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line that should have been read and could not be: where it begins (a byte offset), and why."""
+
+    path: Path
+    offset: int
+    reason: str
+
+
 @dataclass
 class Counts:
-    """What a pass met: messages taken, secrets redacted by kind, records skipped by reason."""
+    """What a pass met: messages taken, secrets redacted by kind, records and blocks skipped by reason.
+
+    ``spots`` are the first of those lines that are damaged or of an unknown kind; all of them are in ``skipped``, too.
+    """
 
     messages: int = 0
     redacted: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[str] = field(default_factory=Counter[str])
+    spots: list[Spot] = field(default_factory=list[Spot])
 
     def add(self, other: "Counts") -> None:
         self.messages += other.messages
         self.redacted.update(other.redacted)
         self.skipped.update(other.skipped)
+        self.spots = (self.spots + other.spots)[:SPOTS_MAX]
+
+    def damaged(self, path: Path, offset: int, reason: str) -> None:
+        self.skipped[reason] += 1
+        if len(self.spots) < SPOTS_MAX:
+            self.spots.append(Spot(path, offset, reason))
 
 
 @dataclass
@@ -65,7 +87,7 @@ class Adapter(Protocol):
     """What operations carry as their source, such as ``claude-code``."""
 
     def discover(self) -> Iterator[Found]:
-        """All transcripts there are, oldest path order, and what could not be looked into."""
+        """All transcripts there are, in the order of their paths, and what could not be looked into."""
         ...
 
     def concerns(self, path: str) -> bool:
@@ -82,6 +104,7 @@ class Adapter(Protocol):
 
 
 def encode_state(state: FileState) -> bytes:
+    """The state's bytes, to be kept with what was captured."""
     return msgspec.msgpack.encode(state)
 
 

@@ -1,8 +1,9 @@
 """Following a file of lines by byte offset, through growth, rotation, truncation and replacement.
 
 A state names what was read by content, not by inode: the hash of the file's first bytes and the hash of the last bytes
-before the offset. If both still stand, the file has only grown (or was moved or copied) and is read on; otherwise it is
-another file, and is read from its start. A last line without its newline is left for the next time.
+before the offset, both of the bytes that were really consumed. If both still stand, the file has only grown (or was moved,
+copied, or away for a while) and is read on; otherwise it is another file, and is read from its start. A last line without
+its newline is left for the next time.
 """
 
 import os
@@ -11,35 +12,45 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Self
 
 import msgspec
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A longer line is stepped over, and counted, without being held in memory."""
 PASS_BYTES_MAX = 4 * 1024 * 1024
-"""A pass ends at the first line end behind this many bytes."""
+"""A pass ends at the first line end behind this many bytes, or within a line that is being stepped over."""
 BLOCK_BYTES = 256 * 1024
-MARK_BYTES = 512
+MARK_BYTES = 1024
 """How much of the file's head, and of what stands before the offset, a state remembers the hash of."""
 
 
-class FileState(msgspec.Struct, frozen=True, array_like=True):
-    """How far a file was read. ``inside_line``: the offset stands within a line whose rest is to be dropped.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+MarkCount = Annotated[int, msgspec.Meta(ge=0, le=MARK_BYTES)]
 
-    ``size`` and ``modified`` (nanoseconds) are those of the file when it was read: if both are unchanged there is
-    nothing to do. ``head`` and ``tail`` are SHA-256 hashes of the first ``head_bytes`` bytes and of the last
-    ``tail_bytes`` bytes before ``offset``.
+
+class FileState(msgspec.Struct, frozen=True, array_like=True):
+    """How far a file was read.
+
+    ``head`` and ``tail`` are SHA-256 hashes of the first ``head_bytes`` bytes and of the last ``tail_bytes`` bytes before
+    ``offset``. ``inside_line``: the offset stands within a line whose rest is to be dropped. ``stepped_over``: something
+    of this file was left out on purpose; should it have to be read again, what cannot be dated stays out.
+
+    ``size`` (bytes), ``modified`` and ``changed`` (nanoseconds) and ``inode`` are those of the file when it was read: while
+    all are the same there is nothing to do, and it need not even be opened. They decide nothing else.
     """
 
-    offset: int = 0
-    head_bytes: int = 0
+    offset: Count = 0
+    head_bytes: MarkCount = 0
     head: bytes = b""
-    tail_bytes: int = 0
+    tail_bytes: MarkCount = 0
     tail: bytes = b""
     inside_line: bool = False
     size: int = -1
     modified: int = -1
+    changed: int = -1
+    inode: int = -1
+    stepped_over: bool = False
 
 
 START = FileState()
@@ -51,27 +62,39 @@ class NotAFile(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A complete line without its end, or None for one over the limit. ``end`` is the offset behind it."""
+    """A complete line without its end, or None for one over the limit. ``start`` and ``end`` are byte offsets."""
 
     data: bytes | None
+    start: int
     end: int
 
 
 class LineReader:
-    """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line."""
+    """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line.
+
+    ``restarted``: the file is not the one that the state was of, and is read from its start. ``more``: the pass ended at
+    its bound. ``stepped_over``: see ``FileState``.
+    """
 
     def __init__(self, path: Path, state: FileState | None) -> None:
         """Raises OSError: the file cannot be opened, or is not a regular file."""
         self._file = _open_regular(path)
-        found = os.fstat(self._file.fileno())
-        self.size, self.modified = found.st_size, found.st_mtime_ns
-        before = state or START
-        self.restarted = before.offset > 0 and not self._still_stands(before)
-        self._offset = 0 if self.restarted else before.offset
-        self._dropping = before.inside_line and not self.restarted
+        try:
+            self._found = os.fstat(self._file.fileno())
+            before = state or START
+            self._head = self._at(0, before.head_bytes)
+            self._tail = self._at(max(0, before.offset - before.tail_bytes), before.tail_bytes)
+            self.restarted = before.offset > 0 and not self._still_stands(before)
+        except BaseException:
+            self._file.close()
+            raise
+        self.stepped_over = before.stepped_over
         self.more = False
+        self._offset, self._dropping = before.offset, before.inside_line
+        if self.restarted:
+            self._offset, self._dropping, self._head, self._tail = 0, False, b"", b""
 
-    def __enter__(self) -> "LineReader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,82 +103,107 @@ class LineReader:
     def lines(self) -> Iterator[Line]:
         """Complete lines, until the end of the file or of the pass. What was yielded counts as read."""
         self._file.seek(self._offset)
-        started = self._offset
+        limit = self._offset + PASS_BYTES_MAX
         held = bytearray()
         while block := self._file.read(BLOCK_BYTES):
-            parts = block.split(b"\n")
-            for part in parts[:-1]:
+            *complete, rest = block.split(b"\n")
+            for part in complete:
                 held += part
-                self._offset += len(held) + 1
-                if self._dropping:
-                    self._dropping = False
-                elif len(held) > LINE_BYTES_MAX:
-                    yield Line(None, self._offset)
-                else:
-                    yield Line(bytes(held).removesuffix(b"\r"), self._offset)
+                held += b"\n"
+                line = self._consume(held)
                 held.clear()
-                if self._offset - started >= PASS_BYTES_MAX:
-                    self.more = self._offset < self.size
+                if line is not None:
+                    yield line
+                if self._offset >= limit:
+                    self.more = self._offset < self._found.st_size
                     return
-            held += parts[-1]
-            if len(held) > LINE_BYTES_MAX:
+            held += rest
+            if self._dropping or len(held) > LINE_BYTES_MAX:
                 # The offset moves into the line: whatever comes of it, now or in a later pass, is dropped.
-                self._offset += len(held)
+                line = self._drop(held)
                 held.clear()
-                if not self._dropping:
-                    self._dropping = True
-                    yield Line(None, self._offset)
+                if line is not None:
+                    yield line
+                if self._offset >= limit:
+                    self.more = True
+                    return
 
     def state(self) -> FileState:
         """The state behind what was read."""
-        head_bytes = min(MARK_BYTES, self._offset)
-        tail_bytes = min(MARK_BYTES, self._offset)
         return FileState(
             offset=self._offset,
-            head_bytes=head_bytes,
-            head=self._hash(0, head_bytes),
-            tail_bytes=tail_bytes,
-            tail=self._hash(self._offset - tail_bytes, tail_bytes),
+            head_bytes=len(self._head),
+            head=sha256(self._head).digest(),
+            tail_bytes=len(self._tail),
+            tail=sha256(self._tail).digest(),
             inside_line=self._dropping,
-            size=self.size,
-            modified=self.modified,
+            size=self._found.st_size,
+            modified=self._found.st_mtime_ns,
+            changed=self._found.st_ctime_ns,
+            inode=self._found.st_ino,
+            stepped_over=self.stepped_over,
         )
 
     def skip_to_end(self) -> FileState:
         """The state behind everything there is now; a half line is dropped, its rest too when it comes."""
-        self._offset = self.size
-        self._file.seek(max(0, self.size - 1))
-        self._dropping = self.size > 0 and self._file.read(1) != b"\n"
+        size = self._found.st_size
+        self._head = self._at(0, min(MARK_BYTES, size))
+        self._tail = self._at(size - min(MARK_BYTES, size), min(MARK_BYTES, size))
+        self._offset = size
+        self._dropping = size > 0 and not self._tail.endswith(b"\n")
+        self.stepped_over = self.stepped_over or size > 0
         return self.state()
 
-    def _still_stands(self, state: FileState) -> bool:
-        if self.size < state.offset:
-            return False
-        head_stands = self._hash(0, state.head_bytes) == state.head
-        return head_stands and self._hash(state.offset - state.tail_bytes, state.tail_bytes) == state.tail
+    def _consume(self, held: bytearray) -> Line | None:
+        """Moves behind a complete line. None: it was the rest of one that is being dropped."""
+        start = self._offset
+        self._advance(held)
+        if self._dropping:
+            self._dropping = False
+            return None
+        if len(held) - 1 > LINE_BYTES_MAX:
+            return Line(None, start, self._offset)
+        return Line(bytes(held[: -2 if held.endswith(b"\r\n") else -1]), start, self._offset)
 
-    def _hash(self, start: int, length: int) -> bytes:
+    def _drop(self, held: bytearray) -> Line | None:
+        start = self._offset
+        self._advance(held)
+        if self._dropping:
+            return None
+        self._dropping = True
+        return Line(None, start, self._offset)
+
+    def _advance(self, consumed: bytearray) -> None:
+        self._offset += len(consumed)
+        if len(self._head) < MARK_BYTES:
+            self._head += bytes(consumed[: MARK_BYTES - len(self._head)])
+        self._tail = (self._tail + bytes(consumed[-MARK_BYTES:]))[-MARK_BYTES:]
+
+    def _still_stands(self, state: FileState) -> bool:
+        return sha256(self._head).digest() == state.head and sha256(self._tail).digest() == state.tail
+
+    def _at(self, start: int, length: int) -> bytes:
         self._file.seek(start)
-        return sha256(self._file.read(length)).digest()
+        return self._file.read(length)
 
 
 def unchanged(path: Path, state: FileState | None) -> bool:
-    """Whether the file is just as it was left, by size and time: a cheap look before opening it. Raises OSError."""
+    """Whether the file is just as it was left, by size, times and inode: a cheap look before opening it. Raises OSError."""
     if state is None:
         return False
     found = path.lstat()
-    return found.st_size == state.size and found.st_mtime_ns == state.modified
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino) == (
+        state.size,
+        state.modified,
+        state.changed,
+        state.inode,
+    )
 
 
 def _open_regular(path: Path) -> BinaryIO:
     """Opens without following a link in the last part, and without waiting on pipes or devices."""
-    flags = (
-        os.O_RDONLY
-        | getattr(os, "O_NOFOLLOW", 0)
-        | getattr(os, "O_NONBLOCK", 0)
-        | getattr(os, "O_CLOEXEC", 0)
-    )
-    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotAFile(f"{path} is not a regular file")

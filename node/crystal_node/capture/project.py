@@ -1,49 +1,75 @@
 """Which project a conversation was about, in words that mean the same on every machine.
 
 Two names: the working folder relative to the person's home, and the repository's remote without protocol, user and
-credentials (``host/owner/name``). Found by reading files; no process is started, nothing outside ``.git`` is opened.
+credentials (``host/owner/name``). Found by reading ``.git``; no process is started, and a folder that is gone is no error.
 """
 
 import re
-from configparser import ConfigParser
-from configparser import Error as ConfigError
-from functools import lru_cache
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections.abc import Iterator
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 CONFIG_BYTES_MAX = 256 * 1024
+"""A longer configuration of a repository is read to here."""
+FOLDER_CHARS_MAX = 4096
 NAME_CHARS_MAX = 500
 OUTSIDE_PARTS = 2
 """Of a folder outside the home only its last parts are kept, behind ``…/``."""
 
-_SCP_LIKE = re.compile(r"(?:[^@/\s]{1,100}@)?([A-Za-z0-9.-]{1,253}):(?!//)([^\s]{1,400})")
+_SCP_LIKE = re.compile(r"(?:[^@/\s]{1,200}@)?([A-Za-z0-9.-]{1,253}):(?!//)([^\s]{1,400})")
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
+
+
+class Place(NamedTuple):
+    """Where a conversation took place. Both "" if unknown."""
+
+    project: str
+    repository: str
+
+
+class Places:
+    """Finds places and keeps what it found: make a new one for every pass, since remotes change."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._found: dict[str, Place] = {}
+
+    def of(self, cwd: str) -> Place:
+        """The place of a working folder as a transcript names it."""
+        place = self._found.get(cwd)
+        if place is None:
+            place = Place(project_name(cwd, self._home), repository_name(cwd))
+            self._found[cwd] = place
+        return place
 
 
 def project_name(cwd: str, home: Path) -> str:
-    """The folder relative to ``home`` with forward slashes, "." for the home itself, "" if unknown."""
-    if not cwd or len(cwd) > 4096 or "\0" in cwd:
+    """The folder relative to ``home`` with forward slashes, "." for the home itself, "" if unknown.
+
+    Outside of the home a path says little on another machine and may say too much: ``…/`` and its last two parts.
+    """
+    if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd:
         return ""
     windows = "\\" in cwd and "/" not in cwd
-    path: PurePosixPath | PureWindowsPath = PureWindowsPath(cwd) if windows else PurePosixPath(cwd)
-    base = type(path)(str(home))
-    try:
-        name = path.relative_to(base).as_posix()
-    except ValueError:
-        name = "…/" + "/".join(path.parts[1:][-OUTSIDE_PARTS:]) if len(path.parts) > 1 else ""
-    return name[:NAME_CHARS_MAX]
+    path: PurePath = PureWindowsPath(cwd) if windows else PurePosixPath(cwd)
+    for base in (home, home.resolve()):
+        if path.is_relative_to(type(path)(str(base))):
+            return path.relative_to(type(path)(str(base))).as_posix()[:NAME_CHARS_MAX]
+    parts = [part for part in path.parts if part != path.anchor][-OUTSIDE_PARTS:]
+    return f"…/{'/'.join(parts)}"[:NAME_CHARS_MAX] if parts else ""
 
 
-@lru_cache(maxsize=1024)
 def repository_name(cwd: str) -> str:
     """The normalised remote of the repository around ``cwd``, or "" if there is none to be found."""
-    if not cwd or "\0" in cwd or not Path(cwd).is_absolute():
+    if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd or not Path(cwd).is_absolute():
         return ""
     try:
         config = _config_of(Path(cwd))
-        remote = _remote(config) if config else ""
+        return _remote(config) if config is not None and config.is_file() else ""
     except OSError:
         return ""
-    return normalised_remote(remote)
 
 
 def normalised_remote(remote: str) -> str:
@@ -66,7 +92,7 @@ def normalised_remote(remote: str) -> str:
     else:
         return ""
     path = path.strip("/").removesuffix(".git").strip("/")
-    if not host or not path or len(host) == 1:
+    if not path or len(host) < 2:  # one letter before a colon is a drive of Windows
         return ""
     return f"{host}/{path}"[:NAME_CHARS_MAX]
 
@@ -77,37 +103,44 @@ def _config_of(folder: Path) -> Path | None:
         if git.is_dir():
             return git / "config"
         if git.is_file():
-            return _worktree_config(place, git)
+            return _config_elsewhere(place, git)
     return None
 
 
-def _worktree_config(place: Path, pointer: Path) -> Path | None:
-    """A worktree's ``.git`` is a file that names its folder, whose ``commondir`` names the repository's."""
-    text = _bounded(pointer)
-    if not text.startswith("gitdir:"):
+def _config_elsewhere(place: Path, pointer: Path) -> Path | None:
+    """A worktree's or submodule's ``.git`` is a file that names its folder; ``commondir`` there names the repository's."""
+    first = next(_lines(pointer), "")
+    if not first.startswith("gitdir:"):
         return None
-    folder = place / text.removeprefix("gitdir:").strip()
+    folder = place / first.removeprefix("gitdir:").strip()
     common = folder / "commondir"
     if common.is_file():
-        folder = folder / _bounded(common).strip()
+        folder = folder / next(_lines(common), "")
     return folder / "config"
 
 
 def _remote(config: Path) -> str:
-    if not config.is_file():
-        return ""
-    parser = ConfigParser(strict=False, interpolation=None, allow_no_value=True)
-    try:
-        parser.read_string(_bounded(config))
-    except ConfigError:
-        return ""
-    remotes = {
-        name: section.get("url") or "" for name, section in parser.items() if name.startswith('remote "')
-    }
-    return remotes.get('remote "origin"') or next((url for _, url in sorted(remotes.items()) if url), "")
+    """The remote called ``origin``, or else the first by name that has a place on the network."""
+    remotes: dict[str, str] = {}
+    section = name = ""
+    for line in _lines(config):
+        rest = line
+        if heading := _SECTION.match(line):
+            section, name, rest = heading[1].lower(), heading[2] or "", heading[3]
+        setting = _SETTING.match(rest)
+        if section == "remote" and setting and setting[1].lower() == "url":
+            remotes.setdefault(name, normalised_remote(_value(setting[2])))
+    return remotes.get("origin") or next((remotes[name] for name in sorted(remotes) if remotes[name]), "")
 
 
-def _bounded(path: Path) -> str:
+def _value(written: str) -> str:
+    """A setting's value without quotes and comment, as far as remotes need it."""
+    if written.startswith('"'):
+        return written[1:].partition('"')[0]
+    return re.split(r"\s[#;]", written, maxsplit=1)[0].strip()
+
+
+def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         text = file.read(CONFIG_BYTES_MAX).decode("utf-8", "replace")
-    return "\n".join(line.strip() for line in text.splitlines())
+    yield from (line.strip() for line in text.splitlines())

@@ -127,7 +127,7 @@ def test_meta_compaction_and_unknown_records_are_counted_not_kept(tool: Tool) ->
         {"type": "user"},
         {"no": "type"},
         {"type": ["list"]},
-        {"type": "user", "uuid": 7, "message": {"content": "x"}},
+        {"type": "user", "uuid": "7", "message": "no object"},
     )
     reading = tool.read()
     assert reading.operations == []

@@ -183,4 +183,4 @@ def test_line_carries_where_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"one\ntwo\n")
     with LineReader(path, None) as reader:
-        assert list(reader.lines()) == [Line(b"one", 4), Line(b"two", 8)]
+        assert list(reader.lines()) == [Line(b"one", 0, 4), Line(b"two", 4, 8)]

@@ -61,7 +61,6 @@ def test_damaged_and_missing_configurations_are_no_error(tmp_path: Path) -> None
     git.mkdir()
     for text in ("", "no section", "[remote", '[remote "origin"]\n', "\0\0\0", '[remote "x"]\nurl\n'):
         (git / "config").write_text(text)
-        repository_name.cache_clear()
         assert repository_name(str(tmp_path)) == ""
     assert repository_name("/nowhere/at/all") == ""
     assert repository_name("relative") == ""
@@ -83,4 +82,6 @@ def test_mark_up_goes_and_words_stay(text: str, cleaned: str) -> None:
 
 
 def test_many_open_tags_take_linear_time() -> None:
-    assert clean("<system-reminder>" * 50_000 + "</system-reminder>") == ""
+    openings = "<system-reminder>" * 50_000
+    assert clean(openings + "</system-reminder>") == openings.removesuffix("<system-reminder>")
+    assert clean(openings + "</system-reminder>" * 50_000) == ""

@@ -1,0 +1,175 @@
+"""One line of a Claude Code transcript, as a value.
+
+The format is not ours and changes without notice. A line is parsed strictly and fast when it has the form that we know, and
+otherwise again, forgivingly: what has an unexpected type counts as missing, bytes that are no UTF-8 and halves of
+surrogate pairs are replaced. So an odd field costs that field, never the words beside it.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, TypeGuard
+
+import msgspec
+
+EARLIEST_MS = 946_684_800_000
+"""Moments before 2000 or after 2200 are taken for unknown."""
+LATEST_MS = 7_258_118_400_000
+ID_BYTES_MAX = 256
+"""Ids of messages and sessions are UUIDs; longer ones are cut."""
+PATH_BYTES_MAX = 4096
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Block(msgspec.Struct):
+    """One block of a message: its type, and its words if it is of a type that has any."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+
+
+class Message(msgspec.Struct):
+    content: str | list[Block] | None = None
+    model: str | None = None
+
+
+class Origin(msgspec.Struct):
+    kind: str | None = None
+
+
+class Attachment(msgspec.Struct):
+    """``queued_command`` holds what was typed while the model worked; ``mode`` and ``origin`` say by whom."""
+
+    type: str = ""
+    prompt: str | list[Block] | None = None
+    mode: str | None = msgspec.field(name="commandMode", default=None)
+    origin: Origin | None = None
+
+
+class Record(msgspec.Struct):
+    """What capture reads of a record."""
+
+    type: str = ""
+    uuid: str | None = None
+    session: str | None = msgspec.field(name="sessionId", default=None)
+    timestamp: str | None = None
+    cwd: str | None = None
+    is_meta: bool | None = msgspec.field(name="isMeta", default=None)
+    is_sidechain: bool | None = msgspec.field(name="isSidechain", default=None)
+    is_summary: bool | None = msgspec.field(name="isCompactSummary", default=None)
+    is_api_error: bool | None = msgspec.field(name="isApiErrorMessage", default=None)
+    message: Message | None = None
+    attachment: Attachment | None = None
+
+
+class Damage(Enum):
+    """Why a line is no record."""
+
+    NOT_JSON = "line is not JSON"
+    UNKNOWN_FORM = "record of unknown form"
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A line of white space."""
+
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+def parse_line(line: bytes) -> Record | Damage | Blank:
+    """The record on a line, without its line end. Never raises."""
+    line = line.removeprefix(_BOM)
+    if not line.strip():
+        return Blank()
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value: object = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return Damage.NOT_JSON
+    return _record(value) if _is_object(value) else Damage.UNKNOWN_FORM
+
+
+def milliseconds(timestamp: str | None) -> int:
+    """Milliseconds since 1970 of an ISO 8601 moment, taken for UTC if it names no zone; 0 if it is none or absurd."""
+    try:
+        moment = datetime.fromisoformat(timestamp or "")
+        value = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+    return value if EARLIEST_MS <= value <= LATEST_MS else 0
+
+
+def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
+    """A name of the transcript's, at most ``limit`` bytes of UTF-8; "" for none."""
+    encoded = (name or "").encode()
+    return encoded[:limit].decode("utf-8", "ignore")
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    return Record(
+        type=_text(fields.get("type")) or "",
+        uuid=_text(fields.get("uuid")),
+        session=_text(fields.get("sessionId")),
+        timestamp=_text(fields.get("timestamp")),
+        cwd=_text(fields.get("cwd")),
+        is_meta=_truth(fields.get("isMeta")),
+        is_sidechain=_truth(fields.get("isSidechain")),
+        is_summary=_truth(fields.get("isCompactSummary")),
+        is_api_error=_truth(fields.get("isApiErrorMessage")),
+        message=_message(fields.get("message")),
+        attachment=_attachment(fields.get("attachment")),
+    )
+
+
+def _message(value: object) -> Message | None:
+    if not _is_object(value):
+        return None
+    return Message(_content(value.get("content")), _text(value.get("model")))
+
+
+def _attachment(value: object) -> Attachment | None:
+    if not _is_object(value):
+        return None
+    origin = value.get("origin")
+    return Attachment(
+        _text(value.get("type")) or "",
+        _content(value.get("prompt")),
+        _text(value.get("commandMode")),
+        Origin(_text(origin.get("kind"))) if _is_object(origin) else None,
+    )
+
+
+def _content(value: object) -> str | list[Block] | None:
+    if _is_array(value):
+        return [_block(item) for item in value]
+    return _text(value)
+
+
+def _block(value: object) -> Block:
+    if not _is_object(value):
+        return Block("", _text(value))
+    return Block(_text(value.get("type")) or "", _text(value.get("text")), _text(value.get("thinking")))
+
+
+def _text(value: object) -> str | None:
+    """A text with lone surrogates replaced: they are no characters and have no UTF-8."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+
+
+def _truth(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _is_array(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

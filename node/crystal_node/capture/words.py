@@ -1,0 +1,103 @@
+"""Whose words a Claude Code record holds, or why it holds nobody's."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from crystal_node.capture.cleaning import clean
+from crystal_node.capture.records import Attachment, Block, Damage, Record
+
+_SYNTHETIC = "<synthetic>"
+"""The model that Claude Code names for what it wrote itself: errors, limits, "No response requested."."""
+_SILENT_RECORDS = frozenset(
+    {
+        "agent-name",
+        "ai-title",
+        "attachment",
+        "custom-title",
+        "file-history-snapshot",
+        "last-prompt",
+        "permission-mode",
+        "pr-link",
+        "progress",
+        "queue-operation",
+        "summary",
+        "system",
+    }
+)
+_SILENT_BLOCKS = frozenset(
+    {"document", "image", "redacted_thinking", "server_tool_use", "tool_result", "tool_use"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A record without words of anybody. ``damaged``: it should have had some, or is of a kind that we do not know."""
+
+    reason: str
+    damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A record's words, not cleaned yet. ``speaker`` is ``user`` or ``assistant``."""
+
+    speaker: str
+    blocks: list[Block]
+
+
+def words_of(record: Record) -> Words | Silent:
+    """What a record says, and who says it."""
+    if record.is_meta:
+        return Silent("meta")
+    match record.type:
+        case "user" | "assistant":
+            return _spoken(record)
+        case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
+            return _queued(record.attachment)
+        case known if known in _SILENT_RECORDS:
+            return Silent(f"record {known}")
+        case "":
+            return Silent(Damage.UNKNOWN_FORM.value, damaged=True)
+        case _:
+            return Silent("record of unknown type", damaged=True)
+
+
+def cleaned_texts(words: Words, skipped: Counter[str]) -> dict[str, str]:
+    """The texts by role (the speaker's, and ``thinking``) without mark-up. What is left out is counted in ``skipped``."""
+    spoken: dict[str, list[str]] = {}
+    for block in words.blocks:
+        thinks = block.type == "thinking"
+        text = block.thinking if thinks else block.text
+        if (not thinks and block.type != "text") or text is None:
+            skipped[f"block {block.type}" if block.type in _SILENT_BLOCKS else "block of unknown form"] += 1
+            continue
+        cleaned = clean(text)
+        if cleaned:
+            spoken.setdefault("thinking" if thinks else words.speaker, []).append(cleaned)
+        else:
+            skipped["mark-up only"] += 1
+    return {role: "\n\n".join(texts) for role, texts in spoken.items()}
+
+
+def _spoken(record: Record) -> Words | Silent:
+    if record.is_summary:
+        return Silent("compaction summary")
+    if record.message is None:
+        return Silent(Damage.UNKNOWN_FORM.value, damaged=True)
+    if record.is_api_error or record.message.model == _SYNTHETIC:
+        return Silent("written by the tool")
+    return Words(record.type, _blocks(record.message.content))
+
+
+def _queued(command: Attachment) -> Words | Silent:
+    """What was typed while the model worked is the person's; what a background task put into the queue is not."""
+    by_person = command.origin is None or command.origin.kind in (None, "human")
+    if not by_person or command.mode not in (None, "prompt"):
+        return Silent("record attachment")
+    return Words("user", _blocks(command.prompt))
+
+
+def _blocks(content: str | list[Block] | None) -> list[Block]:
+    if isinstance(content, str):
+        return [Block("text", content)]
+    return content or []

@@ -28,7 +28,7 @@ from crystal_mirror.ports import (
     ReplicaTransaction,
     Stream,
 )
-from crystal_mirror.requests import Flow, Get, PutNew
+from crystal_mirror.requests import Flow, Get, GetMany, PutNew
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
 META_OWN = "own.durable"
@@ -59,7 +59,7 @@ def push(member: Member) -> Flow[int]:
             if there is None:
                 continue
             if there != row.sealed:
-                _give_way(member, row, there)
+                yield from _give_way(member, row, there)
                 continue
         else:
             pushed += len(row.sealed)
@@ -82,45 +82,58 @@ def _check_first_stored(member: Member) -> Flow[None]:
         with member.journal.transaction() as transaction:
             transaction.set_all_states(OutboxState.STORED, OutboxState.PENDING)
         return
-    _give_way(member, row, there)
+    yield from _give_way(member, row, there)
 
 
-def _give_way(member: Member, row: OutboxRow, there: bytes) -> None:
+def _give_way(member: Member, row: OutboxRow, there: bytes) -> Flow[None]:
     """The place of ``row`` holds other bytes: goes on in a new incarnation.
 
-    If this device's own key signed them, another copy of it wrote on from here: the names that were given here to
-    operations from this place on are used up, except those that the log carries (``settle`` looks at what).
+    If this device's own key signed them, another copy of it wrote on from here. The names that it has given are used up:
+    those of operations whose own place holds other such bytes.
     """
-    mine = _signed_by_me(member, row, there)
-    if mine:
+    used_up: set[Origin] = set()
+    if _signed_by_me(member, row.incarnation, row.sequence, there):
         member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
+        used_up = yield from _used_up(member, row)
     else:
         member.notices.put(
             Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
         )
-    renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
-        used_up = {
-            name.origin
-            for name in transaction.names()
-            if mine
-            and name.origin == Origin(member.device_id, row.incarnation, name.sequence)
-            and name.sequence >= row.sequence
-            and not member.replica.done(name.origin)
-        }
         renamed = restart_stream(member, transaction, used_up)
     for before, after in renamed.items():
         member.rename_provisional(before, after)
 
 
-def _signed_by_me(member: Member, row: OutboxRow, data: bytes) -> bool:
+def _used_up(member: Member, row: OutboxRow) -> Flow[set[Origin]]:
+    """The names of this stream, from ``row`` on, whose places hold what another copy of this device made."""
+    names = [
+        name
+        for name in member.journal.names()
+        if name.origin == Origin(member.device_id, row.incarnation, name.sequence)
+        and (name.incarnation, name.sequence >= row.sequence) == (row.incarnation, True)
+    ]
+    used_up: set[Origin] = set()
+    for start in range(0, len(names), _PAGE):
+        some = names[start : start + _PAGE]
+        found = yield GetMany(tuple(member.keys.conversation(*name.origin) for name in some))
+        for name, data in zip(some, found, strict=True):
+            mine = member.journal.row(name.incarnation, name.sequence)
+            if data is None or mine is None or data == mine.sealed:
+                continue
+            if _signed_by_me(member, name.incarnation, name.sequence, data):
+                used_up.add(name.origin)
+    return used_up
+
+
+def _signed_by_me(member: Member, incarnation: bytes, sequence: int, data: bytes) -> bool:
     try:
         entry: Entry = parse(data)
         entry.verify(member.identity.signing.public)
     except CryptoError:
         return False
     return stands_at(
-        entry, vault=member.vault, device=member.device_id, incarnation=row.incarnation, sequence=row.sequence
+        entry, vault=member.vault, device=member.device_id, incarnation=incarnation, sequence=sequence
     )
 
 

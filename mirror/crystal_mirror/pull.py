@@ -96,6 +96,7 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
 def pull(member: Member) -> Flow[Pulled]:
     """Applies everything that the relay's mirror has beyond this device's position."""
     replay_kept(member)
+    yield from _confirm_unsent(member)
     yield from retract_voids(member)
     standing = yield from tail_agrees(member)
     if standing is not Standing.CAUGHT_UP:
@@ -139,6 +140,15 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
         yield from read_log(member.log, member.journal, member.keys, member.notices)
         slot = judge_slot(data, position, member.log)
     return slot
+
+
+def _confirm_unsent(member: Member) -> Flow[None]:
+    """A device that led may have put batches without hearing of it: what the relay holds of them is sent."""
+    for kept in member.replica.kept(EntryState.UNSENT):
+        if (yield Get(member.keys.mirror(kept.epoch, kept.sequence))) != kept.data:
+            return
+        with member.replica.transaction() as transaction:
+            transaction.set_entry_state(kept.epoch, kept.sequence, EntryState.SENT)
 
 
 def _is_void_for_all(member: Member, slot: Slot, position: Position) -> Flow[bool]:

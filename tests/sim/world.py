@@ -101,6 +101,9 @@ class World:
         """One request of one device, or the beginning of a flow. True if the flow is over."""
         self.steps += 1
         try:
+            if not home.busy:
+                adds = flow is not None or home.open() is None
+                (self.store.joining.add if adds else self.store.joining.discard)(home.name)
             if home.busy:
                 request = home.advance(lambda request: self.store.perform(home.name, request))
                 self.say(f"{home.name} {describe(request)}")
@@ -226,8 +229,11 @@ class World:
 
     # The end.
 
-    def agree(self) -> int:
-        """Stops all faults and syncs until all devices are equal. Returns the rounds that took. Raises Violation (P10)."""
+    def agree(self, *, newcomer: bool = True) -> int:
+        """Stops all faults and syncs until all devices are equal. Returns the rounds that took. Raises Violation (P10).
+
+        With `newcomer` a device joins last and has to reach the same state from the relay alone.
+        """
         self.store.calm_down()
         self.crasher.kill_at = None
         for home in self.homes:
@@ -239,6 +245,8 @@ class World:
                 self._appoint()
             if not self._disagreement():
                 self.rounds_to_agree = number
+                if newcomer:
+                    self._join_last()
                 self._check_outcome()
                 return number
         raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {self._disagreement()}")
@@ -266,8 +274,7 @@ class World:
             digests[home.name] = f"{position[:2]} {member.replica.digest().hex()[:8]} {home.error} {notices}"
         return "" if len({d.split(" {")[0] for d in digests.values()}) == 1 else f"{digests}"
 
-    def _check_outcome(self) -> None:
-        """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
+    def _join_last(self) -> None:
         newcomer = self.add_home("newcomer")
         for home in (newcomer, *self.homes * NEWCOMER_ROUNDS_MAX):
             if home is self.homes[0]:
@@ -278,7 +285,13 @@ class World:
             raise Violation(
                 f"P10: a device that joins last does not reach the state of the others: {self._disagreement()}"
             )
-        history = self.checks.histories.get(last.replica.position().previous)
+        self.homes.remove(newcomer)
+
+    def _check_outcome(self) -> None:
+        """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
+        member = self.homes[0].open()
+        assert member is not None, "checked before"
+        history = self.checks.histories.get(member.replica.position().previous)
         assert history is not None, "checked after the step"
         missing = self.accepted.keys() - self.lost - history.operations
         if missing:
@@ -292,7 +305,6 @@ class World:
                 raise Violation(f"P2: {home.name}: {damage}")
             if home.replica.rows("SELECT 1 FROM provisional LIMIT 1"):
                 raise Violation(f"P2: {home.name} still shows provisional rows")
-        self.homes.remove(newcomer)
 
     def summary(self) -> Summary:
         return Summary(

@@ -1,0 +1,32 @@
+"""Every single crash point of the scripted runs: a process dies there, once, and nothing is lost or doubled.
+
+At odd points it is started again at once, at even ones it stays down until its next turn. (`make sim` does both everywhere.)
+"""
+
+import pytest
+
+from tests.sim.script import SCRIPTS, Stage, count_points
+
+SLICES = 4
+"""The points of a script are dealt to this many tests, so that one test stays short."""
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_single_crash_point_is_survived(name: str, part: int) -> None:
+    points = count_points(name)
+    assert points > 100, "the script goes through many commits and requests"
+    for point in range(1 + part, points + 1, SLICES):
+        stage = Stage(name, point, patient=bool(point % 2))
+        try:
+            stage.play(SCRIPTS[name])
+        except AssertionError as error:
+            raise AssertionError(f"{name}, killed at point {point} of {points}: {error}") from error
+        assert stage.world.crasher.kills == 1, f"the script reaches point {point}"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_scripts_end_well_without_a_crash(name: str) -> None:
+    world = Stage(name).play(SCRIPTS[name])
+    assert world.rounds_to_agree <= 3
+    assert not world.lost

@@ -1,10 +1,13 @@
-"""Links in the project's pages lead somewhere, and the checker sees those that do not."""
+"""Links in the project's pages lead somewhere, and what they name of the code and the tests exists."""
 
+import ast
+import importlib
+import re
 from pathlib import Path
 
 import pytest
 
-from scripts.check_links import anchors, dead_links
+from scripts.check_links import anchors, dead_links, pages
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -35,3 +38,58 @@ def test_a_good_link_passes(text: str, tmp_path: Path) -> None:
 
 def test_headings_that_repeat_are_numbered() -> None:
     assert anchors("# One\n## Two\n## Two\n") == {"one", "two", "two-1"}
+
+
+def _resolves(name: str) -> bool:
+    """Whether a dotted name is a module or a public name in one."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        if not module:
+            return False
+        try:
+            return hasattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError:
+            return False
+    return True
+
+
+def test_every_module_that_a_page_names_exists() -> None:
+    named = {
+        (str(page.relative_to(PROJECT)), name)
+        for page in pages(PROJECT)
+        for name in re.findall(r"`(crystal_[a-z_]+(?:\.\w+)*)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert [(page, name) for page, name in sorted(named) if not _resolves(name)] == []
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = {f"crystal_{name}": name for name in ("crypto", "mirror", "core", "relay", "node")}
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text))
+    assert len(named) > 10
+    missing = [
+        name
+        for name in sorted(named)
+        if not (PROJECT / name).exists()
+        and not (PROJECT / folders.get(name.split("/")[0], "") / name).exists()
+    ]
+    assert missing == []
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    text = (PROJECT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    named = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", text)
+    assert len(named) > 25
+    missing: list[str] = []
+    for test, path in named:
+        tree = ast.parse((PROJECT / path).read_text(encoding="utf-8"))
+        if test not in {
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }:
+            missing.append(f"{path}::{test}")
+    assert missing == []
+    # Every test name in the page is in that form, so that none escapes the check.
+    assert len(re.findall(r"\btest_\w+`", text)) == len(named)

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```sh (?P<machine>[a-z]+)\n(?P<script>.*?)^```$", re.MULTILINE | re.DOTALL)
 _PORT = "18791"
-ENROLMENT_TOKEN = "a-token-for-the-readme-of-forty-characters"
+_TOKEN = re.compile(r"^  ([\w-]{40,})$", re.MULTILINE)
 _SECONDS_MAX = 60
 _TRANSCRIPT_TURN = (
     '{"type":"user","uuid":"7d0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a01","parentUuid":null,'
@@ -98,15 +98,17 @@ def test_what_the_readme_says_works(tmp_path: Path) -> None:
     with (tmp_path / "relay.log").open("wb") as log:
         process = subprocess.Popen(
             ["bash", "-c", "exec " + serve[0].replace(_PORT, str(port))],
-            env=relay.environment() | {"CRYSTAL_RELAY_ENROLL_TOKEN": ENROLMENT_TOKEN},
+            env=relay.environment(),
             stdout=log,
             stderr=log,
         )
     try:
         _wait_for_relay(port)
+        printed = _TOKEN.search((tmp_path / "relay.log").read_text(encoding="utf-8"))
+        assert printed, "the relay printed no enrolment token"
         code = ""
         for command in _commands("core"):
-            shown = core.run(_once(command), typed=f"{ENROLMENT_TOKEN}\n")
+            shown = core.run(_once(command), typed=f"{printed[1]}\n")
             if command.startswith("crystal pair"):
                 code = next(word for word in shown.split() if word.startswith("mc1:"))
         # The code goes through standard input, as the README has it typed.

@@ -48,7 +48,7 @@ class FaultyStore(MemoryStore):
 
     def __init__(self, *faults: Fault | RelayError) -> None:
         super().__init__()
-        self.faults = list(faults)
+        self.faults: list[Fault | RelayError] = list(faults)
         self.calls = 0
         self.running = 0
         self.most_running = 0

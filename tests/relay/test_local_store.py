@@ -168,39 +168,6 @@ async def test_a_missing_or_shortened_file_is_an_error_and_never_other_bytes(tmp
     await store.aclose()
 
 
-async def test_a_write_that_cannot_be_committed_takes_no_others_with_it(tmp_path: Path) -> None:
-    """Writes that wait together share a commit; one that fails is tried alone, and so are the others."""
-    store = LocalStore(tmp_path)
-    connection = store._writer._connection
-    connection.execute(
-        "CREATE TEMP TRIGGER refuse BEFORE INSERT ON object WHEN NEW.key = 'v/a/blob/bad'"
-        " BEGIN SELECT RAISE(ABORT, 'refused'); END"
-    )
-    keys = [f"v/a/blob/{number}" for number in range(20)]
-    keys.insert(10, "v/a/blob/bad")
-    results = await asyncio.gather(*(store.put_new(key, b"x") for key in keys), return_exceptions=True)
-    assert [key for key, result in zip(keys, results, strict=True) if result is not None] == ["v/a/blob/bad"]
-    assert isinstance(results[10], StoreUnavailable)
-    assert len((await store.list("")).entries) == 20
-    await store.aclose()
-
-
-async def test_concurrent_writes_share_commits(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    commits = 0
-
-    def count() -> bool:
-        nonlocal commits
-        commits += 1
-        return False
-
-    store._writer._connection.set_commit_hook(count)
-    await asyncio.gather(*(store.put_new(f"v/a/blob/{number}", b"x" * 1000) for number in range(500)))
-    assert len((await store.list("")).entries) == 500
-    assert commits < 100
-    await store.aclose()
-
-
 async def test_too_many_waiting_writes_are_refused_and_the_rest_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from crystal_relay.store import Body
 from crystal_relay.wire import REQUEST_JSON_BYTES_MAX
 
 _RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}\Z")
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
 
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)

@@ -183,12 +183,18 @@ class Database:
         return self.connection.in_transaction
 
     @contextmanager
-    def transaction(self) -> Generator[None]:
-        """All or nothing, with the write lock from the start. Any exception rolls back and goes on."""
+    def transaction(self, *, durable: bool = True) -> Generator[None]:
+        """All or nothing, with the write lock from the start. Any exception rolls back and goes on.
+
+        Without `durable` the commit does not wait for the disk: it may be lost when the power fails (never when the
+        process dies), and the file is sound all the same. For rows that are made again from elsewhere.
+        """
         if self.in_transaction():
             raise RuntimeError("a transaction is already open on this connection")
-        self.run("BEGIN IMMEDIATE")
+        if not durable:
+            self.run("PRAGMA synchronous = NORMAL")
         try:
+            self.run("BEGIN IMMEDIATE")
             yield
             self.run("COMMIT")
         except BaseException:
@@ -196,6 +202,9 @@ class Database:
             if self.in_transaction():
                 self.run("ROLLBACK")
             raise
+        finally:
+            if not durable:
+                self.run("PRAGMA synchronous = FULL")
 
     @contextmanager
     def snapshot(self) -> Generator[None]:

@@ -39,12 +39,17 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
     )
     match operation:
         case Capture():
+            texts: list[tuple[int, str]] = []
+            database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
             for piece in operation.pieces:
                 content = sha256(piece.text.encode()).digest()
                 forget_hash = secret.forget_hash(content)
                 if _is_suppressed(database, forget_hash):
                     continue
-                chunk = _chunk(database, content, forget_hash, piece.text)
+                chunk = _find(database, forget_hash)
+                if chunk is None:
+                    chunk = _add(database, content, forget_hash, piece.text)
+                    texts.append((chunk, piece.text))
                 database.run(
                     "INSERT INTO provisional_places (number, chunk, agent, session, message, part, role, created_at,"
                     " project, repository, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -62,10 +67,14 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
                         operation.source,
                     ),
                 )
+            database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
+            database.run("UPDATE index_state SET deferred = 0")
         case Remember():
             content = sha256(operation.text.encode()).digest()
             forget_hash = secret.forget_hash(content)
-            chunk = _chunk(database, content, forget_hash, operation.text)
+            chunk = _find(database, forget_hash)
+            if chunk is None:
+                chunk = _add(database, content, forget_hash, operation.text)
             database.run(
                 "INSERT INTO provisional_places (number, chunk, agent, session, message, part, role, created_at,"
                 " project, repository, source, category) VALUES (?, ?, ?, '', '', 0, '', ?, '', '', '', ?)",
@@ -127,17 +136,18 @@ def _number(database: Database, origin: Origin) -> int | None:
     return None if found is None else int(found)
 
 
-def _chunk(database: Database, content: bytes, forget_hash: bytes, text: str) -> int:
-    """The rowid of the text's chunk, which is made provisional if there is none."""
+def _find(database: Database, forget_hash: bytes) -> int | None:
+    """The rowid of a text's chunk, replicated or provisional."""
     found = database.value("SELECT rowid FROM chunks WHERE forget_hash = ?", (forget_hash,))
-    if found is not None:
-        return int(found)
-    return int(
-        database.rows(
-            "INSERT INTO chunks (id, forget_hash, provisional, text) VALUES (?, ?, 1, ?) RETURNING rowid",
-            (content, forget_hash, text),
-        )[0][0]
+    return None if found is None else int(found)
+
+
+def _add(database: Database, content: bytes, forget_hash: bytes, text: str) -> int:
+    rows = database.rows(
+        "INSERT INTO chunks (id, forget_hash, provisional, text) VALUES (?, ?, 1, ?) RETURNING rowid",
+        (content, forget_hash, text),
     )
+    return int(rows[0][0])
 
 
 def _mark(database: Database, number: int, forget_hashes: Sequence[bytes], *, hides: bool) -> None:

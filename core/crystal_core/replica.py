@@ -184,9 +184,10 @@ class Replica(ReplicaReader):
     def index_provisional(self, origin: Origin, operation: Operation) -> None:
         """Make an operation of this device findable by keyword until it is applied; a forget hides at once.
 
-        A transaction of its own. Idempotent; does nothing for an origin that is done.
+        A transaction of its own. Idempotent; does nothing for an origin that is done. Survives the process, but perhaps
+        not the power: the outbox, which does, is compared with `provisional_origins` whenever a device starts.
         """
-        with self.database.transaction():
+        with self.database.transaction(durable=False):
             self._sign()
             if not acks.done(self.database, origin):
                 provisional.index(self.database, self._secret, origin, operation)

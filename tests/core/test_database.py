@@ -19,7 +19,7 @@ from crystal_core.errors import (
     VaultFull,
 )
 from crystal_core.schema import APPLICATION_ID, MIGRATIONS
-from tests.core.builders import apply, capture, new_replica, texts
+from tests.core.builders import apply, capture, new_replica, origin, texts
 
 
 def test_a_new_database_is_its_owners_alone_and_durable(tmp_path: Path) -> None:
@@ -157,6 +157,25 @@ def test_a_database_that_is_held_for_too_long_is_busy(tmp_path: Path) -> None:
     assert caught.value.exit_code == 9
     with second.transaction():
         second.run("DELETE FROM chunks")
+
+
+def test_only_what_is_made_again_from_elsewhere_does_not_wait_for_the_disk(tmp_path: Path) -> None:
+    replica = new_replica(tmp_path / "crystal.db")
+    with replica.transaction() as transaction:
+        assert transaction.database.value("PRAGMA synchronous") == 2
+    with replica.database.transaction(durable=False):
+        assert replica.database.value("PRAGMA synchronous") == 1
+    assert replica.database.value("PRAGMA synchronous") == 2
+
+    def failing() -> None:
+        with replica.database.transaction(durable=False):
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        failing()
+    assert replica.database.value("PRAGMA synchronous") == 2
+    replica.index_provisional(origin(0), capture("a"))
+    assert replica.database.value("PRAGMA synchronous") == 2
 
 
 def test_readers_see_one_state_while_another_writes(tmp_path: Path) -> None:

@@ -1,0 +1,157 @@
+"""Search over 100,000 chunks: the vector half against sqlite-vec's scan, recall, the whole search, and a cold process.
+
+Queries are sentences and words that stand in no chunk's two subjects; see `memories` for the chunks.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.harness import Row, percentile, value_at_least, value_at_most
+from bench.memories import DAY, NOW, embedded, filled, passages, sentences
+from crystal_core.bitscan import VectorIndex
+from crystal_core.database import Database
+from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.search import Searcher
+
+SUBJECTS = 3000
+NEIGHBOURS = 40
+"""What a search for ten hits asks of the vector half."""
+COLD_MILLISECONDS_MAX = 120
+
+_COLD = """
+import json, sys, time
+import numpy as np
+vector = np.frombuffer(bytes.fromhex(sys.argv[3]), np.float32)
+class Given:
+    identity, dimensions = sys.argv[2], len(vector)
+    def embed_query(self, text): return vector
+start = time.perf_counter()
+from crystal_core.database import Database
+from crystal_core.search import search
+result = search(Database.open(sys.argv[1]), sys.argv[4], now_ms=int(sys.argv[5]), embedder=Given())
+print(json.dumps([1000 * (time.perf_counter() - start), result.mode.value, len(result.hits)]))
+"""
+
+
+def _times(work: Callable[[int], object], count: int) -> list[float]:
+    """Milliseconds of each call."""
+    samples: list[float] = []
+    for number in range(count):
+        start = time.perf_counter()
+        work(number)
+        samples.append(1000 * (time.perf_counter() - start))
+    return samples
+
+
+def _recall(database: Database, index: VectorIndex, queries: NDArray[np.float32]) -> float:
+    """The share of the ten nearest, by sqlite-vec's exact scan, that are among our first ten."""
+    found = 0
+    for query in queries:
+        exact = {
+            row[0]
+            for row in database.rows(
+                "SELECT chunk FROM windows WHERE rowid IN"
+                " (SELECT rowid FROM chunks_vec WHERE embedding MATCH ? AND k = 10)",
+                (query.tobytes(),),
+            )
+        }
+        found += len(exact & {one.chunk for one in index.nearest(database, query, NEIGHBOURS)[:10]})
+    return found / (10 * len(queries))
+
+
+def _cold(path: Path, identity: str, query: str, vector: NDArray[np.float32]) -> float:
+    """Milliseconds of search in a new process, numpy and the query's vector given: the model's cost is its own."""
+    arguments = [sys.executable, "-c", _COLD, str(path), identity, vector.tobytes().hex(), query, str(NOW)]
+    output = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=60).stdout
+    milliseconds, mode, hits = json.loads(output)
+    if mode != "hybrid" or not hits:
+        raise RuntimeError(f"the cold search was {mode} with {hits} hits")
+    return float(milliseconds)
+
+
+def _short_queries(texts: list[str], count: int) -> list[str]:
+    generator = random.Random(4)
+    words = [word.strip(".,:;()") for text in texts for word in text.split() if len(word) > 3]
+    return [" ".join(generator.sample(words, generator.randint(1, 4))) for _ in range(count)]
+
+
+def run(quick: bool) -> list[Row]:
+    size, subjects, asked = (10_000, 300, 40) if quick else (100_000, SUBJECTS, 200)
+    texts = sentences()
+    with tempfile.TemporaryDirectory() as name, BuiltinEmbedder() as embedder:
+        vectors = embedded(embedder, texts[: subjects + asked])
+        memory = passages(size, texts[:subjects], vectors[:subjects])
+        path = Path(name) / "crystal.db"
+        replica = filled(path, memory, embedder.identity)
+        database = replica.database
+        questions, query_vectors = texts[subjects : subjects + asked], vectors[subjects:]
+        short = _short_queries(questions, asked)
+
+        index = VectorIndex()
+        index.refresh(database)
+        index.nearest(database, query_vectors[0], NEIGHBOURS)
+        scans = _times(
+            lambda i: database.rows(
+                "SELECT rowid, distance FROM chunks_vec WHERE embedding MATCH ? AND k = 10",
+                (query_vectors[i].tobytes(),),
+            ),
+            min(asked, 20),
+        )
+        nearest = _times(lambda i: index.nearest(database, query_vectors[i], NEIGHBOURS), asked)
+        recall = _recall(database, index, query_vectors)
+
+        searcher = Searcher(database, embedder)
+        searcher.search(questions[0], now_ms=NOW)
+        by_question = _times(lambda i: searcher.search(questions[i], now_ms=NOW), asked)
+        by_words = _times(lambda i: searcher.search(short[i], now_ms=NOW), asked)
+        hybrid = by_question + by_words
+        of_agent = _times(lambda i: searcher.search(short[i], now_ms=NOW, agent="agent-3"), asked)
+        of_month = _times(lambda i: searcher.search(short[i], now_ms=NOW, since_ms=NOW - 30 * DAY), asked)
+        cold = [_cold(path, embedder.identity, short[i], query_vectors[i]) for i in range(2 if quick else 7)]
+        replica.close()
+    return [
+        Row(
+            name="vector half, p95",
+            value=percentile(nearest, 95),
+            unit="ms",
+            baseline="sqlite-vec's scan, p50",
+            baseline_value=percentile(scans, 50),
+            target=value_at_most(10),
+            note=f"{size:,} vectors of 384; p50 {percentile(nearest, 50):.1f} ms",
+        ),
+        Row(
+            name="recall@10 against the exact scan",
+            value=recall,
+            unit="",
+            target=value_at_least(0.99),
+            note=f"{asked} queries",
+        ),
+        Row(
+            name="hybrid search, warm, p95",
+            value=percentile(hybrid, 95),
+            unit="ms",
+            target=value_at_most(30),
+            note=(
+                f"embedding included; p50 {percentile(hybrid, 50):.1f} ms; p95 of sentences"
+                f" {percentile(by_question, 95):.1f}, of one to four words {percentile(by_words, 95):.1f}"
+            ),
+        ),
+        Row(name="the same, of one agent in five, p95", value=percentile(of_agent, 95), unit="ms"),
+        Row(name="the same, of the last month, p95", value=percentile(of_month, 95), unit="ms"),
+        Row(
+            name="search's share of a cold process",
+            value=percentile(cold, 50),
+            unit="ms",
+            target=value_at_most(COLD_MILLISECONDS_MAX),
+            note="opening, loading the signs, searching; without interpreter, numpy and model",
+        ),
+    ]

@@ -10,7 +10,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from watchfiles import Change, awatch
+from watchfiles import Change
+from watchfiles import awatch as _awatch  # pyright: ignore[reportUnknownVariableType]  names anyio's types, which are optional
 
 _FOLLOW_UP_SECONDS = 1.0
 """After something new appeared we look again: a file made in a folder that is a moment old may have raised no event."""
@@ -52,7 +53,7 @@ async def _watched(
         return concerns(path)
 
     stop = asyncio.Event()
-    events = awatch(
+    events = _awatch(
         *folders,
         watch_filter=wanted,
         debounce=int(times.burst * 1000),

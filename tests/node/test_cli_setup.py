@@ -3,6 +3,7 @@
 import base64
 import json
 import stat
+from collections.abc import Callable
 
 import pytest
 
@@ -69,19 +70,18 @@ def test_the_code_is_shown_only_after_a_typed_confirmation(vault: Vault) -> None
     assert "opens the whole vault" in shown.err
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda code: code[:-5], "too short"),
-        (lambda code: code.rstrip("=") + "AAAA", "too long"),
-        (lambda code: "xx:" + code[4:], "begin"),
-        (lambda code: code[:10] + "!" + code[11:], "position 11"),
-        (lambda code: "", "no code"),
-    ],
-    ids=["cut", "long", "prefix", "character", "nothing"],
-)
+_SLIPS: list[tuple[Callable[[str], str], str]] = [
+    (lambda code: code[:-5], "too short"),
+    (lambda code: code.rstrip("=") + "AAAA", "too long"),
+    (lambda code: "xx:" + code[4:], "begin"),
+    (lambda code: code[:10] + "!" + code[11:], "position 11"),
+    (lambda _: "", "no code"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said"), _SLIPS, ids=["cut", "long", "prefix", "character", "nothing"])
 def test_a_code_with_a_slip_is_refused_by_what_is_wrong_with_it(
-    vault: Vault, machine: Machine, spoil: "type[str]", said: str
+    vault: Vault, machine: Machine, spoil: Callable[[str], str], said: str
 ) -> None:
     code = vault.code()
     outcome = machine.call(

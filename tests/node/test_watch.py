@@ -1,7 +1,7 @@
 """The watcher: what wakes a round, what a failure does, and how it stops."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +27,9 @@ class _Work:
     wait_failure: Exception | None = None
     moved: str = ""
     rounds: int = 0
-    captured: list[frozenset[str] | None] = field(default_factory=list)
+    captured: list[frozenset[str] | None] = field(default_factory=list[frozenset[str] | None])
     accepted: str = ""
-    arrivals: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue)
+    arrivals: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue[str])
     round_seconds: float = 0.0
 
     async def capture(self, paths: frozenset[str] | None) -> str:
@@ -72,7 +72,7 @@ class _Running:
 
 
 @asynccontextmanager
-async def _running(work: _Work, times: WatchTimes = _TIMES) -> AsyncIterator[_Running]:
+async def _running(work: _Work, times: WatchTimes = _TIMES) -> AsyncGenerator[_Running]:
     stop = asyncio.Event()
     events: list[tuple[WatchEvent, str]] = []
     watch = Watch(

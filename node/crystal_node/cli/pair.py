@@ -1,6 +1,6 @@
 """``crystal pair``: shows the vault's code, or joins a vault with it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -128,8 +128,9 @@ def _qr(text: str) -> None:
     import sys
 
     import qrcode
+    from qrcode.constants import ERROR_CORRECT_L
 
-    code = qrcode.QRCode(border=2, error_correction=qrcode.constants.ERROR_CORRECT_L)
+    code: qrcode.QRCode[Any] = qrcode.QRCode(border=2, error_correction=ERROR_CORRECT_L)
     code.add_data(text)
     code.make(fit=True)
     code.print_ascii(out=sys.stdout, invert=True)

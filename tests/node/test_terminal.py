@@ -1,0 +1,102 @@
+"""On a real terminal: the code with its QR, prompts that do not echo, tables."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.machine import Machine, Vault
+
+_SECONDS_MAX = 30.0
+
+
+class Terminal:
+    """A `crystal` process whose input and output are a terminal of 100 columns."""
+
+    def __init__(self, machine: Machine, *arguments: str, **variables: str) -> None:
+        self._master, terminal = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "crystal_node", *arguments],
+            env=machine.environment | {"COLUMNS": "100", "TERM": "xterm"} | variables,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Reads what is shown until the text stands there."""
+        deadline = time.monotonic() + _SECONDS_MAX
+        while text not in self.shown:
+            assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown}"
+            self._read()
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> int:
+        """Reads to the end and returns the exit code."""
+        while self._read():
+            pass
+        os.close(self._master)
+        return self._process.wait(_SECONDS_MAX)
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # how Linux says that the other side is closed
+            return False
+        self.shown += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+def test_the_code_comes_with_a_qr_under_it_after_show_was_typed(vault: Vault) -> None:
+    terminal = Terminal(vault.core, "pair", "--offline")
+    terminal.until("Type show")
+    assert "mc1:" not in terminal.shown
+    terminal.type("show\n")
+    assert terminal.end() == 0
+    text, _, drawing = terminal.shown.partition(vault.code())
+    assert "opens the whole vault" in text
+    assert drawing.count("\u2588") + drawing.count("\u2580") + drawing.count("\u2584") > 100
+
+
+def test_a_code_that_is_typed_is_not_shown(vault: Vault, machine: Machine) -> None:
+    code = vault.code()
+    terminal = Terminal(machine, "pair", "--relay", vault.relay.url)
+    terminal.until("code (mc1:")
+    terminal.type(code + "\n")
+    assert terminal.end() == 0
+    assert "has joined vault" in terminal.shown
+    assert code[4:] not in terminal.shown
+
+
+def test_init_asks_once_on_a_terminal_and_no_means_no(machine: Machine, vault: Vault) -> None:
+    variables = {"CRYSTAL_RELAY_ENROLL_TOKEN": vault.relay.enroll_token}
+    refused = Terminal(machine, "init", "--role", "core", "--relay", vault.relay.url, **variables)
+    refused.until("[yes/no]")
+    refused.type("no\n")
+    assert refused.end() == 2
+    assert not (machine.home / "config.json").exists()
+    accepted = Terminal(machine, "init", "--role", "core", "--relay", vault.relay.url, **variables)
+    accepted.until("[yes/no]")
+    accepted.type("yes\n")
+    assert accepted.end() == 0
+    assert "is its Core" in accepted.shown
+
+
+@pytest.mark.parametrize("more", [(), ("--explain",)])
+def test_results_stand_in_a_table_without_foreign_escapes(vault: Vault, more: tuple[str, ...]) -> None:
+    vault.core.call("remember", "A [bold]bracketed[/bold] \x1b]0;title\x07 memory.")
+    terminal = Terminal(vault.core, "search", "bracketed", *more)
+    assert terminal.end() == 0
+    assert "[bold]bracketed[/bold]" in terminal.shown
+    assert "\x1b]0;" not in terminal.shown
+    assert "memory: fact" in terminal.shown
+    devices = Terminal(vault.core, "devices")
+    assert devices.end() == 0
+    assert "core" in devices.shown

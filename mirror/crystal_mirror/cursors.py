@@ -5,6 +5,7 @@ that lies about itself deceives only those who read about it.
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from crystal_crypto.entry import Channel, Frame, Header, Kind, parse, seal
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.member import Member
-from crystal_mirror.requests import Flow, GetMany, Put
+from crystal_mirror.requests import Flow, Get, GetMany, Put
 
 META_CURSOR = "cursor.sent"
 
@@ -28,6 +29,8 @@ class _Sent(msgspec.Struct, frozen=True, array_like=True):
     count: int
     body: _Body
     log_head: bytes
+    stored: bytes
+    """SHA-256 of the sealed cursor once it is on the relay, before that nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,21 @@ _body_decoder: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
 _sent_decoder: msgspec.msgpack.Decoder[_Sent] = msgspec.msgpack.Decoder(_Sent)
 
 
-def put_cursor(member: Member) -> Flow[None]:
-    """Reports this device's position if it changed since the last report."""
+def put_cursor(member: Member, *, look: bool = False) -> Flow[None]:
+    """Reports this device's position if it changed since the last report, or if (``look``) the relay does not hold that."""
     position = member.replica.position()
     body = _Body(
         position.epoch, position.sequence, member.replica.digest().to_bytes(), len(member.journal.names())
     )
+    key = member.keys.cursor(member.device_id)
     kept = member.journal.meta_get(META_CURSOR)
     sent = _sent_decoder.decode(kept) if kept else None
-    if sent and sent.body == body and sent.log_head == member.log.head:
+    if (
+        sent
+        and (sent.body, sent.log_head) == (body, member.log.head)
+        and sent.stored
+        and not (look and sha256((yield Get(key)) or b"").digest() != sent.stored)
+    ):
         return
     count = sent.count + 1 if sent else 0
     header = Header(
@@ -79,8 +88,10 @@ def put_cursor(member: Member) -> Flow[None]:
         salt=member.salt(),
     )
     with member.journal.transaction() as transaction:
-        transaction.meta_set(META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head)))
-    yield Put(member.keys.cursor(member.device_id), sealed)
+        transaction.meta_set(META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, b"")))
+    yield Put(key, sealed)
+    with member.journal.transaction() as transaction:
+        transaction.meta_set(META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, sha256(sealed).digest())))
 
 
 def read_cursors(member: Member) -> Flow[list[Cursor]]:

@@ -6,10 +6,13 @@ it as void, finds that nothing behind it follows, and stands in another state or
 - an entry that does not follow our history names the last entry that its maker saw: what lies between has to be compared;
 - a peer's cursor: the Core looks where a peer stands still, or stands with another digest than was stated there.
 
-The Core then goes over to what the relay shows and offers again what the damage cut off (`rebuild.py`); everybody follows.
+The Core then goes over to what the relay shows, offers again what the damage cut off (`rebuild.py`), and begins a new epoch: its
+seal makes everybody follow. It also begins one when the relay shows what the Core keeps and a peer has applied something else
+in this epoch: a batch that was damaged before the Core heard that it was stored, and that the Core has sealed anew since.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind, parse
 from crystal_mirror.batch import opened_batch
@@ -20,6 +23,13 @@ from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry
 from crystal_mirror.voids import Fork
 
 PAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """``fork``: the first slot that the relay changed; None if a peer has applied what the relay does not show any more."""
+
+    fork: Fork | None
 
 
 def first_difference(member: Member, follows: bytes | None = None) -> Flow[Fork | None]:
@@ -42,19 +52,27 @@ def first_difference(member: Member, follows: bytes | None = None) -> Flow[Fork 
     return None
 
 
-def find_damage(member: Member) -> Flow[Fork | None]:
-    """The first slot that the relay changed, if a peer's report gives reason to look."""
+def find_damage(member: Member) -> Flow[Damage | None]:
+    """Looks for damage where a peer's report gives reason to. For the Core; a peer that lies costs it a new epoch at most."""
+    position = member.replica.position()
     for cursor in (yield from read_cursors(member)):
-        if cursor.device != member.device_id and (yield from _is_troubled(member, cursor)):
-            return (yield from first_difference(member))
+        if cursor.device == member.device_id or (cursor.epoch, cursor.sequence) > position[:2]:
+            continue
+        parted = _has_parted(member, cursor)
+        if parted or (yield from _stands_before_damage(member, cursor)):
+            fork = yield from first_difference(member)
+            if fork is not None or (parted and cursor.epoch == position.epoch):
+                return Damage(fork)
     return None
 
 
-def _is_troubled(member: Member, cursor: Cursor) -> Flow[bool]:
-    if (cursor.epoch, cursor.sequence) > member.replica.position()[:2]:
-        return False
-    if cursor.digest != _stated_digest(member, cursor.epoch, cursor.sequence):
-        return True
+def _has_parted(member: Member, cursor: Cursor) -> bool:
+    """Whether a peer stands in another state than we stood in at its place. (Before the first batch nothing is stated.)"""
+    stated = _stated_digest(member, cursor.epoch, cursor.sequence)
+    return stated is not None and cursor.digest != stated
+
+
+def _stands_before_damage(member: Member, cursor: Cursor) -> Flow[bool]:
     before = next(_backwards(member, cursor.epoch, cursor.sequence), None)
     ahead = member.replica.entries(cursor.epoch, cursor.sequence, 1)
     around = [kept for kept in (before, *ahead) if kept is not None and kept.state is EntryState.SENT]

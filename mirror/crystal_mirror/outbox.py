@@ -210,9 +210,7 @@ def settle(member: Member) -> int:
             elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):
                 transaction.remove_row(row.incarnation, row.sequence)
                 settled.append(row.origin)
-        if clashes or (
-            stream and member.replica.ack(member.device_id, stream.incarnation) >= stream.sequence
-        ):
+        if clashes or not _goes_on(member, transaction, stream):
             renamed = restart_stream(member, transaction, clashes)
     for origin in settled:
         member.replica.drop_provisional(origin)
@@ -222,6 +220,19 @@ def settle(member: Member) -> int:
         with member.replica.transaction() as replica:
             replica.meta_set(META_OWN, None)
     return len(settled)
+
+
+def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | None) -> bool:
+    """Whether the stream fits what the log says is done of it.
+
+    It does not if more is done than was ever made here (somebody else wrote it), or if places are open that have left
+    the outbox (the log was done with them, and was replaced by one that is not): that gap nobody could ever close.
+    """
+    if stream is None:
+        return True
+    ack = member.replica.ack(member.device_id, stream.incarnation)
+    waiting = [name.sequence for name in transaction.names() if name.incarnation == stream.incarnation]
+    return min(waiting, default=stream.sequence) <= ack + 1 <= stream.sequence
 
 
 def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:

@@ -261,6 +261,13 @@ def raise_floor(member: Member) -> None:
             transaction.meta_set(META_FLOOR, b"%d %d" % verified)
 
 
+def lower_floor(member: Member, fork: tuple[int, int]) -> None:
+    """Going over to another history gives up what was verified from the fork on. Nothing else lowers the floor."""
+    if read_floor(member) > fork:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_FLOOR, b"%d %d" % fork)
+
+
 def read_floor(member: Member) -> tuple[int, int]:
     data = member.journal.meta_get(META_FLOOR)
     if data is None:

@@ -20,7 +20,7 @@ from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.outbox import META_REBUILD
-from crystal_mirror.pull import judge_current, last_kept, replay_kept
+from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, SlotKind
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
@@ -131,6 +131,7 @@ def finish_rebuild(member: Member) -> None:
         epoch, sequence = (int(part) for part in mark.split())
         orphans = list(_kept_from(member, epoch, sequence))
         _offer_again(member, orphans)
+        lower_floor(member, (epoch, sequence))
     with member.replica.transaction() as transaction:
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)

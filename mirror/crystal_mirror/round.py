@@ -67,7 +67,7 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
             yield from _lead(member, report, model)
         if not member.is_core:
             yield from _follow(member, report)
-        yield from put_cursor(member)
+        yield from put_cursor(member, look=member.rounds % FULL_CHECK_ROUNDS == 0)
     except Exception:
         _end(member)
         raise
@@ -195,10 +195,13 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     if damaged is not None:
         member.notices.put(
             Notice.MIRROR_TAMPERED,
-            f"the relay shows other bytes at epoch {damaged.epoch}, slot {damaged.sequence} than were verified",
+            f"the relay shows other bytes at epoch {fork.epoch}, slot {fork.sequence} than were verified"
+            if (fork := damaged.fork)
+            else "a device has applied what the relay does not show any more",
         )
-        begin_rebuild(member, damaged)
-        report.rebuilt = True
+        if damaged.fork:
+            begin_rebuild(member, damaged.fork)
+            report.rebuilt = True
     behind_floor = member.replica.position()[:2] < read_floor(member)
     outcome = Published.CLONED if behind_floor else Published.FORKED
     if standing is Standing.CAUGHT_UP and not behind_floor and damaged is None:

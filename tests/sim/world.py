@@ -240,6 +240,8 @@ class World:
             home.die()
         for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
             for home in self.homes:
+                if number % 4 == 0:  # a process that starts looks at everything again, as a running one does now and then
+                    home.die()
                 self.run_round(home)
             if number == 3:
                 self._appoint()

@@ -113,6 +113,13 @@ class DemoRelay:
             process.kill()
             process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        if self._process is None:
+            raise RuntimeError("the relay does not run")
+        return self._process.pid
+
     def stored_bytes(self) -> int:
         """What its folder holds by now."""
         return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_SECONDS = 60.0
 """How long a round waits for another process's round before it says that the home is busy."""
-MODEL_IDLE_SECONDS = 60.0
+MODEL_IDLE_SECONDS = 30.0
 """A watching Core gives the embedding model's memory back when it was not needed for this long."""
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crystal_relay.store import Store
 
 _WATCH_LOCK_SECONDS = 1.0
-_MODEL_CHECK_SECONDS = 15.0
+_MODEL_CHECK_SECONDS = 10.0
 
 
 class DeviceWork:

@@ -9,6 +9,7 @@ import pytest
 
 from crystal_relay.errors import AlreadyExists, Closed, StoreFull, StoreUnavailable
 from crystal_relay.local.database import open_for_writing
+from crystal_relay.local.room import Room
 from crystal_relay.local.writer import Change, Outcome, Write, Writer
 
 
@@ -16,6 +17,7 @@ class Commits:
     """A writer over a real database, what it reported, and a way to hold it up so that writes gather."""
 
     def __init__(self, path: Path) -> None:
+        self._directory = path.parent
         self.connection = open_for_writing(path)
         self.count = 0
         self.connection.set_commit_hook(self._count)
@@ -23,7 +25,7 @@ class Commits:
 
     def run(self, *writes: tuple[Change, str, bytes | None, str | None]) -> None:
         """Queue all of them at once, commit, close."""
-        writer = Writer(self.connection)
+        writer = Writer(self.connection, Room(self._directory))
         for change, key, body, file in writes:
             size = len(body) if body is not None else 7
             writer.submit(Write(change, key, size, body, file, partial(self._note, key)))

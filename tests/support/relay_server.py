@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 
+from starlette.applications import Starlette
+
 from crystal_relay.client import HttpStore, Timeouts
 from crystal_relay.server import Settings, create_app
 from crystal_relay.server.serving import Server, listen
@@ -48,6 +50,7 @@ class ServedRelay:
     url: str
     server: Server
     store: Store
+    app: Starlette
 
 
 @asynccontextmanager
@@ -62,7 +65,7 @@ async def served(store: Store, settings: Settings | None = None) -> AsyncGenerat
     )
     assert ready_task.done(), "the server did not start"
     try:
-        yield ServedRelay(server.url, server, store)
+        yield ServedRelay(server.url, server, store, app)
     finally:
         server.stop()
         await serving

@@ -26,7 +26,7 @@ class ObjectFiles:
         self._directory = directory
 
     def prepare(self) -> None:
-        """Make the 256 directories, durably."""
+        """Make the 256 directories, durably. Idempotent."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for number in range(256):
             (self._directory / f"{number:02x}").mkdir(mode=0o700, exist_ok=True)

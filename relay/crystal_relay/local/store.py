@@ -36,6 +36,7 @@ from crystal_relay.local.database import (
 )
 from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.reader import RowReader
+from crystal_relay.local.room import Room
 from crystal_relay.local.threads import Delivery, Lane
 from crystal_relay.local.writer import Change, Outcome, Write, Writer
 from crystal_relay.notify import Notifier
@@ -78,12 +79,7 @@ class LocalStore:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = lock(directory / "lock")
             try:
-                connection = open_for_writing(self._database)
-                try:
-                    self.swept = self._prepare(connection)
-                except BaseException:
-                    connection.close()
-                    raise
+                connection, self.swept = self._open()
             except BaseException:
                 self._lock.close()
                 raise
@@ -91,7 +87,8 @@ class LocalStore:
             raise _unusable(directory, error_of_system(error)) from None
         except apsw.Error as error:
             raise _unusable(directory, error_of_sqlite(error)) from None
-        self._writer = Writer(connection)
+        self._room = Room(directory)
+        self._writer = Writer(connection, self._room)
         self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
         self._file_lane = Lane("relay-files", threads=FILE_THREADS, pending_max=PENDING_CALLS_MAX)
         self._rows = RowReader(self._database, self._files)
@@ -172,6 +169,7 @@ class LocalStore:
             await self._put_file(change, key, size, body)
 
     async def _put_file(self, change: Change, key: str, size: int, body: bytes | Body) -> None:
+        await self._use_files(partial(self._room.check_file, size))
         file = self._files.new()
         try:
             await self._use_files(file.begin)
@@ -278,13 +276,21 @@ class LocalStore:
             raise RuntimeError("a LocalStore belongs to one event loop")
         return self._delivery
 
-    def _prepare(self, connection: apsw.Connection) -> int:
-        self._files.prepare()
+    def _open(self) -> tuple[apsw.Connection, int]:
+        """The writing connection, and how many files were swept."""
+        # A database is only made once the directories are there for good.
+        if not self._database.exists():
+            self._files.prepare()
+        connection = open_for_writing(self._database)
 
         def is_used(name: str) -> bool:
             return connection.execute("SELECT 1 FROM object WHERE file = ?", (name,)).fetchone() is not None
 
-        return self._files.sweep(is_used)
+        try:
+            return connection, self._files.sweep(is_used)
+        except BaseException:
+            connection.close()
+            raise
 
     def _close(self) -> None:
         self._readers.close()

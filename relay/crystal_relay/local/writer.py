@@ -16,6 +16,7 @@ import apsw
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import MIB
 from crystal_relay.local.database import error_of_sqlite
+from crystal_relay.local.room import Room
 
 GROUP_WRITES_MAX = 256
 GROUP_BYTES_MAX = 8 * MIB
@@ -60,8 +61,9 @@ class Write:
 class Writer:
     """Owns the writing connection. `submit` from one thread; `close` ends it."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, room: Room) -> None:
         self._connection = connection
+        self._room = room
         self._queue: SimpleQueue[Write | None] = SimpleQueue()
         self._pending_writes = 0
         self._pending_bytes = 0
@@ -120,10 +122,16 @@ class Writer:
         return more
 
     def _commit(self, group: list[Write]) -> list[Outcome]:
+        failure: RelayError
         try:
+            growth = sum(write.weight for write in group if write.change is not Change.DELETE)
+            if growth and not self._room.has_for_rows(self._connection, growth):
+                raise StoreFull("the relay's disk is full")
             self._connection.execute("BEGIN IMMEDIATE")
             outcomes = [self._apply(write) for write in group]
             self._connection.execute("COMMIT")
+        except StoreFull as error:
+            failure = error
         except apsw.Error as error:
             failure = error_of_sqlite(error, self._connection)
         except Exception as error:  # noqa: BLE001  (the thread has to live on, and its callers have to be told)

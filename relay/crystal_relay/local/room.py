@@ -1,0 +1,41 @@
+"""How much room is left, and how much of it is never given to objects.
+
+Deleting needs room too: SQLite writes what it deletes into its log first, and folding the log into the database can make
+that grow. So the last `RESERVE_BYTES` of the disk are refused to new objects; deletions and the log may use them. A store
+that is full can thereby always be emptied by those who use it, without an operator at hand.
+"""
+
+import shutil
+from pathlib import Path
+
+import apsw
+
+from crystal_relay.errors import StoreFull
+from crystal_relay.limits import KIB, MIB
+
+RESERVE_BYTES = 16 * MIB
+"""Twice what the log grows to before it is folded into the database."""
+_ROW_OVERHEAD_BYTES = 64 * KIB
+
+
+class Room:
+    """Of one store's disk. Any thread may ask."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def check_file(self, size: int) -> None:
+        """Raises StoreFull if a file of that size would reach into the reserve; OSError."""
+        if self._free() < size + RESERVE_BYTES:
+            raise StoreFull("the relay's disk is full")
+
+    def has_for_rows(self, connection: apsw.Connection, size: int) -> bool:
+        """Whether rows of that size together fit: on the disk, or in what deleted rows have left in the database."""
+        if self._free() >= size + RESERVE_BYTES:
+            return True
+        pages: int = connection.pragma("freelist_count")
+        page_bytes: int = connection.pragma("page_size")
+        return pages * page_bytes >= 2 * size + _ROW_OVERHEAD_BYTES
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._directory).free

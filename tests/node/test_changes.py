@@ -54,15 +54,29 @@ async def test_a_new_file_is_looked_at_again_soon_in_case_its_folder_was_too_you
         assert await anext(stream) is None, "a follow-up look at everything, long before the poll"
 
 
-async def test_a_folder_that_appears_later_is_found_at_the_next_poll(tmp_path: Path) -> None:
+async def test_a_folder_that_appears_later_is_found_long_before_the_poll(tmp_path: Path) -> None:
     late = tmp_path / "late"
-    async with aclosing(changes(lambda: [late], _is_transcript, _FAST)) as stream, asyncio.timeout(10):
+    times = ChangeTimes(poll=60.0, settle=0.02, burst=0.1, appear=0.1)
+    async with aclosing(changes(lambda: [late], _is_transcript, times)) as stream, asyncio.timeout(10):
         assert await anext(stream) is None
         late.mkdir()
         assert await anext(stream) is None
         (late / "e.jsonl").write_text("1")
-        seen = [await anext(stream) for _ in range(2)]
-        assert any(paths for paths in seen)
+        assert await anext(stream) == frozenset({str(late / "e.jsonl")})
+
+
+async def test_a_folder_that_appears_beside_another_is_watched_too(tmp_path: Path) -> None:
+    first, late = tmp_path / "first", tmp_path / "late"
+    first.mkdir()
+    times = ChangeTimes(poll=60.0, settle=0.02, burst=0.1, appear=0.1)
+    async with aclosing(changes(lambda: [first, late], _is_transcript, times)) as stream, asyncio.timeout(10):
+        assert await anext(stream) is None
+        (first / "a.jsonl").write_text("1")
+        assert await anext(stream) == frozenset({str(first / "a.jsonl")})
+        late.mkdir()
+        assert await anext(stream) is None
+        (late / "e.jsonl").write_text("1")
+        assert await anext(stream) == frozenset({str(late / "e.jsonl")})
 
 
 async def test_without_events_there_is_still_a_poll(tmp_path: Path) -> None:

@@ -86,10 +86,16 @@ class Traffic:
 class Runner:
     """Runs flows on one store. ``traffic`` counts what they cost."""
 
-    def __init__(self, store: Store, embedder: EmbedderSource | None) -> None:
-        """``embedder`` None is for flows that never ask for vectors."""
+    def __init__(
+        self,
+        store: Store,
+        embedder: EmbedderSource | None,
+        on_embedded: Callable[[int], None] | None = None,
+    ) -> None:
+        """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were."""
         self._store = store
         self._embedder = embedder
+        self._on_embedded = on_embedded
         self._gate = asyncio.Semaphore(GETS_AT_ONCE)
         self.traffic = Traffic()
 
@@ -119,7 +125,10 @@ class Runner:
     async def perform(self, request: Request) -> Any:
         """One request's reply. Raises StoreFailure."""
         if isinstance(request, Embed):
-            return await asyncio.to_thread(self._embed, request.texts)
+            vectors = await asyncio.to_thread(self._embed, request.texts)
+            if self._on_embedded is not None:
+                self._on_embedded(len(request.texts))
+            return vectors
         try:
             return await self._ask(request)
         except RelayError as error:

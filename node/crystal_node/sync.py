@@ -5,15 +5,18 @@ lock is held for a round at a time, so that a manual ``crystal sync`` gets its t
 """
 
 import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_mirror.claim import claim
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.device import Device
 from crystal_node.locking import FileLock
 from crystal_node.runner import Runner, Traffic
-from crystal_node.wording import size
+from crystal_node.wording import counted, size
 
 if TYPE_CHECKING:
     from crystal_relay.store import Store
@@ -22,6 +25,9 @@ LOCK_WAIT_SECONDS = 60.0
 """How long a round waits for another process's round before it says that the home is busy."""
 MODEL_IDLE_SECONDS = 30.0
 """A watching Core gives the embedding model's memory back when it was not needed for this long."""
+
+PROGRESS_SECONDS = 3.0
+"""A round that takes long says at most this often what it is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,19 @@ class SyncResult:
 
 
 class Syncer:
-    """Runs rounds for one device on one store."""
+    """Runs rounds for one device on one store. ``progress`` is told now and then what a long round is doing."""
 
-    def __init__(self, device: Device, store: "Store", *, purpose: str) -> None:
+    def __init__(
+        self, device: Device, store: "Store", *, purpose: str, progress: Callable[[str], None] | None = None
+    ) -> None:
         self._device = device
         self._embedder = BuiltinEmbedder()
-        self._runner = Runner(store, self._loaded)
+        self._runner = Runner(store, self._loaded, on_embedded=self._embedded)
         self._purpose = purpose
-        self.embedded_at = 0.0
+        self._progress = progress
+        self._embedded_texts = 0
+        self._needed_at = 0.0
+        self._told_at = 0.0
 
     async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
         """One round.
@@ -82,36 +93,74 @@ class Syncer:
             HomeBusy: another process of this home was syncing all that time.
             ProtocolError, StoreFailure, VaultDataError: as the round says.
         """
-        lock = FileLock(
-            self._device.settings.home.sync_lock, purpose=self._purpose, wait_seconds=wait_seconds
-        )
-        await lock.acquire_async()
-        try:
-            started = time.monotonic()
+        async with self._locked(wait_seconds):
+            started = self._told_at = time.monotonic()
+            self._embedded_texts = 0
             before = self._runner.traffic.copy()
             report = await self._runner.run(sync_round(self._device.member, self._embedder.identity))
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started)
-        finally:
-            lock.release()
+
+    async def claim(self, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
+        """Makes this device the Core; the present one becomes a Node when it comes back.
+
+        Raises:
+            HomeBusy: as ``round``.
+            Superseded, BehindTheFloor, Unready, ProtocolError, StoreFailure: as the claim says.
+        """
+        async with self._locked(wait_seconds):
+            member = self._device.member
+            await self._runner.run(claim(member, member.root, force=force))
 
     def release_idle_model(self) -> None:
         """Gives the model's memory back if it has not been needed lately."""
-        if self._embedder.loaded and time.monotonic() - self.embedded_at > MODEL_IDLE_SECONDS:
+        if self._embedder.loaded and time.monotonic() - self._needed_at > MODEL_IDLE_SECONDS:
             self._embedder.release()
 
     def close(self) -> None:
         self._embedder.close()
 
+    @asynccontextmanager
+    async def _locked(self, wait_seconds: float) -> AsyncGenerator[None, None]:
+        path = self._device.settings.home.sync_lock
+        lock = FileLock(path, purpose=self._purpose, wait_seconds=wait_seconds)
+        await lock.acquire_async()
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _loaded(self) -> BuiltinEmbedder:
-        self.embedded_at = time.monotonic()
+        self._needed_at = time.monotonic()
         return self._embedder
 
+    def _embedded(self, texts: int) -> None:
+        self._embedded_texts += texts
+        now = self._needed_at = time.monotonic()
+        if self._progress is not None and now - self._told_at > PROGRESS_SECONDS:
+            self._told_at = now
+            self._progress(f"embedded {counted(self._embedded_texts, 'text')} so far")
 
-async def sync_now(device: Device) -> SyncResult:
+
+async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
     """One full round both ways, as ``crystal sync`` does it."""
+    async with _syncer(device, "crystal sync", progress) as syncer:
+        return await syncer.round()
+
+
+async def claim_lead(device: Device, *, force: bool) -> None:
+    """Makes this device the Core, and does its first round as one."""
+    async with _syncer(device, "crystal role --claim", None) as syncer:
+        await syncer.claim(force=force)
+        await syncer.round()
+
+
+@asynccontextmanager
+async def _syncer(
+    device: Device, purpose: str, progress: Callable[[str], None] | None
+) -> AsyncGenerator[Syncer, None]:
     async with device.online() as store:
-        syncer = Syncer(device, store, purpose="crystal sync")
+        syncer = Syncer(device, store, purpose=purpose, progress=progress)
         try:
-            return await syncer.round()
+            yield syncer
         finally:
             syncer.close()

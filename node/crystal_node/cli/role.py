@@ -1,26 +1,75 @@
-"""``crystal role``: what this device is to its vault."""
+"""``crystal role``: what this device is to its vault, and how it becomes the Core when the Core is gone."""
 
-from crystal_node.cli.options import Debug, Json
-from crystal_node.cli.output import emit, say
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.cli.options import Debug, Json, Yes, confirm
+from crystal_node.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+
+Claim = Annotated[
+    bool, typer.Option("--claim", help="Make this machine the Core, because the present one is gone.")
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="With --claim: even if another device has applied more than the relay shows."
+    ),
+]
+
+_WARNING = """\
+This machine becomes the Core: from now on it embeds and orders for the vault. The present Core, should it come back, goes on
+as a Node; what it had not sent by then is taken in afterwards.
+"""
 
 
-def run(as_json: Json = False, debug: Debug = False) -> None:
+def run(
+    claim: Claim = False, force: Force = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Say whether this machine is the Core or a Node, and who the Core is.
+
+    When the Core is lost, a machine that joined with the vault's code can take its place with --claim.
 
     Example:
 
         crystal role
+        crystal role --claim
     """
-    from crystal_mirror.status import devices
+    import asyncio
+
     from crystal_node.device import opened
+    from crystal_node.errors import Usage
     from crystal_node.settings import resolve
+
+    if force and not claim:
+        raise Usage("--force goes with --claim")
+    with opened(resolve()) as device:
+        if claim and not device.member.is_core:
+            if not yes:
+                note(_WARNING)
+                confirm("Type claim to go on: ", expect="claim")
+            asyncio.run(_claim(device, force=force))
+        _show(device, as_json=as_json)
+
+
+async def _claim(device: "Device", *, force: bool) -> None:
+    from crystal_node.sync import claim_lead
+
+    await claim_lead(device, force=force)
+
+
+def _show(device: "Device", *, as_json: bool) -> None:
+    from crystal_mirror.status import devices
     from crystal_node.wording import one_line
 
-    with opened(resolve()) as device:
-        member = device.member
-        lead = member.log.lead
-        core = next((entry for entry in devices(member) if entry.leads), None)
-        role = "core" if member.is_core else "node"
+    member = device.member
+    lead = member.log.lead
+    epoch = lead.epoch if lead else 0
+    core = next((entry for entry in devices(member) if entry.leads), None)
+    role = "core" if member.is_core else "node"
     name = core.details.name if core is not None and core.details is not None else None
     core_id = core.info.device.hex() if core is not None else None
     if as_json:
@@ -28,13 +77,12 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
             {
                 "role": role,
                 "device": member.device_id.hex(),
-                "epoch": lead.epoch if lead else 0,
+                "epoch": epoch,
                 "core": {"id": core_id, "name": name} if core_id else None,
             }
         )
-        return
-    if role == "core":
-        say(f"core: this machine embeds and orders for the vault (epoch {lead.epoch if lead else 0}).")
+    elif role == "core":
+        say(f"core: this machine embeds and orders for the vault (epoch {epoch}).")
     elif core_id:
         say(f"node: the Core is {one_line(name or '?', 40)} ({core_id[:8]}).")
     else:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.cli.options import Debug, Json
-from crystal_node.cli.output import emit, say
+from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device import Device
@@ -48,7 +48,7 @@ async def _once(device: "Device", as_json: bool) -> None:
     from crystal_node.sync import sync_now
     from crystal_node.wording import size
 
-    result = await sync_now(device)
+    result = await sync_now(device, None if as_json else note)
     standing = status(device.member)
     if as_json:
         report = result.report

@@ -1,0 +1,40 @@
+"""When the Core is gone: a Node takes its place, and the old Core comes back as a Node without having lost
+anything."""
+
+from tests.support.machine import Vault
+
+
+def test_a_node_takes_the_place_of_a_lost_core_and_what_that_one_held_back_is_taken_in(vault: Vault) -> None:
+    laptop, tablet = vault.add(), vault.add()
+    laptop.call("remember", "From before the loss.")
+    vault.settle()
+    vault.core.call("remember", "Never sent by the lost Core.")
+    refused = laptop.call("role", "--claim", "--json", typed="no\n", check=False)
+    assert refused.code == 2
+    assert laptop.call("role", "--json").json["role"] == "node"
+    claimed = laptop.call("role", "--claim", "--yes", "--json").json
+    assert (claimed["role"], claimed["epoch"], claimed["core"]["id"]) == ("core", 2, claimed["device"])
+    tablet.call("remember", "Under the new Core.")
+    for machine in (tablet, laptop, tablet):
+        machine.call("sync")
+    assert tablet.call("status", "--json").json["outbox"]["pending"] == 0
+    assert tablet.call("role", "--json").json["core"]["id"] == claimed["device"]
+    for machine in (vault.core, laptop, vault.core, tablet, laptop):
+        machine.call("sync")
+    assert vault.core.call("role", "--json").json["role"] == "node"
+    for machine in vault.machines:
+        assert {"From before the loss.", "Never sent by the lost Core.", "Under the new Core."} <= set(
+            machine.found("before never sent under the new core", "-n", "9")
+        )
+        status = machine.call("status", "--json").json
+        assert (status["epoch"], status["outbox"]["pending"], status["quarantined"]) == (2, 0, 0)
+    assert len(vault.digests()) == 1
+
+
+def test_the_core_that_claims_stays_the_core(vault: Vault) -> None:
+    before = vault.core.call("role", "--json").json
+    assert vault.core.call("role", "--claim", "--json").json == before
+
+
+def test_force_alone_means_nothing(vault: Vault) -> None:
+    assert vault.core.call("role", "--force", "--json", check=False).code == 2

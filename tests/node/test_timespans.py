@@ -1,5 +1,7 @@
 """Times as people type them."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,8 +11,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from io import FileIO
 from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -200,14 +201,14 @@ def unchanged(path: Path, state: FileState | None) -> bool:
     )
 
 
-def _open_regular(path: Path) -> BinaryIO:
+def _open_regular(path: Path) -> FileIO:
     """Opens without following a link in the last part, and without waiting on pipes or devices."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotAFile(f"{path} is not a regular file")
-        return os.fdopen(descriptor, "rb", buffering=BLOCK_BYTES)
+        return os.fdopen(descriptor, "rb", buffering=0)
     except BaseException:
         os.close(descriptor)
         raise

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from crystal_node.capture import assignments
 from crystal_node.capture.rules import CONTEXTS, RUN, TOKENS, Rule
 
+ROUNDS_MAX = 8
+"""Texts without a credential take one round, others two."""
+
 _MARK = "[redacted:"
 _ASCII_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
@@ -25,16 +28,24 @@ class Redacted:
 
 def redact(text: str) -> Redacted:
     """Takes the credentials out of ``text``. What was redacted before stays as it is and is not counted again."""
-    kept: list[str] = []
     counts: Counter[str] = Counter()
+    for _ in range(ROUNDS_MAX):
+        found = _joined(text)
+        if not found:
+            break
+        # Once more: what stood directly at the end of a secret, and began in the middle of a word, now begins behind a mark.
+        text = _replaced(text, found)
+        counts.update(kind for *_, kind in found)
+    return Redacted(text, counts)
+
+
+def _replaced(text: str, found: list[tuple[int, int, str]]) -> str:
+    kept: list[str] = []
     at = 0
-    for start, end, kind in _joined(text):
-        kept.append(text[at:start])
-        kept.append(f"{_MARK}{kind}]")
-        counts[kind] += 1
+    for start, end, kind in found:
+        kept += (text[at:start], f"{_MARK}{kind}]")
         at = end
-    kept.append(text[at:])
-    return Redacted("".join(kept), counts)
+    return "".join([*kept, text[at:]])
 
 
 def _joined(text: str) -> list[tuple[int, int, str]]:

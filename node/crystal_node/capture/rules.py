@@ -186,7 +186,7 @@ CONTEXTS: tuple[Rule, ...] = (
     ),
     _context(
         "assigned-secret",
-        r"pass(?:word|phrase|wd)\s{1,3}(?:is|was)\s{1,3}[\"'`]?(?P<secret>[^\s\"'`]{6,200}+)",
+        r"pass(?:word|phrase|wd)\s{1,3}(?:is|was)\s{1,3}[\"'`]?(?P<secret>[^\s\"'`,;]{6,200}+)",
         mixed,
     ),
     _context("crystal-recovery", r"crystal-recovery[ :=]{1,3}(?P<secret>[0-9a-f]{64})"),

@@ -1,41 +1,29 @@
-"""The Claude Code adapter on transcripts as they are found: old, new, damaged, hostile."""
+"""The Claude Code adapter: what becomes of whole transcripts, within which limits, and where it looks for them."""
 
 import json
 import shutil
-from collections.abc import Callable
+import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import crystal_node
-from crystal_mirror.operations import OPERATION_BYTES_MAX, Capture, encode_operation
-from crystal_node.capture.adapter import Reading, decode_state, encode_state
-from crystal_node.capture.claude_code import ClaudeCode, milliseconds
+from crystal_core.chunking import split_message
+from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, encode_operation
+from crystal_node.capture import follow
+from crystal_node.capture.adapter import SPOTS_MAX, Counts, Spot, decode_state, encode_state
+from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.follow import FileState
-
-SAMPLE = Path(crystal_node.__file__).parent / "samples" / "tidewatch.jsonl"
-SESSION = "6f1d2c1e-54a7-4b7e-9d3a-0c2f8e7b4a61"
-
-
-class Tool:
-    """A Claude Code folder with one session file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / ".claude"
-        self.path = self.root / "projects" / "-home-mara-src-tidewatch" / f"{SESSION}.jsonl"
-        self.path.parent.mkdir(parents=True)
-        self.adapter = ClaudeCode(self.root, Path("/home/mara"))
-
-    def write(self, *records: dict[str, Any] | bytes) -> None:
-        with self.path.open("ab") as file:
-            for record in records:
-                file.write(record if isinstance(record, bytes) else json.dumps(record).encode() + b"\n")
-
-    def read(self, state: FileState | None = None, hides: Callable[[int], bool] = lambda _: False) -> Reading:
-        return self.adapter.read(self.path, state, agent="cc-mini", hides=hides)
+from tests.node.capture.transcripts import (
+    FIXTURES,
+    SAMPLE,
+    SESSION,
+    Tool,
+    assistant,
+    line,
+    nothing,
+    said,
+    user,
+)
 
 
 @pytest.fixture
@@ -43,31 +31,17 @@ def tool(tmp_path: Path) -> Tool:
     return Tool(tmp_path)
 
 
-def user(content: object, number: int = 1, **more: object) -> dict[str, Any]:
-    return {
-        "type": "user",
-        "uuid": f"00000000-0000-4000-8000-{number:012d}",
-        "sessionId": SESSION,
-        "timestamp": "2026-11-17T09:12:04.118Z",
-        "cwd": "/home/mara/src/tidewatch",
-        "message": {"role": "user", "content": content},
-        **more,
-    }
-
-
-def pieces(reading: Reading) -> list[tuple[str, str]]:
-    return [(piece.role, piece.text) for operation in reading.operations for piece in operation.pieces]
-
-
 def test_the_sample_is_captured_without_what_is_not_words(tool: Tool) -> None:
     shutil.copy(SAMPLE, tool.path)
     reading = tool.read()
-    assert reading.counts.messages == 21
-    assert dict(reading.counts.redacted) == {"assigned-secret": 1}
-    assert sum(reading.counts.skipped.values()) == 17
     (operation,) = reading.operations
-    assert (operation.agent, operation.session, operation.project) == ("cc-mini", SESSION, "src/tidewatch")
-    whole = "\n".join(text for _, text in pieces(reading))
+    assert (operation.agent, operation.session, operation.source) == ("cc-mini", SESSION, "claude-code")
+    assert operation.project == "src/tidewatch"
+    assert dict(reading.counts.redacted) == {"assigned-secret": 1}
+    assert reading.counts.messages == 25
+    assert reading.counts.spots == []
+    words = said(reading.operations)
+    whole = "\n".join(text for _, text in words)
     for gone in (
         "tw_live_",
         "<command-",
@@ -77,9 +51,88 @@ def test_the_sample_is_captured_without_what_is_not_words(tool: Tool) -> None:
         "Caveat",
     ):
         assert gone not in whole
-    for kept in ("applied twice", "512 kilobytes", "pelican", "Halifax", "glass"):
+    for kept in ("applied twice", "512 kilobytes", "pelican", "Halifax", "glass", "4,870 mm"):
         assert kept in whole
-    assert {role for role, _ in pieces(reading)} == {"user", "assistant", "thinking"}
+    assert {role for role, _ in words} == {
+        "user",
+        "assistant",
+        "thinking",
+        "subagent-user",
+        "subagent-assistant",
+    }
+
+
+def test_transcripts_of_early_versions(tool: Tool) -> None:
+    shutil.copy(FIXTURES / "claude-code-1.0.jsonl", tool.path)
+    reading = tool.read()
+    assert said(reading.operations) == [
+        ("user", "The vents open ten minutes after the heat alarm. Why?"),
+        ("assistant", "I'll look at the controller."),
+        ("subagent-user", "Find where the vent delay is set."),
+        ("subagent-assistant", "controller.toml sets vent_delay_s = 600."),
+        ("assistant", "`vent_delay_s` is 600. Sixty seconds would do: the fans need forty to spin up."),
+    ]
+    assert dict(reading.counts.skipped) == {
+        "record summary": 1,
+        "mark-up only": 4,
+        "block tool_use": 1,
+        "block tool_result": 1,
+        "written by the tool": 1,
+    }
+
+
+def test_transcripts_of_recent_versions(tool: Tool) -> None:
+    shutil.copy(FIXTURES / "claude-code-2.1.jsonl", tool.path)
+    reading = tool.read()
+    assert said(reading.operations) == [
+        ("user", "Which pin drives the north fan?"),
+        ("thinking", "fans.py names the pins. North should be 17."),
+        ("user", "and the south one?"),
+        ("assistant", "North is GPIO 17, south is GPIO 22."),
+        ("user", "fans take forty seconds to spin up"),
+    ]
+    (operation,) = reading.operations
+    assert [piece.created_at for piece in operation.pieces][:2] == [1771400402250, 1771400404250]
+    assert len({piece.message for piece in operation.pieces}) == 5
+    assert reading.counts.spots == []
+
+
+def test_a_sub_agents_own_file_belongs_to_its_parents_session(tool: Tool) -> None:
+    folder = tool.path.parent / SESSION / "subagents"
+    folder.mkdir(parents=True)
+    path = folder / "agent-a1b2c3d.jsonl"
+    shutil.copy(FIXTURES / "claude-code-2.1-agent.jsonl", path)
+    assert [found.path for found in tool.adapter.discover()] == [path]
+    (operation,) = tool.adapter.read(path, None, agent="cc-mini", hides=nothing).operations
+    assert operation.session == "c2f4a7de-90b1-4d3e-a8c6-77f0e1d2b3a4", "the record says whose session it is"
+    assert said([operation]) == [
+        ("subagent-user", "Find the datasheet of the south fan."),
+        ("subagent-thinking", "It is probably in docs."),
+        ("subagent-assistant", "docs/fans/south.pdf: 24 V, 1.1 A."),
+    ]
+    assert [piece.part for piece in operation.pieces] == [0, 0, 1], "parts number the pieces of one message"
+
+
+def test_a_record_without_a_session_belongs_to_the_one_its_file_is_named_after(tool: Tool) -> None:
+    folder = tool.path.parent / SESSION / "subagents"
+    folder.mkdir(parents=True)
+    nameless = user("x")
+    del nameless["sessionId"]
+    tool.write(nameless)
+    (folder / "agent-1.jsonl").write_bytes(line(nameless))
+    for path in (tool.path, folder / "agent-1.jsonl"):
+        (operation,) = tool.adapter.read(path, None, agent="cc-mini", hides=nothing).operations
+        assert operation.session == SESSION
+
+
+def test_a_resumed_session_has_the_same_pieces_under_its_own_name(tool: Tool) -> None:
+    tool.write(user("first"), user("second", 2))
+    resumed = tool.path.with_name("aaaaaaaa-54a7-4b7e-9d3a-0c2f8e7b4a61.jsonl")
+    resumed.write_bytes(tool.path.read_bytes().replace(SESSION.encode(), resumed.stem.encode()))
+    (first,) = tool.read().operations
+    (second,) = tool.adapter.read(resumed, None, agent="cc-mini", hides=nothing).operations
+    assert first.pieces == second.pieces, "equal text is one chunk"
+    assert (first.session, second.session) == (SESSION, resumed.stem), "and both places are known"
 
 
 def test_growth_gives_only_what_is_new(tool: Tool) -> None:
@@ -87,98 +140,130 @@ def test_growth_gives_only_what_is_new(tool: Tool) -> None:
     first = tool.read()
     tool.write(user("second", 2))
     second = tool.read(first.state)
-    assert pieces(first) == [("user", "first")]
-    assert pieces(second) == [("user", "second")]
+    assert said(first.operations) == [("user", "first")]
+    assert said(second.operations) == [("user", "second")]
     assert tool.read(second.state).operations == []
 
 
-def test_the_state_survives_its_encoding(tool: Tool) -> None:
+def test_a_session_that_moves_to_another_folder_becomes_another_operation(tool: Tool, tmp_path: Path) -> None:
+    adapter = ClaudeCode(tool.root, tmp_path)
+    for name in ("tide", "vents"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        (tmp_path / name / ".git" / "config").write_text(
+            f'[remote "origin"]\n\turl = https://mara:tok3n@git.example.org/harbour/{name}.git\n'
+        )
+    tool.write(
+        *(
+            user(f"in {name}", number, cwd=str(tmp_path / name / "src"))
+            for number, name in enumerate(("tide", "vents"))
+        )
+    )
+    reading = adapter.read(tool.path, None, agent="cc-mini", hides=nothing)
+    assert [(operation.project, operation.repository) for operation in reading.operations] == [
+        ("tide/src", "git.example.org/harbour/tide"),
+        ("vents/src", "git.example.org/harbour/vents"),
+    ]
+
+
+def test_a_long_message_becomes_several_pieces_of_one_message(tool: Tool) -> None:
+    text = "A sentence about tides. " * 1000
+    tool.write(assistant({"type": "thinking", "thinking": "short"}, {"type": "text", "text": text}))
+    (operation,) = tool.read().operations
+    assert [piece.text for piece in operation.pieces] == ["short", *split_message(text)]
+    assert [piece.part for piece in operation.pieces] == list(range(len(operation.pieces)))
+    assert len({piece.message for piece in operation.pieces}) == 1
+
+
+def test_a_secret_on_the_border_of_two_pieces_is_taken_out(tool: Tool) -> None:
+    secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    for before in range(1540, 1640, 10):
+        tool.write(user(("word " * 2000)[:before] + f" {secret} " + "more " * 2000, before))
+    operations, _ = tool.read_all()
+    whole = "\n".join(text for _, text in said(operations))
+    assert secret[:12] not in whole
+    assert secret[-12:] not in whole
+    assert "[redacted:github-token]" in whole
+
+
+@pytest.mark.parametrize("text", ["ä" * 5000, "x", "\N{GRINNING FACE} " * 3000, '"\\' * 4000])
+def test_operations_stay_within_their_limits(tool: Tool, text: str) -> None:
+    ids = {"uuid": "\N{GRINNING FACE}" * 2000, "sessionId": "s" * 5000, "cwd": "/home/mara/" + "d/" * 1500}
+    tool.write(*(user(f"{n} {text}", n, **ids) for n in range(300)))
+    operations, _ = tool.read_all()
+    assert len({piece.text for operation in operations for piece in operation.pieces}) >= 300
+    for operation in operations:
+        assert len(operation.pieces) <= PIECES_MAX
+        assert len(encode_operation(operation)) <= OPERATION_BYTES_MAX
+
+
+def test_a_huge_transcript_is_read_piece_by_piece_in_bounded_memory(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "PASS_BYTES_MAX", 256 * 1024)
+    monkeypatch.setattr(follow, "LINE_BYTES_MAX", 512 * 1024)
+    result = [{"type": "tool_result", "content": "x" * 100_000}]
+    with tool.path.open("wb") as file:
+        for number in range(300):
+            file.write(line(user(f"message {number}", number)))
+            file.write(line(user(result, number)))
+        file.write(b"y" * 8_000_000 + b"\n")
+        file.write(line(user("the end", 301)))
+    assert tool.path.stat().st_size > 38_000_000
+    tracemalloc.start()
+    try:
+        messages = passes = 0
+        state: FileState | None = None
+        while True:
+            reading = tool.read(state)
+            messages += reading.counts.messages
+            passes += 1
+            state = reading.state
+            if not reading.more:
+                break
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert messages == 301
+    assert passes > 100
+    assert peak < 6_000_000
+
+
+def test_damaged_lines_are_counted_with_their_place(tool: Tool) -> None:
+    start = line(user("before"))
+    tool.write(start, b"not json\n", user("after", 2), {"type": "hologram"})
+    counts = tool.read().counts
+    assert counts.messages == 2
+    assert counts.spots[0] == Spot(tool.path, len(start), "line is not JSON")
+    assert counts.spots[1].reason == "record of unknown type"
+    with tool.path.open("rb") as file:
+        file.seek(counts.spots[1].offset)
+        assert json.loads(file.readline()) == {"type": "hologram"}
+
+
+def test_only_the_first_places_are_remembered_and_all_are_counted(tool: Tool) -> None:
+    tool.write(b"?\n" * 100)
+    counts = tool.read().counts
+    assert counts.skipped["line is not JSON"] == 100
+    assert len(counts.spots) == SPOTS_MAX
+    both = Counts()
+    both.add(counts)
+    both.add(counts)
+    assert both.skipped["line is not JSON"] == 200
+    assert len(both.spots) == SPOTS_MAX
+
+
+def test_the_state_survives_its_encoding_and_a_foreign_one_is_none(tool: Tool) -> None:
     tool.write(user("first"))
     state = tool.read().state
     assert decode_state(encode_state(state)) == state
-    assert decode_state(b"\x93\x01\x02") is None
-
-
-def test_user_text_in_blocks_and_old_string_form_are_the_same(tool: Tool) -> None:
-    tool.write(user("plain"), user([{"type": "text", "text": "plain"}], 2))
-    assert pieces(tool.read()) == [("user", "plain"), ("user", "plain")]
-
-
-def test_tool_calls_results_and_images_are_counted_not_kept(tool: Tool) -> None:
-    tool.write(
-        user([{"type": "tool_result", "tool_use_id": "t", "content": "secret output"}, {"type": "image"}]),
-        user([{"type": "hologram", "text": "from the future"}], 2),
-        user([{"type": "text", "text": 5}, {"type": "text"}], 3),
-    )
-    reading = tool.read()
-    assert reading.operations == []
-    assert dict(reading.counts.skipped) == {
-        "block tool_result": 1,
-        "block image": 1,
-        "block of unknown form": 3,
-    }
-
-
-def test_meta_compaction_and_unknown_records_are_counted_not_kept(tool: Tool) -> None:
-    tool.write(
-        user("meta", isMeta=True),
-        user("summary", 2, isCompactSummary=True),
-        {"type": "progress", "data": {"deep": [1, 2, 3]}},
-        {"type": "user"},
-        {"no": "type"},
-        {"type": ["list"]},
-        {"type": "user", "uuid": "7", "message": "no object"},
-    )
-    reading = tool.read()
-    assert reading.operations == []
-    assert dict(reading.counts.skipped) == {
-        "meta": 1,
-        "compaction summary": 1,
-        "record progress": 1,
-        "record of unknown form": 4,
-    }
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"not json\n",
-        b'{"type": "user"\n',
-        b"[" * 100_000 + b"\n",
-        b"\x00\x00\x00\n",
-        b"null\n",
-        b"1e999\n",
-        b'"text"\n',
-        b"\xff\xfe\n",
-    ],
-)
-def test_a_damaged_line_is_counted_and_the_next_is_read(tool: Tool, line: bytes) -> None:
-    tool.write(line, user("after"))
-    reading = tool.read()
-    assert pieces(reading) == [("user", "after")]
-    assert sum(reading.counts.skipped.values()) == 1
-
-
-def test_bytes_that_are_no_utf8_and_lone_surrogates_do_not_lose_the_message(tool: Tool) -> None:
-    line = json.dumps(user("MARK and \ud800 half")).encode().replace(b"MARK", b"caf\xe9")
-    tool.write(line + b"\n")
-    ((_, text),) = pieces(tool.read())
-    assert text.startswith("caf")
-    assert text.endswith("half")
-    text.encode()
-
-
-def test_sub_agents_are_captured_under_their_parents_session(tool: Tool) -> None:
-    folder = tool.path.parent / SESSION / "subagents"
-    folder.mkdir(parents=True)
-    path = folder / "agent-a1.jsonl"
-    record = user("look for the datum", isSidechain=True)
-    del record["sessionId"]
-    path.write_text(json.dumps(record) + "\n")
-    assert [found.path for found in tool.adapter.discover()] == [path]
-    reading = tool.adapter.read(path, None, agent="cc-mini", hides=lambda _: False)
-    assert reading.operations[0].session == SESSION
-    assert pieces(reading) == [("subagent-user", "look for the datum")]
+    for foreign in (
+        b"",
+        b"\x93\x01\x02",
+        b"\xc0",
+        encode_state(state)[:-3],
+        encode_state(FileState(offset=-1)),
+    ):
+        assert decode_state(foreign) is None
 
 
 def test_discovery_leaves_out_what_is_no_transcript(tool: Tool, tmp_path: Path) -> None:
@@ -192,106 +277,41 @@ def test_discovery_leaves_out_what_is_no_transcript(tool: Tool, tmp_path: Path) 
     assert [found.path for found in tool.adapter.discover()] == [tool.path]
     assert tool.adapter.concerns(str(tool.path))
     assert not tool.adapter.concerns(str(outside))
+    assert not tool.adapter.concerns(str(tool.path.with_suffix(".json")))
+
+
+def test_a_linked_root_is_followed_and_its_files_concern_us_under_both_names(
+    tool: Tool, tmp_path: Path
+) -> None:
+    tool.write(user("x"))
+    linked = tmp_path / "linked"
+    linked.symlink_to(tool.root)
+    adapter = ClaudeCode(linked, tmp_path)
+    (found,) = adapter.discover()
+    assert found.path.is_relative_to(linked)
+    assert adapter.concerns(str(found.path))
+    assert adapter.concerns(str(found.path.resolve()))
 
 
 def test_a_missing_root_is_no_error(tmp_path: Path) -> None:
     assert list(ClaudeCode(tmp_path / "nowhere", tmp_path).discover()) == []
 
 
-def test_private_moments_are_dropped_wherever_they_turn_up(tool: Tool) -> None:
-    tool.write(user("open"), user("private", 2, timestamp="2026-11-18T00:00:00Z"))
-    limit = milliseconds("2026-11-17T12:00:00Z")
-    reading = tool.read(hides=lambda moment: moment > limit)
-    assert pieces(reading) == [("user", "open")]
-    assert reading.counts.skipped["private"] == 1
+def test_a_folder_that_cannot_be_looked_into_is_reported(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool.write(user("x"))
+    shut = tool.root / "projects" / "-shut"
+    shut.mkdir()
+    # Tests may run as root, whom no mode keeps out.
+    from os import scandir
 
+    def refusing(path: str) -> object:
+        if Path(path) == shut:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
 
-def test_what_was_written_while_private_never_comes_later(tool: Tool) -> None:
-    tool.write(user("before"))
-    state = tool.read().state
-    tool.write(user("private", 2), json.dumps(user("private half", 3)).encode()[:60])
-    state = tool.adapter.skip(tool.path)
-    tool.write(json.dumps(user("private half", 3)).encode()[60:] + b"\n", user("after", 4))
-    assert pieces(tool.read(state)) == [("user", "after")]
-
-
-def test_a_long_message_becomes_several_pieces_of_one_message(tool: Tool) -> None:
-    tool.write(user("A sentence about tides. " * 1000))
-    (operation,) = tool.read().operations
-    assert len(operation.pieces) > 10
-    assert [piece.part for piece in operation.pieces] == list(range(len(operation.pieces)))
-
-
-def test_operations_stay_within_their_limits(tool: Tool) -> None:
-    tool.write(*(user(f"{n} " + "ä" * 5000, n) for n in range(200)))
-    operations: list[Capture] = []
-    state: FileState | None = None
-    while True:
-        reading = tool.read(state)
-        operations += reading.operations
-        state = reading.state
-        if not reading.more:
-            break
-    assert sum(len(operation.pieces) for operation in operations) == 200
-    assert all(len(encode_operation(operation)) <= OPERATION_BYTES_MAX for operation in operations)
-
-
-def test_the_project_is_relative_to_the_home_and_names_the_remote(tool: Tool, tmp_path: Path) -> None:
-    repository = tmp_path / "work" / "tide"
-    (repository / ".git").mkdir(parents=True)
-    (repository / ".git" / "config").write_text(
-        '[remote "origin"]\n\turl = https://mara:tok3n@git.example.org/harbour/tide.git\n'
-    )
-    adapter = ClaudeCode(tool.root, tmp_path)
-    tool.write(user("x", cwd=str(repository / "src")))
-    (operation,) = adapter.read(tool.path, None, agent="cc-mini", hides=lambda _: False).operations
-    assert operation.project == "work/tide/src"
-    assert operation.repository == "git.example.org/harbour/tide"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-11-17T09:12:04.118Z", 1794906724118),
-        ("2026-11-17T10:12:04.118+01:00", 1794906724118),
-        ("2026-11-17T09:12:04", 1794906724000),
-        ("1969-01-01T00:00:00Z", 0),
-        ("9999-12-31T23:59:59Z", 0),
-        ("yesterday", 0),
-        ("", 0),
-        (None, 0),
-    ],
-)
-def test_moments(text: str | None, expected: int) -> None:
-    assert milliseconds(text) == expected
-
-
-@given(st.lists(st.binary(max_size=80), max_size=10))
-def test_no_content_makes_reading_fail(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
-    tool = Tool(tmp_path_factory.mktemp("any"))
-    tool.write(*(line + b"\n" for line in lines))
-    tool.read()
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(
-            ["type", "uuid", "sessionId", "timestamp", "cwd", "message", "isMeta", "isSidechain"]
-        ),
-        json_values
-        | st.sampled_from(["user", "assistant", {"content": "hello"}, {"content": [{"type": "text"}]}]),
-    )
-)
-def test_no_record_makes_reading_fail(
-    tmp_path_factory: pytest.TempPathFactory, record: dict[str, Any]
-) -> None:
-    tool = Tool(tmp_path_factory.mktemp("any"))
-    tool.write(record, user("after"))
-    assert ("user", "after") in pieces(tool.read())
+    monkeypatch.setattr("os.scandir", refusing)
+    found = list(tool.adapter.discover())
+    assert [item.path for item in found if item.problem is None] == [tool.path]
+    assert [(item.path, item.problem) for item in found if item.problem] == [
+        (shut, "cannot be looked into: Permission denied")
+    ]

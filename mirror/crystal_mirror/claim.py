@@ -21,6 +21,7 @@ from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, LeadRecord, seal_re
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
 from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
+from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
 from crystal_mirror.pull import Standing, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
@@ -105,11 +106,13 @@ def finish_claim(member: Member) -> Flow[None]:
     """
     lead = member.log.lead
     assert lead is not None and member.is_core, "only the Core by the log seals"
+    patience = Patience("a seal")
     while (position := member.replica.position()).epoch < lead.epoch:
         yield from _follow(member)
         position = member.replica.position()
         if position.epoch >= lead.epoch:
             break
+        patience.lose()
         if (position.epoch, position.sequence) < read_floor(member):
             raise BehindTheFloor(
                 f"this device had verified epoch {read_floor(member)[0]}, slot {read_floor(member)[1]}, "
@@ -137,7 +140,7 @@ def _follow(member: Member) -> Flow[None]:
     """Applies the believed log to its end; puts back what the relay lost; goes over to another branch where it must."""
     pulled = yield from pull(member)
     for _ in range(3):
-        if pulled.standing is Standing.CAUGHT_UP:
+        if pulled.standing in (Standing.CAUGHT_UP, Standing.GAP):
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
             fork = (yield from doubt_voids(member)) or (

@@ -91,7 +91,9 @@ def put_cursor(member: Member, *, look: bool = False) -> Flow[None]:
         transaction.meta_set(META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, b"")))
     yield Put(key, sealed)
     with member.journal.transaction() as transaction:
-        transaction.meta_set(META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, sha256(sealed).digest())))
+        transaction.meta_set(
+            META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, sha256(sealed).digest()))
+        )
 
 
 def read_cursors(member: Member) -> Flow[list[Cursor]]:

@@ -19,7 +19,7 @@ from crystal_mirror.batch import opened_batch
 from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, GetMany
-from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry
+from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry, StateDigest, TableSum
 from crystal_mirror.voids import Fork
 
 PAGE = 64
@@ -67,9 +67,12 @@ def find_damage(member: Member) -> Flow[Damage | None]:
 
 
 def _has_parted(member: Member, cursor: Cursor) -> bool:
-    """Whether a peer stands in another state than we stood in at its place. (Before the first batch nothing is stated.)"""
+    """Whether a peer stands in another state than we stood in at its place."""
     stated = _stated_digest(member, cursor.epoch, cursor.sequence)
-    return stated is not None and cursor.digest != stated
+    if stated is None:  # before the first batch there are no rows
+        tables = member.replica.digest().tables
+        stated = StateDigest.of([TableSum(table.name, bytes(32), 0) for table in tables]).to_bytes()
+    return cursor.digest != stated
 
 
 def _stands_before_damage(member: Member, cursor: Cursor) -> Flow[bool]:
@@ -77,9 +80,7 @@ def _stands_before_damage(member: Member, cursor: Cursor) -> Flow[bool]:
     ahead = member.replica.entries(cursor.epoch, cursor.sequence, 1)
     around = [kept for kept in (before, *ahead) if kept is not None and kept.state is EntryState.SENT]
     there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in around))
-    return any(
-        data is not None and data != kept.data for kept, data in zip(around, there, strict=True)
-    )
+    return any(data is not None and data != kept.data for kept, data in zip(around, there, strict=True))
 
 
 def _stated_digest(member: Member, epoch: int, sequence: int) -> bytes | None:

@@ -12,10 +12,13 @@ from crystal_mirror.devicelog import DeviceLog, Verdict
 from crystal_mirror.errors import LogForked
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.notices import Notice, NoticeBoard
+from crystal_mirror.patience import Patience
 from crystal_mirror.ports import Journal
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 
 READ_AHEAD_MAX = 64
+VOIDS_AT_ONCE_MAX = 256
+"""Void slots in a row after which one reading ends: a relay may show junk for ever."""
 _PAGE = 1000
 
 
@@ -56,6 +59,8 @@ def read_log(
             if data is None:
                 return True
             take_slot(log, journal, slot, data)
+        if log.trailing_voids >= VOIDS_AT_ONCE_MAX:
+            return True
         ahead = min(ahead * 2, READ_AHEAD_MAX)
     return complete
 
@@ -124,6 +129,7 @@ def append(
     to add any more: also when an earlier attempt of ours, whose reply was lost, turns out to have landed. Returns
     whether this call added an entry.
     """
+    patience = Patience("a device-log entry")
     yield from read_log(log, journal, keys)
     while True:
         sealed = build(log)
@@ -132,6 +138,8 @@ def append(
         slot = log.next_slot
         created = yield PutNew(keys.log(slot), sealed)
         there = sealed if created else (yield Get(keys.log(slot)))
+        if there != sealed:
+            patience.lose()
         if there is None:
             continue
         verdict = take_slot(log, journal, slot, there)

@@ -21,6 +21,7 @@ from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import PackedOrigin, stands_at
+from crystal_mirror.patience import Patience
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
@@ -47,6 +48,7 @@ def push(member: Member) -> Flow[int]:
     May begin a new incarnation on the way; what is pending is then sealed anew and put by the same call.
     """
     pushed = 0
+    patience = Patience("an entry of this device")
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)
@@ -56,6 +58,8 @@ def push(member: Member) -> Flow[int]:
         created = yield PutNew(key, row.sealed)
         if not created:
             there = yield Get(key)
+            if there != row.sealed:
+                patience.lose()
             if there is None:
                 continue
             if there != row.sealed:

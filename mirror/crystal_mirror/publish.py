@@ -13,6 +13,7 @@ from enum import Enum
 from crystal_crypto.entry import Frame, Kind, parse
 from crystal_mirror.batch import seal_mirror
 from crystal_mirror.member import Member
+from crystal_mirror.patience import Patience
 from crystal_mirror.pull import Standing, judge_current, take_slot
 from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
 from crystal_mirror.slots import SlotKind
@@ -28,6 +29,7 @@ class Published(Enum):
 
 def publish(member: Member) -> Flow[Published]:
     """Puts every unsent batch, then looks whether anybody else wrote behind them."""
+    patience = Patience("a mirror slot")
     while True:
         unsent = member.replica.kept(EntryState.UNSENT)
         if not unsent:
@@ -36,6 +38,8 @@ def publish(member: Member) -> Flow[Published]:
         key = member.keys.mirror(entry.epoch, entry.sequence)
         created = yield PutNew(key, entry.data)
         there = entry.data if created else (yield Get(key))
+        if there != entry.data:
+            patience.lose()
         if there is None:
             continue
         if there == entry.data:
@@ -58,7 +62,9 @@ def _taken(kind: SlotKind) -> Published:
 
 def _peek(member: Member) -> Flow[Published]:
     """Looks at the slot behind our last: it must be free, or void."""
+    patience = Patience("the end of the mirror")
     while True:
+        patience.lose()
         position = member.replica.position()
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:

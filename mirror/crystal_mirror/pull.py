@@ -8,7 +8,7 @@
                 --VOID------------------> kept, next slot
                 --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for everybody.
                                           Else this device was shown something else before: hold, rebuild.py goes over
-                --nothing, later slots--> hold: a gap; named
+                --nothing, later slots--> hold: a gap; named. Who leads writes there, and what is behind it is void
                 --nothing---------------> caught up
 """
 
@@ -31,6 +31,8 @@ from crystal_mirror.types import EntryState, Origin, Position
 from crystal_mirror.voids import doubt_voids, last_entry_end, retract_voids
 
 READ_AHEAD_MAX = 16
+VOIDS_AT_ONCE_MAX = 256
+"""Void slots in a row after which a pull ends: a relay that shows junk for ever must not fill the disk in one go."""
 META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
 META_MODEL = "model"
@@ -42,6 +44,7 @@ class Standing(Enum):
     CAUGHT_UP = "caught up"
     LOG_BEHIND = "the relay lost what we have"
     DIVERGED = "the relay shows another history"
+    GAP = "the relay lacks a slot"
     HELD = "cannot go on"
     QUARANTINED = "state differs"
 
@@ -103,7 +106,7 @@ def pull(member: Member) -> Flow[Pulled]:
         name = Notice.MIRROR_ROLLED_BACK if standing is Standing.LOG_BEHIND else Notice.MIRROR_FORKED
         member.notices.put(name, f"{standing.value}, at {_place(member.replica.position())}")
         return Pulled(standing, 0, 0, 0)
-    entries = operations = size = 0
+    entries = operations = size = voids = 0
     ahead = 2
     while True:
         position = member.replica.position()
@@ -112,7 +115,7 @@ def pull(member: Member) -> Flow[Pulled]:
         if found[0] is None:
             if any(data is not None for data in found):
                 member.notices.put(Notice.MIRROR_GAP, f"the relay lacks the slot at {_place(position)}")
-                return Pulled(Standing.HELD, entries, operations, size)
+                return Pulled(Standing.GAP, entries, operations, size)
             return Pulled(Standing.CAUGHT_UP, entries, operations, size)
         for data in found:
             if data is None:
@@ -124,6 +127,10 @@ def pull(member: Member) -> Flow[Pulled]:
             if taken.standing is not Standing.CAUGHT_UP:
                 return Pulled(taken.standing, entries, operations, size)
             entries += slot.kind is not SlotKind.VOID
+            voids = voids + 1 if slot.kind is SlotKind.VOID else 0
+            if voids >= VOIDS_AT_ONCE_MAX:
+                member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows nothing but junk")
+                return Pulled(Standing.HELD, entries, operations, size)
             operations += taken.operations
             size += len(data)
             after = member.replica.position()

@@ -68,9 +68,7 @@ def _start(member: Member) -> Flow[Position]:
     damaged = yield from first_difference(member, slot.entry.header.previous)
     if damaged is None:
         return position
-    return Position(
-        damaged.epoch, damaged.sequence, previous_of(member, damaged.epoch, damaged.sequence)
-    )
+    return Position(damaged.epoch, damaged.sequence, previous_of(member, damaged.epoch, damaged.sequence))
 
 
 def _kept_at(member: Member, position: Position) -> KeptEntry | None:

@@ -1,10 +1,10 @@
 """The promises, checked on one device after every step of it.
 
-    P1  what a device accepted is in its outbox or in the mirror log that it keeps; let go of only when durable
-    P2  its rows are those of the oracle for the history at which it stands (so every effect is there, once)
-    P3  rows, acks, position and digest belong together: the digest is that of the rows, and the one that the Core stated
-    P4  nothing is applied behind a seal, and only what the epoch's own Core signed
-    P5  epoch and position go back only by a wipe; device log and floor never do
+P1  what a device accepted is in its outbox or in the mirror log that it keeps; let go of only when durable
+P2  its rows are those of the oracle for the history at which it stands (so every effect is there, once)
+P3  rows, acks, position and digest belong together: the digest is that of the rows, and the one that the Core stated
+P4  nothing is applied behind a seal, and only what the epoch's own Core signed
+P5  epoch and position go back only by a wipe; device log and floor never do
 """
 
 from collections.abc import Sequence
@@ -107,7 +107,9 @@ class Checks:
         self._fold_kept(home, member, position)
         history = self.histories.get(position.previous)
         if history is None:
-            raise Violation(f"P3: {home.name} stands behind an entry that it does not keep, at {position[:2]}")
+            raise Violation(
+                f"P3: {home.name} stands behind an entry that it does not keep, at {position[:2]}"
+            )
         digest = member.replica.digest()
         if digest != member.replica.recompute_digest():
             raise Violation(f"P3: the digest of {home.name} is not that of its rows")

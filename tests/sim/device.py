@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -128,6 +129,7 @@ class Home:
     keeps_root: bool = True
     journal: apsw.Connection = field(default_factory=lambda: SqliteJournal.open(":memory:").connection)
     replica: Database | None = None
+    folder: Path | None = None
     restores: int = 0
     wipes: int = 0
     error: str = ""
@@ -158,6 +160,22 @@ class Home:
         copy = Home(name, self.identity, self.root, self.crasher, random, keeps_root=self.keeps_root)
         copy.restore(self.backup())
         return copy
+
+    def second_process(self, name: str, random: Callable[[int], bytes]) -> "Home":
+        """Another process over the same two database files. Needs `keep_in`."""
+        assert self.folder is not None, "two processes meet in files"
+        other = Home(
+            name, self.identity, self.root, self.crasher, random, self.founds, self.keeps_root, self.journal
+        )
+        other.keep_in(self.folder)
+        return other
+
+    def keep_in(self, folder: Path) -> None:
+        """Has the databases in files of this folder from now on; what was in memory is gone."""
+        self.die()
+        self.folder = folder
+        self.journal = SqliteJournal.open(folder / "state.db").connection
+        self.replica = Database.open(folder / "crystal.db")
 
     def die(self) -> None:
         self.member = self._flow = self._request = None

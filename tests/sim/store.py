@@ -101,9 +101,7 @@ class SimStore:
 
     def honest_listing(self, request: List) -> Listing:
         limit = max(1, min(request.limit, self._draw.randint(1, self.weather.page_max)))
-        found = sorted(
-            key for key in self.objects if key.startswith(request.prefix) and key > request.after
-        )
+        found = sorted(key for key in self.objects if key.startswith(request.prefix) and key > request.after)
         return Listing(tuple(found[:limit]), len(found) > limit)
 
     def _get(self, device: str, key: str) -> bytes | None:

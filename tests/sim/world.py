@@ -11,6 +11,8 @@ from hashlib import sha256
 from random import Random
 from typing import Any
 
+from crystal_crypto.entry import Kind, parse
+from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.claim import claim
@@ -21,8 +23,6 @@ from crystal_mirror.offers import open_offer
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
 from crystal_mirror.requests import Embed, Flow, Get, GetMany, List, Put, PutNew, Request
 from crystal_mirror.types import EntryState
-from crystal_crypto.entry import Kind, parse
-from crystal_crypto.errors import CryptoError
 from tests.sim.checks import Checks, compare
 from tests.sim.device import Crasher, Home, SimCrash, seeded
 from tests.sim.model import Histories, Violation
@@ -37,6 +37,8 @@ TEXTS = (
     "forget me",
 )
 NEWCOMER_ROUNDS_MAX = 4
+FLOW_STEPS_MAX = 5000
+"""Requests after which a single flow counts as endless."""
 ROUNDS_TO_AGREE_MAX = 12
 """Rounds of every device after which all must be equal once faults have stopped."""
 
@@ -130,8 +132,10 @@ class World:
         if home.busy:
             home.die()
         before = self.faults["crash"]
+        end = self.steps + FLOW_STEPS_MAX
         while not self.step(home, flow):
-            pass
+            if self.steps > end:
+                raise Violation(f"P10: a flow of {home.name} does not end")
         return not home.error and self.faults["crash"] == before
 
     def run_round(self, home: Home) -> bool:
@@ -150,9 +154,10 @@ class World:
         except SimCrash:
             self._died(home)
             alive = False
-        if not alive and not home.journal.execute(
-            "SELECT 1 FROM outbox WHERE digest = ?", (encoded,)
-        ).fetchone():
+        if (
+            not alive
+            and not home.journal.execute("SELECT 1 FROM outbox WHERE digest = ?", (encoded,)).fetchone()
+        ):
             return False
         self.say(f"{home.name} accepts {type(operation).__name__}")
         self.accepted[encoded] = operation
@@ -240,7 +245,9 @@ class World:
             home.die()
         for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
             for home in self.homes:
-                if number % 4 == 0:  # a process that starts looks at everything again, as a running one does now and then
+                if (
+                    number % 4 == 0
+                ):  # a process that starts looks at everything again, as a running one does now and then
                     home.die()
                 self.run_round(home)
             if number == 3:
@@ -254,11 +261,15 @@ class World:
         raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {self._disagreement()}")
 
     def _appoint(self) -> None:
-        """What a person does when no device leads any more: the Core's disk was put back to before it claimed the lead."""
+        """What a person does when no device leads any more, or the one that leads says that others are further.
+
+        The Core's disk was put back to before it claimed the lead, or its log was, and the relay has lost its own.
+        """
         members = [(home, member) for home in self.homes if (member := home.open()) is not None]
-        if any(member.is_core for _, member in members):
+        if any(member.is_core and not home.error.startswith("BehindTheFloor") for home, member in members):
             return
-        home = next(home for home, member in members if member.root is not None)
+        able = [home for home, member in members if member.root is not None]
+        home = max(able, key=lambda home: home.member.replica.position()[:2] if home.member else (0, 0))
         self.faults["claim by hand"] += 1
         self.run(home, lambda member: claim(member, member.root, force=True))
 

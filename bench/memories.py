@@ -1,8 +1,8 @@
 """A memory to measure on: English passages of a thousand characters, with vectors that lie as the built-in model's lie.
 
-The sentences come from the reference documentation that ships with Python. A passage is made of two of them, which its vector
-is a weighted mean of (of their vectors by the built-in model), and of others that fill it up. So its words repeat as they do in
-prose, and its neighbours are as close as those of real texts. Everything follows from the seed.
+The sentences come from the documentation that ships with Python, its docstrings included. A passage is made of two of
+them, of whose vectors (by the built-in model) its own is a weighted mean, and of others that fill it up. So its words
+repeat as they do in prose, and its neighbours are as close as those of real texts. Everything follows from the seed.
 """
 
 import random
@@ -46,9 +46,12 @@ def sentences() -> list[str]:
     """Distinct sentences of 40 to 300 characters, shuffled."""
     from pydoc_data.topics import topics
 
+    library = Path(random.__file__).parent
+    sources = [path.read_text(encoding="utf-8", errors="ignore") for path in sorted(library.glob("*.py"))]
+    docstrings = [text for source in sources for text in re.findall(r'"""(.*?)"""', source, re.DOTALL)]
     found: set[str] = set()
-    for topic in topics.values():
-        for sentence in re.split(r"(?<=[.:])\s+|\n\n", topic):
+    for text in [*topics.values(), *docstrings]:
+        for sentence in re.split(r"(?<=[.:])\s+|\n\n", text):
             plain = re.sub(r"\s+", " ", sentence).strip()
             if 40 <= len(plain) <= 300:
                 found.add(plain)

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
 from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
-from crystal_core.provisional import HIDDEN
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_HIDDEN_CHUNKS = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
+_HIDDEN = (
+    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
+    " WHERE hides = 1"
+)
+"""The keyed hashes of texts on which the latest pending word is a forget (see `provisional`). SQLite takes `hides` from the row
+that has the maximum."""
+_HIDDEN_CHUNKS = f"SELECT rowid FROM chunks WHERE forget_hash IN ({_HIDDEN})"  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)

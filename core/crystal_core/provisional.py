@@ -15,12 +15,6 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Forget, Operation, Remember
 from crystal_mirror.types import Origin
 
-HIDDEN = (
-    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
-    " WHERE hides = 1"
-)
-"""A query for the keyed hashes that pending forgets hide. (SQLite takes `hides` from the row that has the maximum.)"""
-
 
 def origins(database: Database) -> set[Origin]:
     return {Origin(*row) for row in database.rows("SELECT device, incarnation, sequence FROM provisional")}

@@ -6,9 +6,9 @@ it as void, finds that nothing behind it follows, and stands in another state or
 - an entry that does not follow our history names the last entry that its maker saw: what lies between has to be compared;
 - a peer's cursor: the Core looks where a peer stands still, or stands with another digest than was stated there.
 
-The Core then goes over to what the relay shows, offers again what the damage cut off (`rebuild.py`), and begins a new epoch: its
-seal makes everybody follow. It also begins one when the relay shows what the Core keeps and a peer has applied something else
-in this epoch: a batch that was damaged before the Core heard that it was stored, and that the Core has sealed anew since.
+The Core then goes over to what the relay shows, offers again what the damage cut off (`rebuild.py`), and begins a new epoch:
+its seal makes everybody follow. It also begins one when the relay shows what the Core keeps and a peer has applied something
+else in this epoch: a batch that was damaged before the Core heard that it was stored, and that the Core has sealed anew since.
 """
 
 from collections.abc import Iterator

@@ -19,6 +19,11 @@ Outcome = tuple[str, Counter[str], str]
 """What was run, what happened in it, and how it failed ("" if it did not)."""
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def one_world(seed: int) -> Outcome:
     chaos = Chaos(seed)
     failure = ""
@@ -59,11 +64,11 @@ def show(seed: int) -> int:
     try:
         chaos.run()
     except AssertionError as error:
-        print("\n".join(chaos.world.trace))
-        print(f"world {seed} ({chaos.mood.name}) broke a promise: {error}")
+        say("\n".join(chaos.world.trace))
+        say(f"world {seed} ({chaos.mood.name}) broke a promise: {error}")
         return 1
-    print("\n".join(chaos.world.trace))
-    print(f"world {seed} ({chaos.mood.name}): {chaos.world.summary()}")
+    say("\n".join(chaos.world.trace))
+    say(f"world {seed} ({chaos.mood.name}): {chaos.world.summary()}")
     return 0
 
 
@@ -82,10 +87,10 @@ def show_many(seeds: int) -> int:
                 totals += counts
                 if failure:
                     failures += 1
-                    print(f"{what}: {failure}", flush=True)
+                    say(f"{what}: {failure}")
     for name, count in sorted(totals.items()):
-        print(f"{count:>10,}  {name}")
-    print(f"{failures} broken promises" if failures else "Every promise was kept.")
+        say(f"{count:>10,}  {name}")
+    say(f"{failures} broken promises" if failures else "Every promise was kept.")
     return 1 if failures else 0
 
 

@@ -121,6 +121,7 @@ class Chaos:
             world.store.lie = None
             world.say("the relay is honest")
             return
+        world.deceived = True
         world.store.lie = draw.choice(LIES)(draw, self._before)
         world.faults[f"lie: {world.store.lie.name}"] += 1
         world.say(f"lie: {world.store.lie.name}")

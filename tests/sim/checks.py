@@ -7,7 +7,7 @@ P4  nothing is applied behind a seal, and only what the epoch's own Core signed
 P5  epoch and position go back only by a wipe; device log and floor never do
 """
 
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -143,9 +143,9 @@ class Checks:
     def _check_kept(self, home: Home, member: Member, baseline: _Baseline) -> None:
         sent: set[bytes] = set()
         unsent: set[bytes] = set()
-        for state, into in ((EntryState.SENT, sent), (EntryState.UNSENT, unsent)):
+        for state, carried in ((EntryState.SENT, sent), (EntryState.UNSENT, unsent)):
             for kept in member.replica.kept(state):
-                into |= self.histories.operations_in(kept.data)
+                carried.update(self.histories.operations_in(kept.data))
                 if state is EntryState.SENT and sha256(kept.data).digest() not in self._acknowledged:
                     raise Violation(
                         f"P1: {home.name} believes a mirror entry durable that no store ever called so"
@@ -162,7 +162,7 @@ class Checks:
 
 def compare(database: Database, state: State) -> str:
     """How the rows differ from the oracle's; "" if they do not."""
-    texts = dict(database.rows("SELECT id, text FROM chunks WHERE provisional = 0"))
+    texts: dict[bytes, str] = dict(database.rows("SELECT id, text FROM chunks WHERE provisional = 0"))
     if texts != state.texts:
         more, less = sorted(texts.keys() - state.texts.keys()), sorted(state.texts.keys() - texts.keys())
         return f"{len(more)} chunks too many, {len(less)} missing"
@@ -187,7 +187,8 @@ def compare(database: Database, state: State) -> str:
     }
     if memories != state.memories:
         return _differ("memories", memories.keys(), state.memories.keys())
-    if {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")} != state.suppressed:
+    suppressed: set[bytes] = {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")}
+    if suppressed != set(state.suppressed):
         return "other texts are suppressed"
     runs, lone = state.acks()
     if set(database.rows("SELECT device, incarnation, sequence FROM acks")) != runs:
@@ -197,6 +198,5 @@ def compare(database: Database, state: State) -> str:
     return ""
 
 
-def _differ(what: str, ours: Sequence[object] | object, theirs: Sequence[object] | object) -> str:
-    ours, theirs = set(ours), set(theirs)  # type: ignore[call-overload]
+def _differ(what: str, ours: Set[object], theirs: Set[object]) -> str:
     return f"{what}: {len(ours - theirs)} too many, {len(theirs - ours)} missing, or their values differ"

@@ -4,7 +4,10 @@ Most were faults of the prototype, the rest are those that a protocol of this ki
 patches one function or a few; inside, everything else is the real code. Names that a module has imported are patched there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+# pyright: reportPrivateUsage=false
+# Mistakes are made in the middle of things.
+
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -13,12 +16,13 @@ from crystal_core import acks
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror import claim, collect, outbox, publish, pull, rebuild, round
+from crystal_mirror import claim, collect, publish, pull, rebuild
+from crystal_mirror import round as sync
 from crystal_mirror.batch import Batch
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Capture, Operation
-from crystal_mirror.ports import ReplicaTransaction
+from crystal_mirror.ports import OutboxState, ReplicaTransaction
 from crystal_mirror.requests import Flow, GetMany, List, Listing, PutNew, Request
 from crystal_mirror.slots import VOID, Slot, SlotKind
 from crystal_mirror.types import EntryState, Origin, Position
@@ -29,7 +33,7 @@ Applied = Sequence[tuple[Origin, Operation]]
 
 
 @contextmanager
-def first_reader_deletes() -> Iterator[None]:
+def first_reader_deletes() -> Generator[None]:
     """A mirror entry is gone from the relay once somebody has fetched it."""
     honest = SimStore.perform
 
@@ -45,7 +49,7 @@ def first_reader_deletes() -> Iterator[None]:
         yield from ()
         return 0
 
-    with patch.object(SimStore, "perform", perform), patch.object(round, "restore_mirror", never):
+    with patch.object(SimStore, "perform", perform), patch.object(sync, "restore_mirror", never):
         yield
 
 
@@ -95,7 +99,7 @@ def the_history_is_not_bound() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def replays_are_applied_again() -> Iterator[None]:
+def replays_are_applied_again() -> Generator[None]:
     """What is done is not looked at: an operation that is offered again is applied again."""
 
     def undone(_database: object, _origin: Origin) -> bool:
@@ -157,23 +161,23 @@ def a_lost_reply_doubles() -> AbstractContextManager[Any]:
     """A place that is taken, be it by the same bytes, is taken for another's: the operation is offered anew."""
 
     def push(member: Member) -> Flow[int]:
-        while (row := member.journal.first_row(outbox.OutboxState.PENDING)) is not None:
+        while (row := member.journal.first_row(OutboxState.PENDING)) is not None:
             created = yield PutNew(
                 member.keys.conversation(member.device_id, row.incarnation, row.sequence), row.sealed
             )
             with member.journal.transaction() as transaction:
                 if created:
-                    transaction.set_row_state(row.incarnation, row.sequence, outbox.OutboxState.STORED)
+                    transaction.set_row_state(row.incarnation, row.sequence, OutboxState.STORED)
                 else:
                     transaction.remove_row(row.incarnation, row.sequence)
                     member.seal_row(transaction, row.operation, None)
         return 0
 
-    return patch.object(round, "push", push)
+    return patch.object(sync, "push", push)
 
 
 @contextmanager
-def the_cursor_commits_apart() -> Iterator[None]:
+def the_cursor_commits_apart() -> Generator[None]:
     """The position is moved in a transaction of its own, before the rows."""
     honest = pull.take_slot
 
@@ -193,14 +197,14 @@ def the_outbox_is_purged_when_stored() -> AbstractContextManager[Any]:
     """What the relay has is let go of; that it may lose it again is forgotten."""
 
     def settle(member: Member) -> int:
-        row = member.journal.first_row(outbox.OutboxState.STORED)
+        row = member.journal.first_row(OutboxState.STORED)
         if row is None:
             return 0
         with member.journal.transaction() as transaction:
             transaction.remove_row(row.incarnation, row.sequence)
         return 1
 
-    return patch.object(round, "settle", settle)
+    return patch.object(sync, "settle", settle)
 
 
 def vectors_are_made_anew_by_every_device() -> AbstractContextManager[Any]:
@@ -262,7 +266,7 @@ def stored_without_looking() -> AbstractContextManager[Any]:
                 transaction.set_entry_state(entry.epoch, entry.sequence, EntryState.SENT)
         return publish.Published.DONE
 
-    return patch.object(round, "publish", publish_blindly)
+    return patch.object(sync, "publish", publish_blindly)
 
 
 def two_pollers_at_once() -> AbstractContextManager[Any]:

@@ -33,8 +33,7 @@ def test_every_old_mistake_is_found(mistake: str) -> None:
         try:
             with MISTAKES[mistake]():
                 play(run)
-        except (AssertionError, CrystalError) as found:
-            play(run)
-            assert str(found)
+        except (AssertionError, CrystalError):
+            play(run)  # the same without the mistake raises nothing
             return
     pytest.fail(f"the simulator missed the mistake: {mistake}")

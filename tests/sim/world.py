@@ -70,6 +70,10 @@ class World:
         self.steps = 0
         self.lost: set[bytes] = set()
         """Operations that went with a disk before they were durable, or with disk and relay together."""
+        self.on_relay_only: set[bytes] = set()
+        """Operations that no disk held any more at some time. A relay that lies or was harmed may lose them as well."""
+        self.deceived = False
+        """Whether the relay ever lied or was harmed."""
         self.accepted: dict[bytes, Operation] = {}
         self.faults: Counter[str] = Counter()
         self.rounds_to_agree = 0
@@ -201,16 +205,18 @@ class World:
             self.checks.after_step(home)
             for operation in answered & self.checks.held(home):
                 self.checks.accepted(home, operation)
-        held = self._on_relay()
+        held: set[bytes] = set()
         for other in self.homes:
             held |= self.checks.held(other)
-        self.lost |= self.accepted.keys() - held
+        self.on_relay_only |= self.accepted.keys() - held
+        self.lost |= self.accepted.keys() - held - self._on_relay()
         self.crasher.kill_at = armed
 
     def harm(self, strike: Callable[[], None]) -> None:
         """Harms the relay. The device log may only be harmed while every device has all of it: else two devices could go on
         from different heads, a fork of the log for good, which is named and not healed.
         """
+        self.deceived = True
         log = {key: self.store.objects[key] for key in self.store.keys("devlog")}
         self.disaster(None, strike)
         known = [home.journal.execute("SELECT count(*) FROM device_log").fetchone() for home in self.homes]
@@ -307,6 +313,8 @@ class World:
         history = self.checks.histories.get(member.replica.position().previous)
         assert history is not None, "checked after the step"
         missing = self.accepted.keys() - self.lost - history.operations
+        if self.deceived:
+            missing -= self.on_relay_only
         if missing:
             raise Violation(f"P1: lost: {[self.accepted[name] for name in sorted(missing)]}")
         if history.operations - self.accepted.keys():

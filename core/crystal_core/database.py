@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +268,6 @@ class Database:
     # Opening.
 
     def _set_up(self, busy_milliseconds: int, migrations: Sequence[Migration]) -> None:
-        import sqlite_vec
-
         connection = self.connection
         self._busy_milliseconds = busy_milliseconds
         connection.set_busy_timeout(busy_milliseconds)
@@ -278,7 +277,7 @@ class Database:
             )  # before anything else; of no effect on a file that has pages
         try:
             connection.enable_load_extension(True)
-            connection.load_extension(sqlite_vec.loadable_path())
+            connection.load_extension(_extension())
             connection.enable_load_extension(False)
         except apsw.Error as error:
             raise VaultDataError(
@@ -366,6 +365,14 @@ class Database:
             raise VaultDataError(f"no backup could be made at {target}: {error.strerror}") from error
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _extension() -> str:
+    """The path of sqlite-vec's library, without the ending. Importing the package would load numpy only to know this."""
+    found = find_spec("sqlite_vec")
+    if found is None or not found.submodule_search_locations:
+        raise VaultDataError("sqlite-vec is not installed", hint="install memory-crystal again")
+    return str(Path(found.submodule_search_locations[0]) / "vec0")
 
 
 def translated(error: apsw.Error, path: str) -> Exception:

@@ -23,7 +23,7 @@ from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
 from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Standing, pull, read_floor
+from crystal_mirror.pull import Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
@@ -40,8 +40,13 @@ class ClaimReport:
     epoch: int
 
 
-def claim(member: Member, root: Root | None, *, force: bool = False) -> Flow[ClaimReport]:
+def claim(
+    member: Member, root: Root | None, *, force: bool = False, abandon: bool = False
+) -> Flow[ClaimReport]:
     """Makes this device the Core. Needs the root, unless this device leads at the log's head (a restored Core).
+
+    ``abandon`` gives up what this device had verified and nobody holds any more: relay emptied, and disks put back. Only for
+    a person who was told so by BehindTheFloor.
 
     Raises:
         Superseded: another device claimed first.
@@ -54,6 +59,8 @@ def claim(member: Member, root: Root | None, *, force: bool = False) -> Flow[Cla
     if before is None:
         raise Unready("the vault has no Core to take over from")
     yield from _follow(member)
+    if abandon:
+        lower_floor(member, member.replica.position()[:2])
     if not force:
         yield from _refuse_if_behind_others(member)
     fresh = member.random(CLAIM_BYTES)

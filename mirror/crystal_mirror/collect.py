@@ -207,6 +207,8 @@ def _follows(member: Member, place: Origin, entry: Entry, inbox: Inbox) -> bool:
     if tail is None:
         kept = member.replica.meta_get(_tail_name(place.device, place.incarnation))
         tail = (int.from_bytes(kept[:8], "big"), kept[8:]) if kept else None
+    if place.sequence == 0:
+        return entry.header.previous == ZERO_HASH
     if tail is None or tail[0] != place.sequence - 1:
         return True
     return tail[1] == entry.header.previous

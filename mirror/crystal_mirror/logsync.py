@@ -33,6 +33,7 @@ def read_log(
         LogForked: the relay shows other bytes at our head.
     """
     complete = True
+    _catch_up(log, journal)
     yield from _retract_voids(log, journal, keys)
     if log.next_slot:
         head = yield Get(keys.log(log.next_slot - 1))
@@ -63,6 +64,19 @@ def read_log(
             return True
         ahead = min(ahead * 2, READ_AHEAD_MAX)
     return complete
+
+
+def _catch_up(log: DeviceLog, journal: Journal) -> None:
+    """Follows what another process of this device has taken in, or taken back, since this one looked."""
+    entries = journal.log_entries()
+    run = log.trailing_voids
+    first = log.next_slot - run
+    same = next((i for i, (*_, void) in enumerate(entries[first : log.next_slot]) if not void), None)
+    still = min(run, len(entries) - first) if same is None else same
+    if still < run:
+        log.retract_voids(run - still)
+    for _, data, _ in entries[log.next_slot :]:
+        log.extend(data)
 
 
 def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[None]:

@@ -78,6 +78,8 @@ class Member:
     keys: VaultKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
+    doubted_head: bytes = field(init=False, default=b"")
+    """The log's head when all void slots were last judged."""
 
     def __post_init__(self) -> None:
         self.keys = VaultKeys(self.vault)
@@ -102,7 +104,7 @@ class Member:
         log = load_log(journal, vault)
         key, secret = load_keys(identity, log)
         member = cls(identity, vault, journal, replica, random, log, key, secret, root)
-        member._mend()
+        member.mend()
         return member
 
     @property
@@ -180,7 +182,7 @@ class Member:
         )
         return sealed, parse(sealed).hash
 
-    def _mend(self) -> None:
+    def mend(self) -> None:
         """Provisional rows follow the outbox: a crash may have come between the two databases' commits."""
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()

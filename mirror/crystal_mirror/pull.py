@@ -8,6 +8,7 @@
                 --VOID------------------> kept, next slot
                 --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for everybody.
                                           Else this device was shown something else before: hold, rebuild.py goes over
+                --names an unknown log--> hold: the relay hides a part of the device log; named
                 --nothing, later slots--> hold: a gap; named. Who leads writes there, and what is behind it is void
                 --nothing---------------> caught up
 """
@@ -121,6 +122,11 @@ def pull(member: Member) -> Flow[Pulled]:
             if data is None:
                 break
             slot = yield from judge_current(member, data, position)
+            if not (yield from _log_explains(member, slot)):
+                member.notices.put(
+                    Notice.PEER_AHEAD, f"the entry at {_place(position)} names a device log that is not shown here"
+                )
+                return Pulled(Standing.HELD, entries, operations, size)
             if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, slot, position)):
                 slot = VOID
             taken = take_slot(member, slot, data, position)
@@ -147,6 +153,14 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
         yield from read_log(member.log, member.journal, member.keys, member.notices)
         slot = judge_slot(data, position, member.log)
     return slot
+
+
+def _log_explains(member: Member, slot: Slot) -> Flow[bool]:
+    """Whether we have read the device log as far as the entry's writer had: else the relay hides a part of it from us."""
+    if slot.entry is None or member.log.knows_head(slot.entry.header.log_head):
+        return True
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    return member.log.knows_head(slot.entry.header.log_head)
 
 
 def _confirm_unsent(member: Member) -> Flow[None]:
@@ -269,7 +283,7 @@ def raise_floor(member: Member) -> None:
 
 
 def lower_floor(member: Member, fork: tuple[int, int]) -> None:
-    """Going over to another history gives up what was verified from the fork on. Nothing else lowers the floor."""
+    """Going over to another history gives up what was verified from the fork on; so may a person, by `claim`."""
     if read_floor(member) > fork:
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_FLOOR, b"%d %d" % fork)

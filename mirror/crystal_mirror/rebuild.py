@@ -138,6 +138,8 @@ def finish_rebuild(member: Member) -> None:
     member.notices.put(
         Notice.REBUILT, f"the mirror was rebuilt from the log; {len(orphans)} entries were set aside"
     )
+    # Before anything is applied again: what is forgotten in the outbox must not be found meanwhile.
+    member.mend()
     replay_kept(member)
 
 

@@ -26,7 +26,8 @@ from crystal_mirror.voids import doubt_voids, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 FULL_CHECK_ROUNDS = 64
-"""Every how many rounds a device looks at all void slots again, and the Core at the whole mirror's listing."""
+"""Every how many rounds a device looks at all void slots again (besides: whenever the log has grown), and the Core at the
+whole mirror's listing."""
 
 
 @dataclass
@@ -61,8 +62,9 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
             finish_rebuild(member)
             report.rebuilt = True
         adopt_claim(member)
-        if member.rounds % FULL_CHECK_ROUNDS == 0:
+        if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:
             yield from _doubt(member, report)
+            member.doubted_head = member.log.head
         if member.is_core:
             yield from _lead(member, report, model)
         if not member.is_core:
@@ -125,7 +127,9 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
-    report.settled += settle(member)
+    if pulled.standing is Standing.CAUGHT_UP:
+        # Only now is all that was applied here on the relay: what it has lost since is not durable.
+        report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
 
 

@@ -1,14 +1,16 @@
-"""Doubting void slots: a verdict of *void* stands as long as the relay goes on showing the bytes that it was passed on.
+"""Doubting void slots: a verdict of *void* stands as long as the relay goes on showing the bytes that it was passed on, and
+the device log says no more than when it was passed.
 
-Everybody comes to the same verdict on the same bytes; but a relay may show one device junk where others find an entry, or
-find nothing. So void slots are looked at again: those behind the last entry whenever the mirror is followed, all of them when
-something does not fit and in every full check.
+Everybody comes to the same verdict on the same bytes and the same log; but a relay may show one device junk where others find
+an entry, or hide a part of the log from it for a while. So void slots are looked at again: those behind the last entry
+whenever the mirror is followed, all of them when the log has grown, when something does not fit, and in every full check.
 
 ::
 
-    VOID behind the last entry --relay shows other bytes, or none--> stepped back over; read anew
-    VOID before an entry       --relay shows a valid entry --------> our history is not the relay's: a fork there (rebuild.py)
-                               --relay shows anything else --------> stays
+    VOID behind the last entry --other bytes, none, or an entry by the log of now--> stepped back over; read anew
+    VOID before an entry       --an entry by the log of now, there or kept --------> our history is not the believed one:
+                                                                                     a fork there (rebuild.py)
+                               --anything else -------------------------------------> stays
 
 Stepping back undoes nothing: a void slot changed no row.
 """
@@ -64,7 +66,15 @@ def retract_voids(member: Member) -> Flow[bool]:
     if not voids or member.replica.kept(EntryState.UNSENT):
         return False
     there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in voids))
-    doubted = next((kept for kept, data in zip(voids, there, strict=True) if kept.data != data), None)
+    previous = previous_of(member, position.epoch, position.sequence)
+    doubted = next(
+        (
+            kept
+            for kept, data in zip(voids, there, strict=True)
+            if kept.data != data or _stands_now(member, kept, kept.data, previous)
+        ),
+        None,
+    )
     if doubted is None:
         return False
     with member.replica.transaction() as transaction:
@@ -75,7 +85,7 @@ def retract_voids(member: Member) -> Flow[bool]:
         transaction.set_position(position._replace(sequence=doubted.sequence))
     member.notices.put(
         Notice.MIRROR_TAMPERED,
-        f"the relay had shown other bytes at epoch {doubted.epoch}, slot {doubted.sequence} than it does now",
+        f"the relay had hidden what stands at epoch {doubted.epoch}, slot {doubted.sequence}, or the log that explains it",
     )
     return True
 
@@ -86,19 +96,21 @@ def doubt_voids(member: Member) -> Flow[Fork | None]:
     for start in range(0, len(voids), VOIDS_AT_ONCE):
         some = voids[start : start + VOIDS_AT_ONCE]
         there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in some))
-        changed = [
-            (kept, data)
-            for kept, data in zip(some, there, strict=True)
-            if data is not None and data != kept.data
-        ]
-        if changed:
+        if any(
+            data is not None and data != kept.data for kept, data in zip(some, there, strict=True)
+        ):
             yield from read_log(member.log, member.journal, member.keys, member.notices)
-        for kept, data in changed:
+        for kept, data in zip(some, there, strict=True):
             previous = previous_of(member, kept.epoch, kept.sequence)
-            slot = judge_slot(data, Position(kept.epoch, kept.sequence, previous), member.log)
-            if slot.kind in (SlotKind.BATCH, SlotKind.SEAL):
+            if data is not None and _stands_now(member, kept, data, previous):
                 return Fork(kept.epoch, kept.sequence)
     return None
+
+
+def _stands_now(member: Member, kept: KeptEntry, data: bytes, previous: bytes) -> bool:
+    """Whether these bytes, in the place of a void slot, are an entry by the log as it is read now."""
+    slot = judge_slot(data, Position(kept.epoch, kept.sequence, previous), member.log)
+    return slot.kind in (SlotKind.BATCH, SlotKind.SEAL)
 
 
 def _voids_before(member: Member, epoch: int, sequence: int) -> list[KeptEntry]:

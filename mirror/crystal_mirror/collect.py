@@ -21,7 +21,7 @@ from crystal_mirror.offers import Offer, open_offer, stands_at
 from crystal_mirror.outbox import note_own
 from crystal_mirror.pull import META_MODEL
 from crystal_mirror.requests import Embed, Flow, GetMany, List, Listing
-from crystal_mirror.types import EntryState, Origin, Position
+from crystal_mirror.types import ZERO_HASH, EntryState, Origin, Position
 
 OFFERS_MAX = 256
 """Offers in one batch."""
@@ -71,8 +71,8 @@ def collect(member: Member, model: str) -> Flow[Collected]:
         texts = member.replica.unembedded([offer.operation for offer in fresh])
     if cut:
         also_done = _before(also_done, fresh, inbox)
-    vectors: dict[str, Sequence[bytes]] = {}
-    if texts:
+    vectors: dict[str, Sequence[bytes]] = dict.fromkeys(texts, ())
+    if texts and _same_model(member, model):
         windows: list[list[bytes]] = yield Embed(tuple(texts))
         vectors = dict(zip(texts, windows, strict=True))
     while True:
@@ -243,6 +243,17 @@ def _before(also_done: list[Origin], fresh: list[Offer], inbox: Inbox) -> list[O
     return [place for place in also_done if place in allowed]
 
 
+def _same_model(member: Member, model: str) -> bool:
+    """Whether new vectors can stand beside the vault's. If not, new text is found by its words until all is embedded anew."""
+    kept = member.replica.meta_get(META_MODEL)
+    if kept is None or kept == model.encode():
+        return True
+    member.notices.put(
+        Notice.MODEL_DIFFERS, f"the vault's vectors were made by {kept.decode()}, this Core has {model}"
+    )
+    return False
+
+
 def _thin(vectors: dict[str, Sequence[bytes]]) -> dict[str, Sequence[bytes]]:
     """Every second window of the texts with most: one operation's vectors must fit an entry."""
     most = max(len(windows) for windows in vectors.values())
@@ -285,13 +296,13 @@ def _commit(
             tail = inbox.tails.get((device, incarnation))
             if tail is not None and tail[0] == done:
                 transaction.meta_set(_tail_name(device, incarnation), tail[0].to_bytes(8, "big") + tail[1])
-        if stored:
+        if any(stored):
             transaction.meta_set(META_MODEL, model.encode())
         batch = Batch(
             operations=tuple((offer.origin, offer.data) for offer in fresh),
             also_done=tuple(also_done),
             vectors=tuple(stored),
-            model=model if stored else "",
+            model=model if any(stored) else "",
             digest=transaction.digest().to_bytes(),
         )
         stream = member.journal.stream()

@@ -28,6 +28,7 @@ class Notice(StrEnum):
     PEER_AHEAD = "peer-log-unknown"
     RESTORED = "device-restored"
     QUARANTINED = "mirror-quarantined"
+    MODEL_DIFFERS = "model-differs"
     SUPERSEDED = "superseded"
     REBUILT = "rebuilt"
 

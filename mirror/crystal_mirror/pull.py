@@ -124,7 +124,8 @@ def pull(member: Member) -> Flow[Pulled]:
             slot = yield from judge_current(member, data, position)
             if not (yield from _log_explains(member, slot)):
                 member.notices.put(
-                    Notice.PEER_AHEAD, f"the entry at {_place(position)} names a device log that is not shown here"
+                    Notice.PEER_AHEAD,
+                    f"the entry at {_place(position)} names a device log that is not shown here",
                 )
                 return Pulled(Standing.HELD, entries, operations, size)
             if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, slot, position)):

@@ -96,9 +96,7 @@ def doubt_voids(member: Member) -> Flow[Fork | None]:
     for start in range(0, len(voids), VOIDS_AT_ONCE):
         some = voids[start : start + VOIDS_AT_ONCE]
         there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in some))
-        if any(
-            data is not None and data != kept.data for kept, data in zip(some, there, strict=True)
-        ):
+        if any(data is not None and data != kept.data for kept, data in zip(some, there, strict=True)):
             yield from read_log(member.log, member.journal, member.keys, member.notices)
         for kept, data in zip(some, there, strict=True):
             previous = previous_of(member, kept.epoch, kept.sequence)

@@ -122,7 +122,8 @@ class SqliteJournal:
             yield self
         except BaseException:
             self._inside = False
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has rolled back by itself
+                self._db.execute("ROLLBACK")
             raise
         self._inside = False
         try:
@@ -131,6 +132,13 @@ class SqliteJournal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def scrub(self) -> None:
+        """Empties the write-ahead log, so that what was let go of leaves no bytes behind (``secure_delete`` does the rest).
+
+        Does what it can while another process reads; the next call does what is left.
+        """
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def stream(self) -> Stream | None:
         row = self._db.execute("SELECT incarnation, sequence, previous FROM stream").fetchone()

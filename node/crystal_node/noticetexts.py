@@ -16,6 +16,7 @@ _TEXTS = {
     Notice.PEER_AHEAD: "A device knows a device log that the relay does not show here.",
     Notice.RESTORED: "A device was restored from a backup or copied. It goes on under a new name of its stream.",
     Notice.QUARANTINED: "The memory here differed from the Core's. It is being compared entry by entry.",
+    Notice.MODEL_DIFFERS: "The vault's vectors are of another model than this Core's: new text is found by its words only.",
     Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",
     Notice.REBUILT: "The memory here was rebuilt from the log.",
 }

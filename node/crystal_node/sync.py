@@ -98,6 +98,8 @@ class Syncer:
             self._embedded_texts = 0
             before = self._runner.traffic.copy()
             report = await self._runner.run(sync_round(self._device.member, self._embedder.identity))
+            if report.settled:
+                self._device.journal.scrub()
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started)
 
     async def claim(self, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS) -> None:

@@ -71,6 +71,8 @@ def test_the_largest_content_fits_and_one_byte_more_does_not() -> None:
 def test_what_is_too_much_is_refused_before_it_is_sealed() -> None:
     with pytest.raises(TooLarge, match="frames"):
         seal(header(), [Frame(b"")] * (FRAMES_MAX + 1), key=KEY, signer=SIGNER, salt=SALT)
+    many = [Frame(bytes([n % 256])) for n in range(FRAMES_MAX)]
+    assert len(parse(seal(header(), many, key=KEY, signer=SIGNER, salt=SALT)).open(KEY)) == FRAMES_MAX
     with pytest.raises(TooLarge, match="public"):
         seal(header(), [], key=KEY, signer=SIGNER, public=bytes(PUBLIC_BYTES_MAX + 1), salt=SALT)
     most = [Frame(bytes(PLAINTEXT_BYTES_MAX // 4))] * 4
@@ -88,6 +90,13 @@ def test_text_shrinks_and_what_does_not_is_stored_as_it_is() -> None:
     for data in (TEXT, large):
         assert len(seal(header(), [Frame(data)], key=KEY, signer=SIGNER, salt=SALT)) < len(data) / 4
         assert len(seal(header(), [Frame(data, False)], key=KEY, signer=SIGNER, salt=SALT)) > len(data)
+
+
+def test_short_runs_come_back_whichever_way_they_are_stored() -> None:
+    """Among them the length at which a compressed frame is exactly as long as its data."""
+    frames = [Frame(bytes(length)) for length in range(64)]
+    entry = parse(seal(header(), frames, key=KEY, signer=SIGNER, salt=SALT))
+    assert entry.open(KEY) == [frame.data for frame in frames]
 
 
 def test_texts_never_share_a_compression_frame() -> None:

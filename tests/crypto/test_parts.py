@@ -42,6 +42,8 @@ def test_a_bundle_opens_for_its_recipient_and_for_nobody_else(number: int) -> No
         )
 
     assert opened(private) == (generation, secret)
+    with pytest.raises(ValueError, match="32 bits"):
+        open_bundle(data, private, vault=VAULT, recipient_id=DEVICE, log_head=HEAD, generation_number=2**32)
     with pytest.raises(WrongKey):
         opened(ExchangeKey.generate())
 

@@ -62,6 +62,8 @@ def _layout() -> Iterator[Vector]:
     for codec in (3, 128, 255):
         inside = content([struct.pack(">BII", codec, 4, 4) + b"data"])
         yield _bad(f"codec_{codec}", f"codec {codec} is not defined", inside)
+    zstd = content([struct.pack(">BII", 3, len(_TEXT), len(_ZSTD)) + _ZSTD])
+    yield _bad("codec_3_with_a_zstd_frame", "a good zstd frame under an unknown codec", zstd)
     beyond = _filled(struct.pack(">BII", 1, 248, 248) + bytes(200))
     yield _bad("frame_beyond_content", "a frame one byte longer than what is left", beyond)
     largest = _filled(struct.pack(">BII", 2, 1000, 2**32 - 1))

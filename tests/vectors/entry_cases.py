@@ -133,14 +133,17 @@ def _lengths() -> Iterator[Vector]:
     yield case("body_length_of_a_tag", "a body of a tag only", "malformed", body=16)
     yield case("body_length_not_padded", "a body length that no padding gives", "malformed", body=273)
     yield case("body_length_next_padded", "the next padded body length", "malformed", body=288)
+    yield case("body_length_at_limit", "a body length of 1 MiB: not a padded one", "malformed", body=_MIB)
     yield case("body_length_over_limit", "a body length over 1 MiB", "too large", body=_MIB + 16)
     yield case("body_length_largest", "the largest body length", "too large", body=2**32 - 1)
     both = EntryDraft(
         name="lengths_shifted", public=bytes(16), public_length=0, body_length=272 + 16, content=content([])
     )
     yield entry(both, "public bytes counted as body: the sum is right", "bad signature")
-    unpadded = EntryDraft(name="body_not_padded", content=content([])[:-1])
-    yield entry(unpadded, "a body of 255 bytes and its tag", "malformed")
+    for length in (0, 255, 257, 273):
+        # The signature is broken too: a length is judged before it, and without a key.
+        unpadded = EntryDraft(name=f"body_of_{length}", content=bytes(length), after_signature=flip(-40))
+        yield entry(unpadded, f"a body of {length} bytes and its tag", "malformed")
 
 
 def _cuts() -> Iterator[Vector]:

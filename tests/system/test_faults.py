@@ -205,16 +205,18 @@ def test_a_full_disk_on_a_device_is_named_and_all_is_there_once_there_is_room(
 def test_a_full_disk_at_the_relay_is_named_and_all_arrives_once_there_is_room(
     tmp_path: Path, small_disk: Path
 ) -> None:
+    _grow(small_disk)
     with running_relay(small_disk / "store") as relay:
         vault = Vault(relay, tmp_path / "devices")
         node = vault.add()
         noise = random.Random(1)
         transcript(node, *(f"Log {number}: {noise.randbytes(3000).hex()}" for number in range(300)))
         node.call("capture")
+        (small_disk / "ballast").write_bytes(bytes(shutil.disk_usage(small_disk).free - 500_000))
         outcome = node.call("sync", "--json", check=False)
         assert (outcome.code, outcome.error["exit_code"]) == (8, 8), outcome
         assert "relay" in outcome.error["hint"]
-        _grow(small_disk)
+        (small_disk / "ballast").unlink()
         assert node.call("sync", "--json").json["pushed_bytes"] > 0
         assert node.call("status", "--json").json["outbox"]["unsent"] == 0
 

@@ -21,6 +21,9 @@ from tests.support.relay_process import RelayProcess
 from tests.system.children import Children, exit_code, kill
 
 KILLS = int(os.environ.get("CRYSTAL_TEST_KILLS", "200"))
+STORM_SECONDS_MAX = 45.0 * max(KILLS / 200, 1)
+"""On a machine that is busy with other things the storm ends after this time, with fewer kills."""
+KILLS_MIN = 20
 RELAY_KILLS_EVERY = 20
 
 
@@ -116,16 +119,19 @@ def test_processes_killed_at_any_moment_lose_nothing_double_nothing_and_agree(
     vault.add()
     storm = Storm(vault, random.Random(seed), tmp_path / "storm.log")
     storm.measure()
-    for number in range(KILLS):
+    started = time.monotonic()
+    kills = 0
+    while kills < KILLS and (kills < KILLS_MIN or time.monotonic() - started < STORM_SECONDS_MAX):
         storm.kill_one()
-        if number % RELAY_KILLS_EVERY == RELAY_KILLS_EVERY - 1:
+        kills += 1
+        if kills % RELAY_KILLS_EVERY == 0:
             relay.kill()
             relay.start()
     storm.finish()
     said = storm.log.read_text()
-    record_property("survived", storm.survived)
+    record_property("kills", kills)
     assert "Traceback" not in said, f"seed {seed}: {said[-3000:]}"
-    assert 0 < storm.survived < KILLS * 3 // 4, f"{storm.survived} of {KILLS} were not killed at work"
+    assert storm.survived < kills * 3 // 4, f"{storm.survived} of {kills} were not killed at work"
     expected = Counter(storm.written)
     for machine in vault.machines:
         assert _places(machine) == expected, f"seed {seed}, {machine.root.name}"

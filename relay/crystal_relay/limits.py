@@ -11,6 +11,7 @@ OBJECT_BYTES_MAX = 128 * MIB
 LIST_LIMIT_MAX = 1000
 """Keys in one page."""
 WAIT_SECONDS_MAX = 60.0
+WAIT_TOKEN_CHARS_MAX = 64
 PIECE_BYTES = 256 * KIB
 """Bodies move in pieces of about this size; a body in flight costs a few of them in memory."""
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from crystal_relay.errors import BadRange, BadRequest, RelayError
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
-from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX
+from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
 from crystal_relay.server.authorization import device_of, require_enrollment, require_token_authority
 from crystal_relay.server.closing import Waits
 from crystal_relay.server.guard import Guard
@@ -163,6 +163,8 @@ class Relay:
         prefix = vault_prefix(identity.vault) + check_prefix(asked.get("prefix", ""))
         timeout = seconds(asked.get("timeout", str(int(WAIT_SECONDS_MAX))))
         token = asked.get("token")
+        if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:
+            raise BadRequest(f"a token to wait with has at most {WAIT_TOKEN_CHARS_MAX} characters")
         wait = self._store.wait(prefix, token=token, timeout=timeout)
         woken = await self.waits.race(wait, request.receive)
         return JsonReply(WaitReply(token or "" if woken is None else woken))

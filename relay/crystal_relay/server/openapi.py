@@ -19,7 +19,8 @@ from crystal_relay.errors import (
     TooSlow,
     Unauthorized,
 )
-from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, WAIT_SECONDS_MAX
+from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
+from crystal_relay.server.scopes import CHANNELS
 from crystal_relay.wire import (
     ErrorReply,
     HealthReply,
@@ -44,10 +45,19 @@ _STRUCTS = (
     HealthReply,
     ErrorReply,
 )
-_KEY_PATTERN = (
-    "^(devlog/[a-z0-9._-]+|(conversations|commands)/[0-9a-f]{32}\\.[0-9a-f]{16}/[a-z0-9._-]+"
-    "|mirror/[a-z0-9._-]+/[a-z0-9._-]+|cursor/[0-9a-f]{32}|blob/[a-z0-9._-]+)$"
-)
+_NAME = "^[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
+"""A segment: at least one character that is no dot, so that it is neither `.` nor `..`. (`...` is one too; nobody needs it.)"""
+_STREAM = "^[0-9a-f]{32}\\.[0-9a-f]{16}$"
+_DEVICE = "^[0-9a-f]{32}$"
+_KEYS: dict[str, dict[str, str]] = {
+    "devlog/{slot}": {"slot": _NAME},
+    "conversations/{stream}/{slot}": {"stream": _STREAM, "slot": _NAME},
+    "mirror/{epoch}/{slot}": {"epoch": _NAME, "slot": _NAME},
+    "commands/{stream}/{slot}": {"stream": _STREAM, "slot": _NAME},
+    "cursor/{device}": {"device": _DEVICE},
+    "blob/{name}": {"name": _NAME},
+}
+"""OpenAPI has no parameters with slashes in them, so each channel's keys are described apart."""
 _ALWAYS: tuple[type[RelayError], ...] = (BadRequest, RelayError, Busy)
 
 
@@ -92,8 +102,7 @@ def openapi_document() -> bytes:
 
 def _paths() -> Json:
     vault = _path_parameter("vault", "^[0-9a-f]{32}$")
-    key = _path_parameter("key", _KEY_PATTERN)
-    device = _path_parameter("device", "^[0-9a-f]{32}$")
+    device = _path_parameter("device", _DEVICE)
     of_device: Security = [{"device": []}]
     of_holder: Security = [{"device": []}, {"recovery": []}]
     return {
@@ -110,7 +119,7 @@ def _paths() -> Json:
                 "createVault",
                 "Create a vault with its first device. Repeating it is no error.",
                 [],
-                {"201": _json("VaultReply")} | _errors(*_JSON_BODY, Unauthorized, AlreadyExists),
+                {"201": _json("VaultReply")} | _errors(*_WITH_BODY, Unauthorized, AlreadyExists),
                 security=[{"enrollment": []}],
                 body=_body("application/json", _reference("VaultCreation")),
             )
@@ -120,7 +129,7 @@ def _paths() -> Json:
                 "registerToken",
                 "Let a device's token in. Repeating it is no error.",
                 [vault],
-                {"201": _json("TokenReply")} | _errors(*_JSON_BODY, Unauthorized, Forbidden, AlreadyExists),
+                {"201": _json("TokenReply")} | _errors(*_WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
                 security=of_holder,
                 body=_body("application/json", _reference("TokenRegistration")),
             )
@@ -134,41 +143,7 @@ def _paths() -> Json:
                 security=of_holder,
             )
         },
-        "/v2/vaults/{vault}/objects/{key}": {
-            "put": _operation(
-                "putObject",
-                "Store an object: once (If-None-Match: *), or in place of the old one (cursors only, without it).",
-                [vault, key, _header("If-None-Match", {"type": "string", "const": "*"})],
-                {
-                    "201": {"description": "Created, and on disk."},
-                    "204": {"description": "Replaced, and on disk."},
-                }
-                | _errors(*_RAW_BODY, Unauthorized, Forbidden, AlreadyExists),
-                security=of_device,
-                body=_body(
-                    "application/octet-stream",
-                    {"type": "string", "format": "binary", "maxLength": BLOB_BYTES_MAX},
-                ),
-            ),
-            "get": _operation(
-                "getObject",
-                "An object, or one range of it.",
-                [
-                    vault,
-                    key,
-                    _header("Range", {"type": "string", "pattern": "^bytes=[0-9]{1,15}-([0-9]{1,15})?$"}),
-                ],
-                {"200": _BYTES, "206": _BYTES} | _errors(Unauthorized, Forbidden, NotFound, BadRange),
-                security=of_device,
-            ),
-            "delete": _operation(
-                "deleteObject",
-                "Remove an object; no error if there is none.",
-                [vault, key],
-                {"204": {"description": "It is not there."}} | _errors(Unauthorized, Forbidden),
-                security=of_device,
-            ),
-        },
+        **{f"/v2/vaults/{{vault}}/objects/{keys}": _object(keys, parts) for keys, parts in _KEYS.items()},
         "/v2/vaults/{vault}/list": {
             "get": _operation(
                 "list",
@@ -190,7 +165,7 @@ def _paths() -> Json:
                 [
                     vault,
                     _query("prefix", _PREFIX),
-                    _query("token", {"type": "string", "maxLength": 64}),
+                    _query("token", {"type": "string", "maxLength": WAIT_TOKEN_CHARS_MAX}),
                     _query("timeout", {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX}),
                 ],
                 {"200": _json("WaitReply")} | _errors(Unauthorized, Forbidden),
@@ -200,13 +175,52 @@ def _paths() -> Json:
     }
 
 
+def _object(keys: str, parts: dict[str, str]) -> Json:
+    channel = CHANNELS[keys.partition("/")[0]]
+    where = [
+        _path_parameter("vault", _DEVICE),
+        *(_path_parameter(name, form) for name, form in parts.items()),
+    ]
+    of_device: Security = [{"device": []}]
+    once = _header("If-None-Match", {"type": "string", "const": "*"}, required=not channel.overwritten)
+    replaced: Json = {"204": {"description": "Replaced, and on disk."}} if channel.overwritten else {}
+    size: Json = {"type": "string", "format": "binary", "maxLength": channel.bytes_max}
+    name = keys.partition("/")[0].capitalize()
+    return {
+        "put": _operation(
+            f"put{name}",
+            f"Store an object of at most {channel.bytes_max} bytes: "
+            + ("once with If-None-Match, else in place of the old one." if channel.overwritten else "once."),
+            [*where, once],
+            {"201": {"description": "Created, and on disk."}}
+            | replaced
+            | _errors(*_WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
+            security=of_device,
+            body=_body("application/octet-stream", size),
+        ),
+        "get": _operation(
+            f"get{name}",
+            "An object, or one range of it.",
+            [*where, _header("Range", {"type": "string", "pattern": "^bytes=[0-9]{1,15}-([0-9]{1,15})?$"})],
+            {"200": _BYTES, "206": _BYTES} | _errors(Unauthorized, Forbidden, NotFound, BadRange),
+            security=of_device,
+        ),
+        "delete": _operation(
+            f"delete{name}",
+            "Remove an object; no error if there is none.",
+            where,
+            {"204": {"description": "It is not there."}} | _errors(Unauthorized, Forbidden),
+            security=of_device,
+        ),
+    }
+
+
 _PREFIX: Json = {"type": "string", "pattern": "^([a-z0-9._-]+/)*[a-z0-9._-]*$", "maxLength": 200}
 _BYTES: Json = {
     "description": "The stored bytes.",
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
 }
-_JSON_BODY: tuple[type[RelayError], ...] = (LengthRequired, TooLarge, TooSlow, StoreFull)
-_RAW_BODY: tuple[type[RelayError], ...] = (LengthRequired, TooLarge, TooSlow, StoreFull)
+_WITH_BODY: tuple[type[RelayError], ...] = (LengthRequired, TooLarge, TooSlow, StoreFull)
 
 
 def _operation(
@@ -260,5 +274,5 @@ def _query(name: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "required": False, "schema": schema}
 
 
-def _header(name: str, schema: Json) -> Json:
-    return {"name": name, "in": "header", "required": False, "schema": schema}
+def _header(name: str, schema: Json, *, required: bool = False) -> Json:
+    return {"name": name, "in": "header", "required": required, "schema": schema}

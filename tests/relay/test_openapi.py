@@ -1,0 +1,100 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# schemathesis leaves the type parameters of its cases open.
+"""The published description against the live server: schemathesis sends what fits it and what does not."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings, create_app
+from crystal_relay.server.openapi import openapi_document
+from crystal_relay.server.scopes import CHANNELS
+from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_relay
+
+DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document())
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+OPERATIONS = [
+    (path, method, mode)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+    for mode in GenerationMode
+    # Where nothing can be said, nothing wrong can be said.
+    if mode is GenerationMode.POSITIVE or operation["parameters"] or "requestBody" in operation
+]
+
+
+@pytest.fixture(scope="module")
+def relay() -> Generator[tuple[str, Member]]:
+    with threaded_relay(MemoryStore) as url:
+        yield url, asyncio.run(enrolled(url))
+
+
+@pytest.mark.parametrize(("path", "method", "mode"), OPERATIONS)
+@given(data=st.data())
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.filter_too_much,
+        HealthCheck.too_slow,
+    ],
+)
+def test_the_server_does_what_its_description_says(
+    relay: tuple[str, Member], path: str, method: str, mode: GenerationMode, data: st.DataObject
+) -> None:
+    url, member = relay
+    known = {"vault": member.vault} if "{vault}" in path else {}
+    # Nobody waits for an hour of examples: an answer at once is one of the answers.
+    at_once = {"timeout": 0} if path.endswith("/wait") else {}
+    case = data.draw(
+        SCHEMA[path][method].as_strategy(
+            generation_mode=mode, path_parameters=known or None, query=at_once or None
+        )
+    )
+    token = ENROLL_TOKEN if path == "/v2/vaults" else member.token
+    case.call_and_validate(
+        base_url=url, headers={"Authorization": f"Bearer {token}"}, checks=CHECKS, timeout=30
+    )
+
+
+def test_every_channel_and_every_route_is_described() -> None:
+    app = create_app(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN))
+    served = {
+        (route.path, method.lower())
+        for route in app.state.relay.routes()
+        for method in route.methods - {"HEAD"}
+    }
+    objects = "/v2/vaults/{vault}/objects/"
+    described = {
+        (f"{objects}{{key:path}}" if path.startswith(objects) else path, method)
+        for path, methods in DOCUMENT["paths"].items()
+        for method in methods
+    }
+    assert described == served
+    channels = {
+        path.removeprefix(objects).partition("/")[0] for path in DOCUMENT["paths"] if path.startswith(objects)
+    }
+    assert channels == set(CHANNELS)

@@ -96,7 +96,8 @@ class Checks:
         back = place < baseline.place and home.wipes == baseline.wipes
         if back and previous != baseline.previous:  # over void slots, which changed nothing, it may
             raise Violation(f"P5: {home.name} went back from {baseline.place} to {place}")
-        if floor < baseline.floor and home.wipes == baseline.wipes and not rebuild_pending(member):
+        rebuilds = home.wipes != baseline.wipes or rebuild_pending(member)
+        if floor < baseline.floor and not rebuilds and not home.abandons:
             raise Violation(f"P5: the floor of {home.name} went back from {baseline.floor} to {floor}")
         baseline.place, baseline.previous = place, previous
         baseline.floor, baseline.wipes = floor, home.wipes

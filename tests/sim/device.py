@@ -132,6 +132,8 @@ class Home:
     folder: Path | None = None
     restores: int = 0
     wipes: int = 0
+    abandons: bool = False
+    """Whether a person told it to give up what nobody holds any more."""
     error: str = ""
     member: Member | None = None
     _flow: Flow[Any] | None = None

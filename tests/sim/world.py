@@ -277,6 +277,7 @@ class World:
         able = [home for home, member in members if member.root is not None]
         home = max(able, key=lambda home: home.member.replica.position()[:2] if home.member else (0, 0))
         self.faults["claim by hand"] += 1
+        home.abandons = True
         self.run(home, lambda member: claim(member, member.root, force=True, abandon=True))
 
     def _disagreement(self) -> str:

@@ -95,18 +95,19 @@ async def join_vault(settings: Settings, root: Root) -> Enrolled:
     with _setup(settings.home):
         fresh = settings.vault is None
         if not fresh and settings.vault != root.vault:
-            raise WrongCode(
-                "this home belongs to another vault than that code",
-                hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code - --relay URL",
-            )
+            raise _other_vault(settings.vault)
         keys, settings = _keys(settings)
-        identity = _identity(keys)
         kept = keys.root()
-        if kept is None or kept.vault != root.vault:
-            keys.keep_root(root)
+        if kept is not None and kept.vault != root.vault:
+            raise _other_vault(kept.vault)
+        _journal(settings, root.vault).close()
+        identity = _identity(keys)
         token = _token(keys, identity)
         async with open_http(settings, vault=root.vault, token=token) as store:
             token = await _register(store, keys, root, identity, token)
+        if kept is None:
+            # Only now: a code that the relay knows nothing of must not stand in the way of the right one.
+            keys.keep_root(root)
         async with open_http(settings, vault=root.vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False)
         settings = _finish(settings, root.vault)
@@ -242,16 +243,25 @@ async def _write_log(
         journal.close()
 
 
+def _other_vault(vault: bytes | None) -> WrongCode:
+    named = vault.hex()[:8] if vault else "unknown"
+    return WrongCode(
+        f"this home belongs to another vault ({named}) than that code",
+        hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code - --relay URL",
+    )
+
+
 def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
-    """The journal; an unfinished attempt at another vault left nothing in it that is worth keeping."""
+    """The journal, if it is this vault's or nobody's yet.
+
+    Raises:
+        WrongCode: it holds something of another vault, which is not to be lost. Nothing was changed.
+    """
     journal = SqliteJournal.open(settings.home.state_file())
     belongs = journal.meta_get(_META_VAULT)
-    if belongs is not None and belongs != vault and settings.vault is None:
+    if belongs is not None and belongs != vault and (journal.log_entries() or journal.outbox_count()):
         journal.close()
-        for suffix in ("", "-wal", "-shm"):
-            path = settings.home.state_database.with_name(settings.home.state_database.name + suffix)
-            path.unlink(missing_ok=True)
-        journal = SqliteJournal.open(settings.home.state_file())
+        raise _other_vault(belongs)
     with journal.transaction() as transaction:
         transaction.meta_set(_META_VAULT, vault)
     return journal

@@ -180,6 +180,22 @@ def test_a_home_never_goes_from_one_vault_to_another(vault: Vault, machine: Mach
     assert machine.call("status", "--json").json["vault"] == before
 
 
+def test_a_lost_config_does_not_open_the_home_to_another_vault(vault: Vault, machine: Machine) -> None:
+    _init(machine, vault.relay)
+    machine.run("remember", "not sent anywhere yet")
+    config = machine.home / "config.json"
+    before = config.read_bytes()
+    config.unlink()
+    code = machine.call(
+        "pair", "--code", "-", "--relay", vault.relay.url, typed=vault.code(), check=False
+    ).code
+    assert code == 7
+    config.write_bytes(before)
+    assert machine.call("status", "--json").json["outbox"]["pending"] == 1
+    machine.run("sync")
+    assert machine.found("not sent anywhere yet")
+
+
 def test_a_node_is_readied_without_a_code_and_told_how_to_join(vault: Vault, machine: Machine) -> None:
     outcome = machine.run("init", "--role", "node", "--relay", vault.relay.url)
     assert "crystal pair --code -" in outcome.out

@@ -62,8 +62,10 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
     say(f"Done in {seconds:.1f} s." + (f" The homes are in {folder}." if keep else " Nothing is left of it."))
     say()
     say("Next, for real:")
-    say("  crystal-relay serve                                     on a machine that the others reach")
-    say("  crystal init --role core --relay URL                    on the machine that is on most")
+    say("  crystal-relay serve --host ADDRESS                      on a machine that the others reach")
+    say(
+        "  crystal init --role core --relay URL --enroll-token -   on the machine that is on most; asks for its token"
+    )
     say("  crystal pair --offline                                  there: shows the code for the others")
     say("  crystal pair --code - --relay URL                       on each other machine")
     say("  crystal capture && crystal sync --watch                 everywhere")

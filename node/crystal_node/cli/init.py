@@ -127,7 +127,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     say(f"Vault {enrolled.vault.hex()[:8]} is made, and this machine ({settings.name.value}) is its Core.")
     say(f"  home   {settings.home.root}")
     say(f"  relay  {settings.relay_url}")
-    say(f"  keys   {place} ({enrolled.keys.reason})")
+    say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
     say()
     say("The vault's root is kept there too. Without it and without your devices nothing can be recovered:")
     say(

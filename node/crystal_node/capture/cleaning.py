@@ -60,8 +60,7 @@ def _without_blocks(text: str) -> str:
     kept: list[str] = []
     at = 0
     for start, end in sorted(blocks):
-        if start >= at:
-            kept.append(text[at:start])
+        kept.append(text[at:start])  # nothing, for a block within the last one
         at = max(at, end)
     kept.append(text[at:])
     return "".join(kept)

@@ -55,7 +55,7 @@ def project_name(cwd: str, home: Path) -> str:
     windows = "\\" in cwd and "/" not in cwd
     path: PurePath = PureWindowsPath(cwd) if windows else PurePosixPath(cwd)
     for base in (home, home.resolve()):
-        if path.is_relative_to(type(path)(str(base))):
+        if ".." not in path.parts and path.is_relative_to(type(path)(str(base))):
             return path.relative_to(type(path)(str(base))).as_posix()[:NAME_CHARS_MAX]
     parts = [part for part in path.parts if part != path.anchor][-OUTSIDE_PARTS:]
     return f"…/{'/'.join(parts)}"[:NAME_CHARS_MAX] if parts else ""

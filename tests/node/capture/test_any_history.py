@@ -54,8 +54,9 @@ class Transcript(RuleBasedStateMachine):
             self._complete()
 
     @precondition(lambda self: not self.away and not self.half)
-    @rule(cut=st.integers(1, 150))
+    @rule(cut=st.integers(75, 150))
     def write_half_a_line(self, cut: int) -> None:
+        """As far as its number at least: a file that begins with what another began with *is* that one, grown."""
         message = self._message()
         self.tool.write(message[:cut])
         self.half = message[cut:]

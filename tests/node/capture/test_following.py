@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from crystal_node.capture import follow
 from crystal_node.capture.follow import FileState, Line, LineReader, NotAFile, unchanged
@@ -149,6 +150,15 @@ def test_a_file_that_is_another_one_is_read_from_its_start(
     assert read(path, state)[0] == [b"grown"]
 
 
+@pytest.mark.parametrize("at", [0, 1000, 10_990])
+def test_a_long_file_that_was_rewritten_at_either_end_is_another_one(path: Path, at: int) -> None:
+    content = b"".join(b"line %05d\n" % n for n in range(1000))
+    path.write_bytes(content)
+    _, state = read(path, None)
+    path.write_bytes(content[:at] + b"LINE" + content[at + 4 :] + b"more\n")
+    assert restarted(path, state)
+
+
 def test_a_file_that_was_away_and_came_back_is_read_on(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"one\n")
     _, state = read(path, None)
@@ -273,6 +283,16 @@ def test_a_replacement_of_the_same_size_and_time_is_not_taken_for_untouched(path
     beside.replace(path)
     assert not unchanged(path, state)
     assert read(path, state)[0] == [b"two"]
+
+
+def test_a_replacement_within_one_tick_of_the_clock_is_known_by_its_inode(path: Path) -> None:
+    path.write_bytes(b"one\n")
+    _, state = read(path, None)
+    beside = path.with_suffix(".new")
+    beside.write_bytes(b"two\n")
+    beside.replace(path)
+    found = path.stat()
+    assert not unchanged(path, structs.replace(state, modified=found.st_mtime_ns, changed=found.st_ctime_ns))
 
 
 def test_line_carries_where_it_stands(path: Path) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.capture.cleaning import clean
-from crystal_node.capture.project import normalised_remote, project_name, repository_name
+from crystal_node.capture.project import Place, Places, normalised_remote, project_name, repository_name
 
 HOME = Path("/home/mara")
 
@@ -19,6 +18,10 @@ HOME = Path("/home/mara")
         ("/", ""),
         ("", ""),
         ("a\0b", ""),
+        ("/home/mara2/tide", "…/mara2/tide"),
+        ("/home/mara/../noor/tide", "…/noor/tide"),
+        ("/" + "d/" * 3000, ""),
+        ("relative/tide", "…/relative/tide"),
         ("C:\\Users\\mara\\tide", "…/mara/tide"),
     ],
 )
@@ -45,6 +48,64 @@ def test_remotes(remote: str, name: str) -> None:
     assert normalised_remote(remote) == name
 
 
+def repository(folder: Path, config: str) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text(config)
+    return folder
+
+
+def test_a_linked_home_is_the_home(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    assert project_name(str(real / "tide"), link) == "tide"
+    assert project_name(str(link / "tide"), link) == "tide"
+
+
+def test_a_folder_within_a_repository_names_its_remote(tmp_path: Path) -> None:
+    folder = repository(tmp_path, '[remote "origin"]\n\turl = git@example.org:a/b.git\n') / "deep" / "er"
+    assert repository_name(str(folder)) == "example.org/a/b", "the folder itself may be gone"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (
+            '[remote "fork"]\nurl = git@example.org:me/b\n[remote "origin"]\nurl = git@example.org:a/b\n',
+            "example.org/a/b",
+        ),
+        (
+            '[remote "z"]\nurl = git@example.org:z/b\n[remote "fork"]\nurl = git@example.org:me/b\n',
+            "example.org/me/b",
+        ),
+        ('[remote "a"]\nurl = /srv/git/b\n[remote "z"]\nurl = git@example.org:z/b\n', "example.org/z/b"),
+        ('[Remote "origin"]\r\n\tURL = "https://example.org/a/b.git"\r\n', "example.org/a/b"),
+        ('[remote "origin"] url = https://example.org/a/b # work\n', "example.org/a/b"),
+        ('[core]\n\turl = https://example.org/not/this\n[branch "main"]\n\tremote = origin\n', ""),
+        ('[remote "origin"]\n\tpushurl = https://example.org/not/this\n', ""),
+        ('[remote "origin"]\n\turl = https://oauth2:t0k3n@example.org/a/b.git\n', "example.org/a/b"),
+    ],
+)
+def test_git_configurations(tmp_path: Path, config: str, name: str) -> None:
+    assert repository_name(str(repository(tmp_path, config))) == name
+
+
+def test_a_huge_configuration_is_read_to_a_limit(tmp_path: Path) -> None:
+    remote = '[remote "origin"]\nurl = git@example.org:a/b\n'
+    folder = repository(tmp_path / "near", remote + "# long\n" * 100_000)
+    assert repository_name(str(folder)) == "example.org/a/b"
+    assert repository_name(str(repository(tmp_path / "far", "# long\n" * 100_000 + remote))) == ""
+
+
+def test_a_pass_looks_at_each_place_once_and_the_next_pass_anew(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "tide", '[remote "origin"]\nurl = git@example.org:a/b\n')
+    places = Places(tmp_path)
+    assert places.of(str(folder)) == Place("tide", "example.org/a/b")
+    (folder / ".git" / "config").write_text("")
+    assert places.of(str(folder)) == Place("tide", "example.org/a/b")
+    assert Places(tmp_path).of(str(folder)) == Place("tide", "")
+
+
 def test_a_worktree_names_its_repositorys_remote(tmp_path: Path) -> None:
     main = tmp_path / "main" / ".git"
     (main / "worktrees" / "fix").mkdir(parents=True)
@@ -64,24 +125,3 @@ def test_damaged_and_missing_configurations_are_no_error(tmp_path: Path) -> None
         assert repository_name(str(tmp_path)) == ""
     assert repository_name("/nowhere/at/all") == ""
     assert repository_name("relative") == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("<system-reminder>x</system-reminder>hello", "hello"),
-        ("a <command-name>/clear</command-name> b", "a  b"),
-        ("<command-name>/x</command-name>\n<command-args>y</command-args>", ""),
-        ("write <system-reminder> tags", "write <system-reminder> tags"),
-        ("[Request interrupted by user]", ""),
-        ("nul\0byte", "nulbyte"),
-    ],
-)
-def test_mark_up_goes_and_words_stay(text: str, cleaned: str) -> None:
-    assert clean(text) == cleaned
-
-
-def test_many_open_tags_take_linear_time() -> None:
-    openings = "<system-reminder>" * 50_000
-    assert clean(openings + "</system-reminder>") == openings.removesuffix("<system-reminder>")
-    assert clean(openings + "</system-reminder>" * 50_000) == ""

@@ -250,6 +250,12 @@ def test_a_secret_that_two_rules_find_is_taken_out_once() -> None:
     )
 
 
+def test_a_token_directly_behind_another_is_taken_out_too() -> None:
+    redacted = redact(f"{HEX[:32]}-us12{TOKENS[1][0]}")
+    assert redacted.text == "[redacted:mailchimp-key][redacted:github-token]"
+    assert redacted.counts == {"mailchimp-key": 1, "github-token": 1}
+
+
 def test_letters_that_become_two_in_lower_case_do_not_shift_what_is_taken_out() -> None:
     assert redact("İİİ password='hunter22' İ").text == "İİİ password='[redacted:assigned-secret]' İ"
 

@@ -24,10 +24,14 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Privacy(msgspec.Struct, frozen=True, array_like=True):
-    """``since`` is when private mode went on, None when it is off; ``spans`` are those that are over. Milliseconds."""
+    """``since`` is when private mode went on, None when it is off; ``spans`` are those that are over. Milliseconds.
+
+    ``caught_up``: what stood in transcripts before it went on has been recorded.
+    """
 
     since: Moment | None = None
     spans: tuple[tuple[Moment, Moment], ...] = ()
+    caught_up: bool = True
 
     @property
     def on(self) -> bool:
@@ -43,7 +47,11 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return any(first <= moment <= last for first, last in self.spans)
 
     def turned_on(self, now: int) -> "Privacy":
-        return self if self.on else Privacy(now, self.spans)
+        return self if self.on else Privacy(now, self.spans, caught_up=False)
+
+    def hides_if_unsure(self, moment: int) -> bool:
+        """As ``hides``, for a pass over what may reach into the private time: what has no time is not taken."""
+        return moment <= 0 or self.hides(moment)
 
     def turned_off(self, now: int) -> "Privacy":
         if self.since is None:

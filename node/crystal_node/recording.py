@@ -91,43 +91,58 @@ class Recorder:
     async def go_private(self) -> RecordReport:
         """Turns private mode on: from now on nothing is recorded. What stood in transcripts before is recorded first.
 
-        The mode is on before that; should recording fail half way, what is left of it is stepped over in the end.
+        The mode is on before that. If this is interrupted, the next call, or turning it off, records what was left.
         """
         async with self._lock:
             journal = self._device.journal
             with journal.transaction():
-                privacy = read_privacy(journal)
-                already = privacy.on
-                privacy = privacy.turned_on(now_ms())
+                privacy = read_privacy(journal).turned_on(now_ms())
                 write_privacy(journal, privacy)
-            if already:
-                return RecordReport(private=True)
-            # A message without a time could be one of the private moments: it is not taken.
-            report = await self._pass(None, privacy, lambda moment: moment <= 0 or privacy.hides(moment))
+            report = await self._catch_up(privacy)
             report.private = True
             return report
 
     async def go_public(self) -> RecordReport:
         """Turns private mode off, and steps over everything that transcripts hold by now. ``files`` counts them."""
         async with self._lock:
-            report = RecordReport()
-            states: dict[str, bytes] = {}
-            for found in self._known(None):
-                try:
-                    state = await asyncio.to_thread(self._adapter.skip, found.path)
-                except OSError as error:
-                    _problem(report, found.path, error)
-                    continue
-                states[_key(found.path)] = encode_state(state)
             journal = self._device.journal
+            await self._catch_up(read_privacy(journal))
+            report = RecordReport()
+            states = await self._ends(report)
             with journal.transaction():
                 privacy = read_privacy(journal)
                 if privacy.on:
-                    for key, state_bytes in states.items():
-                        journal.set_file_state(key, state_bytes)
+                    for key, state in states.items():
+                        journal.set_file_state(key, state)
                     write_privacy(journal, privacy.turned_off(now_ms()))
                     report.files = len(states)
             return report
+
+    async def _catch_up(self, privacy: Privacy) -> RecordReport:
+        """Records what was said before private mode went on, once."""
+        if not privacy.on or privacy.caught_up:
+            return RecordReport()
+        report = await self._pass(None, privacy, privacy.hides_if_unsure)
+        journal = self._device.journal
+        with journal.transaction():
+            if read_privacy(journal) == privacy:
+                write_privacy(journal, structs.replace(privacy, caught_up=True))
+        return report
+
+    async def _ends(self, report: RecordReport) -> dict[str, bytes]:
+        """For each transcript the state behind everything that it holds."""
+        states: dict[str, bytes] = {}
+        for found in self._known(None):
+            if found.problem is not None:
+                report.problems.append((str(found.path), found.problem))
+                continue
+            try:
+                state = await asyncio.to_thread(self._adapter.skip, found.path)
+            except OSError as error:
+                _problem(report, found.path, error)
+                continue
+            states[_key(found.path)] = encode_state(state)
+        return states
 
     async def _pass(self, paths: Iterable[Path] | None, privacy: Privacy, hides: Hides) -> RecordReport:
         report = RecordReport()

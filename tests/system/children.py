@@ -22,12 +22,16 @@ class Children:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
 
-    def start(self, machine: Machine, *arguments: str, log: Path) -> BaseProcess:
-        """Starts `crystal` with these arguments; what it says is added to `log`."""
+    def start(
+        self, machine: Machine, *arguments: str, log: Path, dies_at_commit: int | None = None
+    ) -> BaseProcess:
+        """Starts `crystal` with these arguments; what it says is added to `log`. See `run_command`."""
         from tests.system.loaded import run_command
 
         child = self._context.Process(
-            target=run_command, args=(list(arguments), dict(machine.environment), str(log)), daemon=True
+            target=run_command,
+            args=(list(arguments), machine.environment, str(log), dies_at_commit),
+            daemon=True,
         )
         child.start()
         return child

@@ -124,6 +124,8 @@ def test_an_emptied_relay_is_filled_again_and_named(pair: Pair) -> None:
 def test_a_core_that_was_restored_from_a_backup_claims_a_new_epoch(pair: Pair, tmp_path: Path) -> None:
     pair.node.accept(capture("one"))
     pair.sync()
+    assert isinstance(pair.core.journal, SqliteJournal)
+    assert isinstance(pair.core.replica, Replica)
     journal_image = pair.core.journal.connection.serialize("main")
     replica_image = pair.core.replica.clone()
     pair.node.accept(capture("two"))

@@ -1,0 +1,171 @@
+"""A second reader of a whole vault, written from docs/protocol.md alone: from the root and a relay's objects to the memory.
+
+It stands on the second reader of the byte formats and on a MessagePack decoder, and takes nothing from the project. It is
+made for honest logs: it shows that the document says what another implementation has to know, not how to survive a liar.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tests.crypto.independent_reader import hkdf, label, mac, read_bundle, read_entry, root_keys, sha256
+
+Row = tuple[Any, ...]
+TABLES = ("acks", "chunks", "memories", "occurrences", "suppressed")
+
+
+def canonical(*values: bytes | str | int) -> bytes:
+    """Fields, each behind its length; numbers are 8 bytes."""
+    encoded = b""
+    for value in values:
+        data = (
+            value.encode()
+            if isinstance(value, str)
+            else value.to_bytes(8, "big")
+            if isinstance(value, int)
+            else value
+        )
+        encoded += len(data).to_bytes(4, "big") + data
+    return encoded
+
+
+@dataclass
+class State:
+    """The replicated tables, as the document names them."""
+
+    keys: dict[str, bytes]
+    chunks: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, list[bytes]])
+    occurrences: dict[Row, Row] = field(default_factory=dict[Row, Row])
+    memories: dict[bytes, Row] = field(default_factory=dict[bytes, Row])
+    suppressed: set[bytes] = field(default_factory=set[bytes])
+    done: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict[tuple[bytes, bytes], set[int]])
+
+    def apply(self, device: bytes, operation: list[Any], vectors: "list[list[bytes]]") -> None:
+        match operation:
+            case ["c", agent, session, project, repository, source, texts, roles, times, messages, parts]:
+                if isinstance(messages, bytes):
+                    ids = [messages[i : i + 16].hex() for i in range(0, len(messages), 16)]
+                    messages = [f"{i[:8]}-{i[8:12]}-{i[12:16]}-{i[16:20]}-{i[20:]}" for i in ids]
+                moment = 0
+                for text, role, step, message, part in zip(texts, roles, times, messages, parts, strict=True):
+                    moment += step
+                    content = sha256(text.encode())
+                    if self.hidden(content) in self.suppressed:
+                        continue
+                    self.add_chunk(content, vectors)
+                    identity = (content, session, message, part, agent)
+                    row = (
+                        agent,
+                        session,
+                        project,
+                        repository,
+                        source,
+                        device,
+                        content,
+                        message,
+                        part,
+                        role,
+                        moment,
+                    )
+                    self.occurrences.setdefault(identity, row)
+            case ["r", text, category, agent, created_at]:
+                content = sha256(text.encode())
+                self.suppressed.discard(self.hidden(content))
+                self.add_chunk(content, vectors)
+                first = self.memories.get(content, (content, category, agent, created_at, device))
+                self.memories[content] = (content, category, *first[2:])
+            case ["f", targets]:
+                for target in targets:
+                    self.suppressed.add(target)
+                    for content in [content for content in self.chunks if self.hidden(content) == target]:
+                        del self.chunks[content]
+                        self.memories.pop(content, None)
+                        self.occurrences = {k: v for k, v in self.occurrences.items() if k[0] != content}
+            case _:
+                raise AssertionError(f"an operation that the document does not know: {operation[0]}")
+
+    def hidden(self, content: bytes) -> bytes:
+        return mac(self.keys["forget"], content)
+
+    def add_chunk(self, content: bytes, vectors: "list[list[bytes]]") -> None:
+        if content not in self.chunks:
+            self.chunks[content] = vectors.pop(0)
+
+    def mark(self, device: bytes, incarnation: bytes, sequence: int) -> None:
+        self.done.setdefault((device, incarnation), set()).add(sequence)
+
+    def digest(self) -> bytes:
+        rows: dict[str, list[bytes]] = {table: [] for table in TABLES}
+        for (device, incarnation), numbers in self.done.items():
+            top = next(n for n in range(len(numbers) + 1) if n not in numbers) - 1
+            if top >= 0:
+                rows["acks"].append(canonical(b"contiguous", device, incarnation, top))
+            rows["acks"] += [canonical(b"sparse", device, incarnation, n) for n in numbers if n > top]
+        rows["chunks"] = [canonical(content, *windows) for content, windows in self.chunks.items()]
+        rows["occurrences"] = [canonical(*row) for row in self.occurrences.values()]
+        rows["memories"] = [canonical(*row) for row in self.memories.values()]
+        rows["suppressed"] = [canonical(target) for target in self.suppressed]
+        whole = b"crystal/v2/state"
+        for table in TABLES:
+            hashes = [
+                int.from_bytes(mac(self.keys["state"], table.encode() + b"\0" + row), "big")
+                for row in rows[table]
+            ]
+            name = len(table).to_bytes(1, "big") + table.encode()
+            whole += name + (sum(hashes) % 2**256).to_bytes(32, "big") + len(hashes).to_bytes(8, "big")
+        return sha256(whole)
+
+
+def read_vault(root: bytes, objects: dict[str, bytes]) -> tuple[State, list[bytes]]:
+    """The state that the log leads to, and every digest that a batch states, each checked against the state there."""
+    keys = root_keys(root)
+    vault = keys["vault"]
+    log = [objects[key] for key in sorted(objects) if key.startswith(f"v/{vault.hex()}/devlog/")]
+    record = msgspec.msgpack.decode(_public(log[0]))
+    assert record[0] == "root"
+    assert record[1] == keys["admin"]
+    generation, secret = read_bundle(
+        record[4],
+        private=hkdf(root, b"", label("crystal/v2/root/recovery"), 32),
+        vault=vault,
+        recipient=bytes(16),
+        log_head=bytes(32),
+        g=record[3],
+    )
+    members: dict[bytes, bytes] = {}
+    for data in log:
+        match msgspec.msgpack.decode(_public(data)):
+            case ["add", device, signing, *_]:
+                members[device] = signing
+            case _:
+                pass
+    state = State(
+        {name: hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32) for name in ("state", "forget")}
+    )
+    stated: list[bytes] = []
+    for key in sorted(key for key in objects if key.startswith(f"v/{vault.hex()}/mirror/")):
+        data = objects[key]
+        _, frames = read_entry(data, members[data[32:48]], record[3], generation)
+        if not frames:
+            continue  # a seal
+        origins, also_done, windows, size, _, digest = msgspec.msgpack.decode(frames[0])
+        vectors: list[list[bytes]] = []
+        at = 0
+        for count in windows:
+            vectors.append([frames[1][at + i * size : at + (i + 1) * size] for i in range(count)])
+            at += count * size
+        for (device, incarnation, sequence), operation in zip(origins, frames[2:], strict=True):
+            state.apply(device, msgspec.msgpack.decode(operation), vectors)
+            state.mark(device, incarnation, sequence)
+        for place in also_done:
+            state.mark(*place)
+        assert not vectors
+        assert state.digest() == digest, f"the state after {key} is not the stated one"
+        stated.append(digest)
+    return state, stated
+
+
+def _public(data: bytes) -> bytes:
+    length = int.from_bytes(data[176:180], "big")
+    return data[184 : 184 + length]

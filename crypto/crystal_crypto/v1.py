@@ -28,14 +28,16 @@ from crystal_crypto.secret import exactly
 
 _MAC_INFO: Final = b"crystal-relay-sign"
 _FIELDS: Final = frozenset({"v", "nonce", "ciphertext", "tag", "hmac"})
+_AROUND_BYTES: Final = len('{"v":1,"nonce":"","ciphertext":"","tag":"","hmac":""}') + 16 + 24 + 64
 _HEX: Final = re.compile(rf"[0-9a-f]{{{MAC_BYTES * 2}}}")
 
 
 def seal_v1(key: bytes, plain: bytes, *, random: Random = os.urandom) -> bytes:
     """The payload as compact JSON. Raises Malformed for a key that is not 32 bytes, TooLarge for over 100 MiB."""
     exactly(key, KEY_BYTES, "a version 1 key")
-    if len(plain) * 4 // 3 > V1_PAYLOAD_BYTES_MAX:
-        raise TooLarge(f"a version 1 payload is at most {V1_PAYLOAD_BYTES_MAX} bytes")
+    payload_bytes = _AROUND_BYTES + -(-len(plain) // 3) * 4
+    if payload_bytes > V1_PAYLOAD_BYTES_MAX:
+        raise TooLarge(f"a version 1 payload is at most {V1_PAYLOAD_BYTES_MAX} bytes, not {payload_bytes}")
     nonce = exactly(random(NONCE_BYTES), NONCE_BYTES, "a nonce")
     sealed = AESGCM(key).encrypt(nonce, plain, None)
     fields = {
@@ -46,8 +48,7 @@ def seal_v1(key: bytes, plain: bytes, *, random: Random = os.urandom) -> bytes:
         "hmac": _mac(key, nonce, sealed).hex(),
     }
     payload = json.dumps(fields, separators=(",", ":")).encode("ascii")
-    if len(payload) > V1_PAYLOAD_BYTES_MAX:
-        raise TooLarge(f"a version 1 payload is at most {V1_PAYLOAD_BYTES_MAX} bytes")
+    assert len(payload) == payload_bytes
     return payload
 
 

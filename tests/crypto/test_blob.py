@@ -153,3 +153,6 @@ def test_a_header_can_be_read_before_the_rest_is_there() -> None:
     header = parse_blob_header(data[:96])
     assert (header.generation, header.vault, header.name) == (1, VAULT, blob_name(b"content"))
     assert (header.salt, header.payload_bytes) == (SALT, 256)
+    for at in range(96):
+        with pytest.raises(Malformed):
+            parse_blob_header(data[:at])

@@ -76,6 +76,11 @@ def _headers() -> Iterator[Vector]:
     yield case("payload_length_short", "a payload of 255 bytes", "malformed", payload_bytes=255)
     yield case("payload_length_not_padded", "a payload that no padding gives", "malformed", payload_bytes=257)
     yield case("payload_length_longer", "the next padded payload length", "malformed", payload_bytes=272)
+    for length in (240, 257):
+        # The MAC is broken too: a length is judged before it, and without a key.
+        draft = BlobDraft(name=f"payload_length_{length}_and_mac", payload_bytes=length)
+        fields = _fields(draft, f"a payload of {length} bytes, and another MAC", "malformed")
+        yield Vector("blob", draft.name, fields, flip(100)(draft.build()))
     over = 8 * 1024 * 1024
     yield case("payload_length_over_limit", "a payload of 8 MiB", "too large", payload_bytes=over)
     yield case("payload_length_largest", "the largest length", "too large", payload_bytes=2**64 - 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tests.vectors.craft import fixed, flip, hkdf
+from tests.vectors.craft import Change, fixed, flip, hkdf, unchanged
 from tests.vectors.vectorfile import Vector
 
 # A root whose base64 holds both characters in which the alphabets differ.
@@ -70,8 +70,8 @@ def _next(character: str) -> str:
     return alphabet[alphabet.index(character) + 1]
 
 
-def _v1_fields(plain: bytes = _PLAIN) -> dict[str, object]:
-    sealed = AESGCM(_KEY).encrypt(_NONCE, plain, None)
+def _v1_fields(plain: bytes = _PLAIN, before_mac: Change = unchanged) -> dict[str, object]:
+    sealed = before_mac(AESGCM(_KEY).encrypt(_NONCE, plain, None))
     mac_key = hkdf(_KEY, b"", b"crystal-relay-sign", 32)
     return {
         "v": 1,
@@ -149,6 +149,8 @@ def _v1() -> Iterator[Vector]:
     yield bad(
         "ciphertext_changed", "one bit of the ciphertext flipped", changed(ciphertext=ciphertext), "wrong key"
     )
+    damaged = json.dumps(_v1_fields(before_mac=flip(-1)), separators=(",", ":")).encode()
+    yield bad("tag_changed_before_the_mac", "a tag changed before the MAC was made", damaged, "wrong key")
     yield bad("another_key", "another key", right, "wrong key", flip(0)(_KEY))
     yield bad("empty", "no bytes", b"")
     yield bad("not_json", "not JSON", b"mc1:")

@@ -187,7 +187,9 @@ class Member:
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
         for origin in sorted(indexed - names.keys()):
-            if self.replica.done(origin):  # else the journal was lost: what is findable here is all that is left of it
+            if self.replica.done(
+                origin
+            ):  # else the journal was lost: what is findable here is all that is left of it
                 self.replica.drop_provisional(origin)
         for origin, name in names.items():
             if origin in indexed or self.replica.done(origin):

@@ -102,6 +102,8 @@ def test_a_device_identity_survives_storage_and_damage_is_noticed() -> None:
     stored = identity.to_bytes()
     assert DeviceIdentity.from_bytes(stored) == identity
     for at in range(len(stored)):
+        with pytest.raises(Malformed):
+            DeviceIdentity.from_bytes(stored[:at])
         damaged = stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :]
         with pytest.raises(Malformed):
             DeviceIdentity.from_bytes(damaged)

@@ -175,4 +175,6 @@ def _identities() -> Iterator[Vector]:
     yield case("identity_version_3", "version 3", right[:4] + b"\x03" + right[5:], "unknown version")
     yield case("identity_cut", "without its last byte", right[:-1])
     yield case("identity_longer", "a byte after the end", right + b"\x00")
-    yield case("identity_magic", "another magic", b"CRYE" + right[4:])
+    other = b"CRYE" + body[4:]
+    other += hashlib.sha256(b"crystal/v2/identity\x00" + other).digest()[:8]
+    yield case("identity_magic", "another magic, and its check", other)

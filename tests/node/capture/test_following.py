@@ -194,7 +194,7 @@ def test_a_file_rewritten_while_it_is_read_is_noticed_the_next_time(path: Path) 
 
 
 @pytest.mark.parametrize("bound", [1, 1000, 4_194_304])
-def test_a_line_over_the_limit_is_counted_once_and_not_held(
+def test_a_line_over_the_limit_is_counted_and_not_held(
     path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
 ) -> None:
     monkeypatch.setattr(follow, "LINE_BYTES_MAX", 1000)
@@ -238,7 +238,7 @@ def test_windows_line_ends_are_taken_off(path: Path) -> None:
     assert read(path, None)[0] == [b"one", b"two", b""]
 
 
-def test_links_folders_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
+def test_links_folders_and_pipes_are_refused(tmp_path: Path) -> None:
     target = tmp_path / "target.jsonl"
     target.write_bytes(b"one\n")
     link = tmp_path / "link.jsonl"

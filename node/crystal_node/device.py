@@ -126,14 +126,16 @@ class Device:
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
         """
-        from crystal_node.relaystore import open_store
+        from crystal_node.relaystore import FreshToken, open_store
 
         token = self.keys.token()
         if not self.settings.relay_url or token is None:
             raise NotSetUp(
                 "this device has no relay", hint="Join again: `crystal pair --code - --relay URL`."
             )
-        async with open_store(self.settings, vault=self.member.vault, token=token) as store:
+        async with open_store(
+            self.settings, vault=self.member.vault, token=FreshToken(self.keys.token, token)
+        ) as store:
             yield store
 
 

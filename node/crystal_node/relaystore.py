@@ -1,6 +1,7 @@
 """The relay as this device uses it: the HTTP store, and the same store repeating what may be repeated."""
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from crystal_node.settings import Settings
@@ -12,9 +13,30 @@ CONNECT_SECONDS_MAX = 5.0
 _POLICY = RetryPolicy(tries=3)
 """A relay that hangs is given up after three timeouts; sync as a whole is what is tried again later."""
 
+TOKEN_SECONDS_MAX = 30.0
+"""How long a token is used before the key store is asked again: pairing anew mends a running watcher, too."""
+
+Token = str | Callable[[], str]
+
+
+class FreshToken:
+    """This device's token as the key store has it, asked for now and then."""
+
+    def __init__(self, load: Callable[[], str | None], first: str) -> None:
+        self._load = load
+        self._token = first
+        self._loaded_at = time.monotonic()
+
+    def __call__(self) -> str:
+        now = time.monotonic()
+        if now - self._loaded_at > TOKEN_SECONDS_MAX:
+            self._loaded_at = now
+            self._token = self._load() or self._token
+        return self._token
+
 
 @asynccontextmanager
-async def open_http(settings: Settings, *, vault: bytes, token: str) -> AsyncGenerator[HttpStore, None]:
+async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[HttpStore, None]:
     """The plain client, for managing vaults and tokens. Raises BadRequest for an address that cannot be used."""
     store = HttpStore(
         settings.relay_url,
@@ -32,7 +54,7 @@ async def open_http(settings: Settings, *, vault: bytes, token: str) -> AsyncGen
 
 
 @asynccontextmanager
-async def open_store(settings: Settings, *, vault: bytes, token: str) -> AsyncGenerator[Store, None]:
+async def open_store(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[Store, None]:
     """The store for sync: what failed for a moment is repeated a few times."""
     async with open_http(settings, vault=vault, token=token) as http:
         yield RetryingStore(http, policy=_POLICY)

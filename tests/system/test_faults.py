@@ -4,8 +4,10 @@ nothing lost."""
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -58,6 +60,19 @@ def test_a_relay_that_answers_nonsense_or_hangs_is_an_error_within_bounds_and_no
     assert outcome.code in (4, 6)
     assert outcome.error["hint"]
     _everything_arrives(vault, node)
+
+
+def test_an_interrupted_sync_says_nothing_more_and_ends_as_interrupted(vault: Vault) -> None:
+    node = vault.add()
+    with bad_relay(None) as bad:
+        process = node.start("sync", CRYSTAL_RELAY_URL=bad.url)
+        deadline = time.monotonic() + 30
+        while not bad.requests and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
 
 
 def test_another_vaults_token_is_refused_and_pairing_again_mends_it(

@@ -36,7 +36,6 @@ ROOT_SENDER = bytes(DEVICE_ID_BYTES)
 NO_INCARNATION = bytes(INCARNATION_BYTES)
 FIRST_GENERATION = 1
 PUBLIC_BYTES_MAX = 4096
-SLOT_GAP_MAX = 10_000
 MEMBERS_MAX = 1000
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]

@@ -8,7 +8,8 @@
                            --anything else ------------------------------------------------------> VOID
 
 Only the log decides, so every member that has read the log as far comes to the same verdict. A verdict of VOID holds only
-against a log that was read *after* the slot: whoever wrote the slot honestly knew a prefix of it.
+against a log that was read *after* the slot: whoever wrote the slot honestly knew a prefix of it; it is passed again when the
+log has grown (``voids.py``). What becomes of DIVERGED, ``pull.py`` decides: void for everybody if all before it is agreed upon.
 """
 
 from dataclasses import dataclass

@@ -31,6 +31,8 @@ KEYRING_SECONDS_MAX: Final = 5.0
 
 _NAME: Final = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{SECRET_NAME_CHARS_MAX - 1}}}")
 _TEMPORARY: Final = ".tmp"
+# A link is not followed, and a pipe in place of a file does not make the reader wait.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PREFIX: Final = "crystal:"  # an empty or foreign value in the keyring is thereby told from ours
 
@@ -117,7 +119,7 @@ class FileKeyStore:
                 return None
             _refuse_others(self._directory, self._directory.stat(), "700")
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                handle = os.open(path, _READ)
             except FileNotFoundError:
                 return None
             with os.fdopen(handle, "rb") as file:

@@ -74,9 +74,22 @@ class Hanging(Working):
     def released(self) -> threading.Event:
         return threading.Event()
 
+    @cached_property
+    def asked(self) -> list[str]:
+        return []
+
     def get_password(self, service: str, username: str) -> str | None:
+        self.asked.append(username)
         self.released.wait(30)
         return super().get_password(service, username)
+
+
+class JustRecommended(Working):
+    """As keyring rates the least that it recommends."""
+
+    @properties.classproperty
+    def priority(cls) -> float:  # noqa: N805 - a property of the class
+        return 1
 
 
 class Plaintext(Working):
@@ -182,9 +195,20 @@ def test_a_link_a_folder_or_a_foreign_file_in_place_of_a_secret_is_refused(tmp_p
     (folder / "empty").touch(mode=0o600)
     (folder / "large").touch(mode=0o600)
     (folder / "large").write_bytes(bytes(SECRET_BYTES_MAX + 1))
-    for name in ("link", "folder", "empty", "large"):
+    os.mkfifo(folder / "pipe", mode=0o600)
+    for name in ("link", "folder", "pipe", "empty", "large"):
         with pytest.raises(KeyStoreError):
             store.load(name)
+
+
+def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileKeyStore(tmp_path / "secrets")
+    store.store("device", SECRET)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(KeyStoreError, match="another user"):
+        store.load("device")
+    with pytest.raises(KeyStoreError, match="another user"):
+        store.store("device", SECRET)
 
 
 def test_a_full_disk_leaves_the_old_secret_and_no_scraps(tmp_path: Path) -> None:
@@ -243,11 +267,12 @@ def test_readers_see_a_whole_secret_while_many_write(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["device"]
 
 
-def test_a_keyring_that_works_is_chosen(tmp_path: Path) -> None:
-    backend = _new(Working)
+@pytest.mark.parametrize("kind", [Working, JustRecommended])
+def test_a_keyring_that_works_is_chosen(kind: type[Working], tmp_path: Path) -> None:
+    backend = _new(kind)
     choice = choose_keystore(tmp_path, service="home", backend=backend)
     assert choice.place is Preference.KEYRING
-    assert "Working" in choice.reason
+    assert kind.__name__ in choice.reason
     assert backend.kept == {}
     choice.store.store("device", SECRET)
     assert choice.store.load("device") == SECRET
@@ -287,6 +312,7 @@ def test_a_keyring_that_waits_for_nobody_is_given_up(tmp_path: Path) -> None:
     assert time.monotonic() - start < 5
     assert choice.place is Preference.FILE
     assert "did not answer within 0.2 s" in choice.reason
+    assert len(backend.asked) == 1
     backend.released.set()
 
 
@@ -309,7 +335,7 @@ def test_a_keyrings_error_never_quotes_the_secret() -> None:
 def test_a_foreign_value_in_the_keyring_is_no_secret() -> None:
     backend = _new(Working)
     store = KeyringKeyStore("home", backend)
-    for foreign in ("", "hunter2", "crystal:", "crystal:not base64!", "crystal:aGk"):
+    for foreign in ("", "hunter2", "aGk=", "crystal:", "crystal:not base64!", "crystal:aGk"):
         backend.kept["home", "device"] = foreign
         with pytest.raises(KeyStoreError, match="no secret of ours"):
             store.load("device")

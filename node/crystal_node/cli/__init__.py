@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except (ReaderGone, BrokenPipeError):
-        # Flushing at exit must not complain again.
+    except (ReaderGone, BrokenPipeError, SystemExit):
+        # The argument parser exits when nobody reads its help. Flushing at exit must not complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BaseException as error:  # noqa: BLE001  where every error becomes an exit code

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from crystal_node.settings import Settings
 from crystal_relay.client import HttpStore, Timeouts
 from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.errors import BadRequest
 from crystal_relay.store import Store
 
 CONNECT_SECONDS_MAX = 5.0
@@ -35,18 +36,29 @@ class FreshToken:
         return self._token
 
 
+_PLAIN_HTTP_HINT = (
+    "Use an https:// address. On a network that you trust, such as a VPN: CRYSTAL_RELAY_ALLOW_HTTP=yes, "
+    "or relay_allow_http in config.json."
+)
+
+
 @asynccontextmanager
 async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[HttpStore, None]:
     """The plain client, for managing vaults and tokens. Raises BadRequest for an address that cannot be used."""
-    store = HttpStore(
-        settings.relay_url,
-        vault=vault,
-        token=token,
-        timeouts=Timeouts(
-            connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout
-        ),
-        allow_insecure=settings.allow_http,
-    )
+    try:
+        store = HttpStore(
+            settings.relay_url,
+            vault=vault,
+            token=token,
+            timeouts=Timeouts(
+                connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout
+            ),
+            allow_insecure=settings.allow_http,
+        )
+    except BadRequest as error:
+        if not settings.relay_url.startswith("http://"):
+            raise
+        raise BadRequest(str(error), hint=_PLAIN_HTTP_HINT) from error
     try:
         yield store
     finally:

@@ -68,8 +68,6 @@ class StateRows:
             case Remember():
                 self._remember(origin, operation, vectors)
             case Forget():
-                # Its own pending mark must not decide over the texts that it deletes for real now.
-                provisional.drop(self._database, origin)
                 self.index()
                 self._forget(operation)
         provisional.drop(self._database, origin)

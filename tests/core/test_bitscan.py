@@ -20,7 +20,7 @@ def clustered(count: int, seed: int) -> NDArray[np.float32]:
     rng = np.random.default_rng(seed)
     directions = np.random.default_rng(0).standard_normal((300, DIMENSIONS))
     picked = directions[np.random.default_rng(1).integers(0, 300, (1000, 20))].sum(axis=1)
-    vectors = picked[rng.integers(0, 1000, count)] + 3 * rng.standard_normal((count, DIMENSIONS))
+    vectors = picked[rng.integers(0, 1000, count)] + 6.8 * rng.standard_normal((count, DIMENSIONS))
     unit: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return unit
 

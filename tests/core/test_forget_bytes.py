@@ -59,7 +59,7 @@ def float32(half: bytes) -> bytes:
 def test_no_byte_of_a_forgotten_text_or_its_vector_is_left(tmp_path: Path) -> None:
     path = tmp_path / "crystal.db"
     random = Random(1)
-    kept = [nonsense(random, 120) for _ in range(300)]
+    kept = [nonsense(random, 120) for _ in range(200)]
     gone = [nonsense(random, random.choice([3, 120, 2000])) for _ in range(40)]
     everything = kept + gone
     random.shuffle(everything)

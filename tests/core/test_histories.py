@@ -187,5 +187,5 @@ class Histories(RuleBasedStateMachine):
             assert content == content_hash(text)
 
 
-Histories.TestCase.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+Histories.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
 TestHistories = Histories.TestCase

@@ -42,6 +42,16 @@ def test_a_row_deleted_by_hand_leaves_all_indexes() -> None:
     assert database.check() == []
 
 
+def test_indexes_follow_where_foreign_keys_are_off() -> None:
+    """As they are in SQLite's own shell."""
+    database = filled()
+    database.run("PRAGMA foreign_keys = OFF; DELETE FROM chunks WHERE text = 'second stone'")
+    assert keyword_rowids(database, "second") == []
+    assert database.value("SELECT count(*) FROM windows WHERE chunk NOT IN (SELECT rowid FROM chunks)") == 0
+    counts = database.rows("SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM chunks_vec)")
+    assert counts[0][0] == counts[0][1]
+
+
 def test_all_rows_deleted_by_hand_leave_empty_indexes() -> None:
     database = filled()
     database.run("DELETE FROM chunks")

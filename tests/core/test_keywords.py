@@ -160,12 +160,12 @@ def test_words_in_no_chunk_do_not_keep_common_ones_from_being_found() -> None:
 @pytest.mark.usefixtures("small_bounds")
 def test_a_narrow_restriction_is_searched_by_all_words() -> None:
     replica = large()
-    oldest = Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid <= 3)", (), narrow=True)
-    assert sorted(match.chunk for match in best_matches(replica.database, "common rare", 10, oldest)) == [
-        1,
-        2,
-        3,
-    ]
+    rare = replica.database.value("SELECT min(rowid) FROM chunks WHERE text LIKE 'rare%'")
+    few = Restriction(
+        "+rowid IN (SELECT rowid FROM chunks WHERE rowid <= 3 OR rowid = ?)", (rare,), narrow=True
+    )
+    found = best_matches(replica.database, "common rare", 10, few)
+    assert sorted(match.chunk for match in found) == [1, 2, 3, rare]
 
 
 @pytest.mark.usefixtures("small_bounds")

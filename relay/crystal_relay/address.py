@@ -52,10 +52,10 @@ def http_client(
     *,
     connect: float,
     idle: float,
-    connections: int,
+    connections_kept: int,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
-    """A client for a checked address. Times are seconds."""
+    """A client for a checked address. Times are seconds. It is the caller who limits how much runs at once."""
     parts = urlsplit(base)
     # Reading the system's certificates takes a tenth of a second, which plain HTTP has no use for. A context without any
     # still verifies, and refuses all.
@@ -67,7 +67,7 @@ def http_client(
         transport=transport,
         verify=verify,
         timeout=httpx.Timeout(idle, connect=connect, pool=idle),
-        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,
         trust_env=not is_loopback(parts.hostname or ""),
         # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.

@@ -7,6 +7,7 @@ plain HTTP to another machine, and never along a redirect. Nothing is retried he
 A write whose reply was lost raises StoreUnavailable although it may have happened.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -47,7 +48,8 @@ from crystal_relay.wire import (
     error_of_reply,
 )
 
-CONNECTIONS_MAX = 16
+CALLS_MAX = 16
+"""At once; further ones queue. Waits, and objects that are being read, have connections beside."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """A page of 1,000 keys of 256 characters is well below."""
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\Z")
@@ -84,12 +86,14 @@ class HttpStore:
         self._vault = check_vault(vault if isinstance(vault, str) else vault.hex())
         self._prefix = vault_prefix(self._vault)
         self._token = token
+        # The pool's own queue takes time that grows with the square of its length.
+        self._places = asyncio.Semaphore(CALLS_MAX)
         self._timeouts = timeouts or Timeouts()
         self._http = http_client(
             check_relay_url(url, allow_insecure=allow_insecure),
             connect=self._timeouts.connect,
             idle=self._timeouts.idle,
-            connections=CONNECTIONS_MAX,
+            connections_kept=CALLS_MAX,
             transport=transport,
         )
 
@@ -234,7 +238,7 @@ class HttpStore:
         request = self._http.build_request(
             method, path, params=query, content=content, headers=headers, timeout=self._limits(patience)
         )
-        response = await self._send(request)
+        response = await self._send(request, sleeps=patience is not None)
         try:
             if response.status_code not in (200, 201):
                 raise await _error_of(response)
@@ -246,9 +250,12 @@ class HttpStore:
         except msgspec.DecodeError:
             raise BadReply("what answers there does not speak the relay's protocol") from None
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
+    async def _send(self, request: httpx.Request, *, sleeps: bool = False) -> httpx.Response:
         try:
-            return await self._http.send(request, stream=True)
+            if sleeps:
+                return await self._http.send(request, stream=True)
+            async with self._places:
+                return await self._http.send(request, stream=True)
         except RelayError:
             raise  # the body's own, from inside the transfer
         except RuntimeError:

@@ -132,7 +132,7 @@ async def _attack(world: World, steps: list[dict[str, Any]]) -> None:
             "token_hash": token_hash(new_token(attacker.device)),
         },
     }
-    async with http_client(world.url, connect=10, idle=30, connections=4) as http:
+    async with http_client(world.url, connect=10, idle=30, connections_kept=4) as http:
         for step in steps:
             path = "/v2/vaults" if step["body"] == b"vault" else step["path"].format(**known)
             headers = {"If-None-Match": "*"} if step["condition"] else {}

@@ -48,7 +48,7 @@ def content_of(frames: Sequence[Frame], content_bytes_max: int) -> tuple[list[by
     small: list[bytes] = []  # joined: a call of the cipher costs more than copying a few bytes
     length = 1
     for frame in frames:
-        packed = compression.compress(frame.data) if frame.compress else None
+        packed = compression.compress(frame.data, thorough=frame.thorough) if frame.compress else None
         stored = frame.data if packed is None else packed
         codec = _AS_IS if packed is None else _ZSTD
         length += FRAME_HEADER_BYTES + len(stored)

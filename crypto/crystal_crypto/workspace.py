@@ -13,7 +13,6 @@ from crystal_crypto.limits import ENTRY_BYTES_MAX, KIB
 
 _POOLED_BYTES_MIN: Final = 64 * KIB
 _POOLED_MAX: Final = 2
-_ZEROS: Final = bytes(64 * KIB)
 
 _pool: deque[bytearray] = deque(maxlen=_POOLED_MAX)  # append and pop are atomic
 
@@ -30,8 +29,7 @@ def borrowed(size: int) -> Generator[memoryview]:
             try:
                 yield view
             finally:
-                for start in range(0, size, len(_ZEROS)):
-                    view[start : start + len(_ZEROS)] = _ZEROS[: size - start]
+                _wipe(view)
     finally:
         if pooled:
             _pool.append(buffer)
@@ -42,3 +40,12 @@ def _pooled() -> bytearray:
         return _pool.pop()
     except IndexError:
         return bytearray(ENTRY_BYTES_MAX)
+
+
+def _wipe(view: memoryview) -> None:
+    if len(view) < _POOLED_BYTES_MIN:
+        view[:] = bytes(len(view))
+        return
+    import ctypes
+
+    ctypes.memset((ctypes.c_char * len(view)).from_buffer(view), 0, len(view))

@@ -11,6 +11,7 @@ Rules:
 """
 
 import os
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -48,6 +49,8 @@ WAL_BYTES_KEPT = 64 * 1024 * 1024
 Row = tuple[Any, ...]
 """A row as SQLite gives it; its types are the schema's."""
 Bindings = Sequence[Any]
+
+_WAL_RETRY_SECONDS = 0.02
 
 
 class Database:
@@ -282,7 +285,7 @@ class Database:
             ) from error
         version = self._check_identity(len(migrations))
         if self.path != MEMORY:
-            self._use_wal()
+            self._use_wal(busy_milliseconds)
         self.run(
             f"PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON;"
             f" PRAGMA secure_delete = ON; PRAGMA cache_size = -{CACHE_KIBIBYTES};"
@@ -307,12 +310,23 @@ class Database:
             raise SchemaTooNew(f"{self.path} has schema {version}; this program knows schemas up to {newest}")
         return version
 
-    def _use_wal(self) -> None:
-        if self.value("PRAGMA journal_mode = WAL") != "wal":
-            raise VaultDataError(
-                f"{self.path} cannot be used in WAL mode",
-                hint="a memory must be on a local disk, not on a network share",
-            )
+    def _use_wal(self, busy_milliseconds: int) -> None:
+        """Two processes that make the file at once can meet here, and SQLite does not wait for this lock by itself."""
+        deadline = time.monotonic() + busy_milliseconds / 1000
+        while True:
+            try:
+                mode = self.value("PRAGMA journal_mode = WAL")
+            except VaultBusy:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_WAL_RETRY_SECONDS)
+                continue
+            if mode != "wal":
+                raise VaultDataError(
+                    f"{self.path} cannot be used in WAL mode",
+                    hint="a memory must be on a local disk, not on a network share",
+                )
+            return
 
     def _migrate(self, migrations: Sequence[Migration]) -> None:
         with self.transaction():

@@ -59,6 +59,9 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    if not verbose:
+        # Else every stranger's port scan would be a line in the log.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     try:
         _serve(host, port, store or _default_store(), ready_file, as_json=as_json)
     except RelayError as error:

@@ -19,7 +19,8 @@ from crystal_relay.errors import (
     TooSlow,
     Unauthorized,
 )
-from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
+from crystal_relay.keys import vault_prefix
+from crystal_relay.limits import KEY_CHARS_MAX, LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
 from crystal_relay.server.scopes import CHANNELS
 from crystal_relay.wire import (
     ErrorReply,
@@ -215,7 +216,9 @@ def _object(keys: str, parts: dict[str, str]) -> Json:
     }
 
 
-_PREFIX: Json = {"type": "string", "pattern": "^([a-z0-9._-]+/)*[a-z0-9._-]*$", "maxLength": 200}
+_KEY_CHARS_MAX = KEY_CHARS_MAX - len(vault_prefix("0" * 32))
+"""Of a key within its vault."""
+_PREFIX: Json = {"type": "string", "pattern": "^([a-z0-9._-]+/)*[a-z0-9._-]*$", "maxLength": _KEY_CHARS_MAX}
 _BYTES: Json = {
     "description": "The stored bytes.",
     "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},

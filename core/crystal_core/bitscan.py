@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 POOL = 64
 """Windows in the pool for each neighbour that is wanted."""
-EXACT = 5
+EXACT = 6
 """Windows compared exactly for each neighbour that is wanted."""
-EXACT_MIN = 160
+EXACT_MIN = 240
 """Windows compared exactly in any case."""
 
 _WORD_BITS = 64

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 from crystal_core.database import Database
 
-RANKED_MAX = 12_288
+RANKED_MAX = 8192
 """Chunks ranked for one query."""
-RARE_MAX = 3072
+RARE_MAX = 2048
 """A word in at most that many chunks is rare; only where rare words are few are others counted to their end."""
 CONJUNCTION_MAX = 5
 """Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
-TERMS_MAX = 32
-"""Words and phrases of one query that are searched; further ones are ignored."""
+TERMS_MAX = 16
+"""Words and phrases of one query that are searched. Of more, the longest are taken: they tend to be the rarest."""
 
 _QUOTED = re.compile(r'"([^"]*)"')
 _PARTS = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")  # FTS5, too, takes combining accents for parts of words
@@ -84,7 +84,8 @@ def terms(text: str) -> list[str]:
         for word in words:
             take([word])
     content = [term for key, term in found.items() if key not in _FUNCTION_WORDS]
-    return (content or list(found.values()))[:TERMS_MAX]
+    chosen = content or list(found.values())
+    return chosen if len(chosen) <= TERMS_MAX else sorted(chosen, key=len, reverse=True)[:TERMS_MAX]
 
 
 def best_matches(

@@ -152,7 +152,7 @@ def run(quick: bool) -> list[Row]:
                 name="forget one text, its bytes scrubbed",
                 value=1000 * _median(forgotten),
                 unit="ms",
-                note=f"among {size:,} chunks; slowest {1000 * max(forgotten):.0f} ms (index written anew)",
+                note=f"among {size:,} chunks; slowest {1000 * max(forgotten):.0f} ms",
             ),
             Row(name="open a memory", value=1000 * opened.median, unit="ms"),
             Row(

@@ -60,6 +60,18 @@ class InUse(Busy):
     code = "in-use"
 
 
+class TooManyRequests(Busy):
+    """More requests than this device or this address may make. Nothing was done."""
+
+    status = 429
+    code = "too-many-requests"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, hint: str | None = None) -> None:
+        """`retry_after`: seconds until the next request has a chance."""
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
 class Unusable(StoreUnavailable):
     """The store's directory cannot be used at all."""
 
@@ -75,6 +87,13 @@ class StoreFull(RelayError):
     status = 507
     code = "full"
     hint = "Make room on the relay's disk."
+
+
+class QuotaExceeded(StoreFull):
+    """The vault has as much as this relay allows it. Other vaults are not affected."""
+
+    code = "quota"
+    hint = "Ask whoever runs the relay for more room, or let the Core delete what is no longer needed."
 
 
 class StoreDamaged(RelayError):
@@ -102,6 +121,13 @@ class Forbidden(RelayError):
     status = 403
     code = "forbidden"
     hint = "This device's token does not allow that."
+
+
+class VaultDropped(Forbidden):
+    """Whoever runs the relay has dropped the vault: closed now, deleted after a time of grace."""
+
+    code = "dropped"
+    hint = "Whoever runs the relay can restore it until then."
 
 
 class NotFound(RelayError):

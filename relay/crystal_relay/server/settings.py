@@ -29,6 +29,21 @@ class Settings:
     body_grace_seconds: float = 15.0
     body_bytes_per_second_min: int = 8 * 1024
     """A body of n bytes may take `body_grace_seconds` and n divided by this."""
+    quota_bytes: int = 64 * 1024**3
+    """Of a vault's objects together; 0: none."""
+    quota_entries: int = 4_000_000
+    rate_per_token: float = 500.0
+    """Requests a second of one device, for long; ten seconds' worth at once. 0: no limit."""
+    rate_per_address: float = 1_000.0
+    rate_unauthorized: float = 10.0
+    """Requests with credentials that nobody knows, of one address."""
+    sweep_seconds: float = 60.0
+    metrics_token: str | None = field(default=None, repr=False)
+    """Who may read `/metrics`. None: there is no such route."""
+    v1: bool = False
+    """Serve the published prototype's routes too."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose word on a client's address counts."""
     auth_cache_seconds: float = 10.0
     """How long another process's revocation may go unnoticed. This process's own counts at once."""
 

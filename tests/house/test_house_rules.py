@@ -52,7 +52,7 @@ def test_a_breach_is_seen(rule: str, path: str, source: str) -> None:
             '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',
         ),
         (
-            "relay/crystal_relay/cli.py",
+            "relay/crystal_relay/cli/serve.py",
             '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',
         ),
         ("core/crystal_core/a.py", '"""Doc."""\nimport time\n\n\ndef f():\n    return time.time()\n'),

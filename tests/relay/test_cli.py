@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crystal_relay.cli import open_store
+from crystal_relay.cli.stores import open_store
 from crystal_relay.errors import BadRequest
 
 COMMAND = [sys.executable, "-m", "crystal_relay", "serve"]
@@ -153,9 +153,9 @@ def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
         "file:///x#y",
     ],
 )
-def test_what_is_no_store_is_refused(address: str) -> None:
+async def test_what_is_no_store_is_refused(address: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        open_store(address)
+        await open_store(address)
     assert "file:///" in caught.value.hint
 
 

@@ -1,0 +1,42 @@
+"""The list of verbs: one module for each, which imports what it needs when it runs."""
+
+from typing import Annotated
+
+import typer
+
+from crystal_relay.cli.serve import serve
+
+app = typer.Typer(
+    name="crystal-relay",
+    help="Crystal's relay: a blind dead drop for sealed memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """The entry point of `crystal-relay`."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"crystal-relay {version('memory-crystal')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_version),
+    ] = False,
+) -> None:
+    """Crystal's relay: a blind dead drop for sealed memory."""
+
+
+app.command()(serve)

@@ -1,0 +1,33 @@
+"""The one place where errors become exit codes and words."""
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from crystal_relay.errors import RelayError
+
+INTERRUPTED = 130
+
+
+@contextmanager
+def told(*, as_json: bool) -> Generator[None]:
+    """Ends the process with the error's exit code, after saying what it was and what to do about it."""
+    try:
+        yield
+    except RelayError as error:
+        _fail(error, as_json=as_json)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _fail(error: RelayError, *, as_json: bool) -> NoReturn:
+    if as_json:
+        said = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+        print(json.dumps(said), file=sys.stderr, flush=True)
+    else:
+        print(f"crystal-relay: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr, flush=True)
+    raise SystemExit(error.exit_code)

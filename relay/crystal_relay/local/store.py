@@ -37,7 +37,7 @@ from crystal_relay.local.database import (
 from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.room import Room
-from crystal_relay.local.threads import Delivery, Lane
+from crystal_relay.threads import Delivery, Lane
 from crystal_relay.local.writer import Change, Outcome, Write, Writer
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (

@@ -61,12 +61,14 @@ class Lane:
         call: Callable[[], Result],
         *,
         owed: bool = False,
+        leave: bool = False,
         unwanted: Callable[[Result], None] | None = None,
     ) -> Result:
         """Run `call` in a thread. When cancelled, this waits for the call to end, then goes: nobody closes a file under it.
 
-        `unwanted` gets the result that a cancelled caller leaves behind. Raises Busy when too many calls wait, unless the
-        call is `owed` (it releases something); Closed after `close`.
+        `leave`: when cancelled it goes at once, and the call ends by itself (it may take as long as a network does).
+        `unwanted` gets, in the loop, the result that a cancelled caller leaves behind. Raises Busy when too many calls
+        wait, unless the call is `owed` (it releases something); Closed after `close`.
         """
         if self._closed:
             raise Closed("the store is closed")
@@ -82,9 +84,11 @@ class Lane:
                 failed = error
                 delivery.call(lambda: self._fail(future, failed))
             else:
-                delivery.call(lambda: self._succeed(future, result))
+                delivery.call(lambda: self._succeed(future, result, unwanted))
 
         self._queue.put(work)
+        if leave:
+            return await future
         return await _to_its_end(future, unwanted)
 
     def close(self) -> None:
@@ -99,10 +103,14 @@ class Lane:
         while (work := self._queue.get()) is not None:
             work()
 
-    def _succeed(self, future: asyncio.Future[Result], result: Result) -> None:
+    def _succeed(
+        self, future: asyncio.Future[Result], result: Result, unwanted: Callable[[Result], None] | None
+    ) -> None:
         self._pending -= 1
         if not future.done():
             future.set_result(result)
+        elif unwanted is not None:
+            unwanted(result)
 
     def _fail(self, future: asyncio.Future[Result], error: BaseException) -> None:
         self._pending -= 1

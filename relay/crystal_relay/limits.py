@@ -21,3 +21,5 @@ ENTRY_BYTES_MAX = 1 * MIB + 4 * KIB
 """Everything but blobs: the protocol's entries are at most 1 MiB; the rest is room for framing."""
 BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 """Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""
+DIRECT_BYTES_MIN = 256 * KIB
+"""Blobs from this size on may go straight to and from the bucket: below, the two further requests cost more than they save."""

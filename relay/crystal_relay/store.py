@@ -19,9 +19,9 @@ Forbidden, StoreDamaged. Worth repeating: StoreUnavailable, Busy, and StoreFull 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from crystal_relay.errors import BadRange, BadRequest, SizeMismatch, TooLarge
 from crystal_relay.limits import LIST_LIMIT_MAX, OBJECT_BYTES_MAX, PIECE_BYTES, WAIT_SECONDS_MAX
@@ -160,6 +160,60 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Finish what was accepted and release everything. Idempotent; other calls afterwards raise."""
+        ...
+
+
+# --- stores that others can be sent to --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DirectRequest:
+    """A request that somebody without credentials may make at the store itself, for a while. Address and headers are secrets."""
+
+    method: str
+    url: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+    """To be sent as they are: they are part of what was signed."""
+    expires_seconds: int
+    receipt: str = field(default="", repr=False)
+    """Of a write: what `head` tells of the object if it was this request that created it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """An object's size, and the receipt of the write that created it ("" if it had none)."""
+
+    size: int
+    receipt: str = field(default="", repr=False)
+
+
+@runtime_checkable
+class DirectStore(Protocol):
+    """What a store offers beside `Store`, if large objects can go to and from it without passing through its process.
+
+    The promises of the port hold for who does as told: send the request of `direct_put`, then ask `head` whose object is
+    there, then `announce` it.
+    """
+
+    @property
+    def direct(self) -> bool:
+        """Whether it can, as it is set up. False: nothing below may be used."""
+        ...
+
+    async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:
+        """A request that creates the object, if the key is free, from `size` bytes with that MD5 and from no others."""
+        ...
+
+    async def direct_get(self, key: str) -> DirectRequest:
+        """A request that reads the object, or with a Range header a part of it. Does not look whether it is there."""
+        ...
+
+    async def head(self, key: str) -> Head:
+        """Raises NotFound."""
+        ...
+
+    def announce(self, key: str) -> None:
+        """Wake who waits: the object was written by a direct request."""
         ...
 
 

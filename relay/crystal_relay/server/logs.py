@@ -1,0 +1,194 @@
+"""The relay's log: one line for each request, and whatever went wrong, as text or as JSON.
+
+What a line can hold is bounded in two ways. Requests are logged by fields of which none is chosen by a client: the route's
+name, never the path, a header or a body. And the formatters take out of every line, whoever wrote it, what looks like a
+token, a hash, a vault's id or a key, and the secrets that this process knows.
+"""
+
+import enum
+import itertools
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from functools import cache
+
+LINE_CHARS_MAX = 16 * 1024
+"""Of a line with its traceback."""
+UNAVAILABLE_LINES_PER_SECOND = 5
+"""A relay under overload refuses thousands of requests a second; writing each down would make it slower still."""
+
+_FIELDS = ("request_id", "method", "route", "status", "ms", "received", "sent")
+_REDACTED = "[redacted]"
+_SECRETS = re.compile(
+    r"""(?: (?i:Bearer|Crystal-Recovery|Basic|AWS4-HMAC-SHA256)\ + [^\r\n"']+
+        | \b[vrw]/ [A-Za-z0-9._-]+ (?: / [A-Za-z0-9._-]+ )*
+        | (?<![0-9A-Za-z]) [0-9A-Fa-f]{32,} (?: \. [A-Za-z0-9_-]+ )?
+        | (?<![0-9A-Za-z]) (?:AKIA|ASIA) [A-Z0-9]{16}
+        | (?i: X-Amz-[a-z-]+ | token | secret | password ) ["']? [=:] \s* ["']? [^\s&"',}]+
+        | (?<![0-9A-Za-z]) (?=[a-z0-9+_-]*[A-Z]) (?=[A-Za-z+_-]*[0-9]) [A-Za-z0-9+_-]{36,} ={0,2}
+        )""",
+    re.VERBOSE,
+)
+"""Credentials; keys of the store; ids, hashes and tokens; what stands behind a name that says so; long random text."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+_log = logging.getLogger("crystal_relay.server")
+_numbers = itertools.count(1)
+
+
+class LogForm(enum.StrEnum):
+    """How lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def start_log(form: LogForm, *, verbose: bool, known_secrets: Iterable[str] = ()) -> None:
+    """Log to stderr: warnings and errors, with `verbose` each request too. `known_secrets` are never written."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(form, known_secrets))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("crystal_relay").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    # The root stays at warnings: libraries below it would write whole requests down. And without `verbose` every
+    # stranger's port scan would be a line.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING if verbose else logging.ERROR)
+
+
+def formatter(form: LogForm, known_secrets: Iterable[str] = ()) -> logging.Formatter:
+    """The formatter of that form."""
+    kind = _JsonFormatter if form is LogForm.JSON else _TextFormatter
+    return kind(known_secrets)
+
+
+def new_request_id() -> str:
+    """A name for one request: unique in this process, and beyond it as far as 32 random bits go."""
+    return f"{_process_name()}-{next(_numbers):06x}"
+
+
+def request_log(
+    request_id: str, method: str, route: str, status: int, seconds: float, received: int, sent: int
+) -> None:
+    """The line of one request: an answer's status, or 0 if there was none. Bytes are those of bodies."""
+    level = (
+        logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
+    )
+    if not _log.isEnabledFor(level):
+        return
+    if status == 503 and not _calm.may_write(time.monotonic()):
+        return
+    ms = round(seconds * 1000, 1)
+    # Given as arguments one by one: a value of a client's would be escaped and redacted like any other text.
+    _log.log(
+        level,
+        "%s %s %d %.1f ms",
+        method,
+        route,
+        status,
+        ms,
+        extra={
+            "request_id": request_id,
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": ms,
+            "received": received,
+            "sent": sent,
+        },
+    )
+
+
+def redacted(text: str, known_secrets: Iterable[str] = ()) -> str:
+    """The text without what looks like a secret, an id or a key, and without the secrets named."""
+    for secret in known_secrets:
+        text = text.replace(secret, _REDACTED)
+    return _SECRETS.sub(_REDACTED, text)
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _process_name() -> str:
+    return secrets.token_hex(4)
+
+
+class _Calm:
+    """At most so many lines a second; the next line that is written says how many were left out."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._written = 0
+        self._left_out = 0
+
+    def may_write(self, now: float) -> bool:
+        if int(now) != self._second:
+            if self._left_out:
+                _log.warning("%d more requests were answered with 503", self._left_out)
+            self._second, self._written, self._left_out = int(now), 0, 0
+        if self._written >= UNAVAILABLE_LINES_PER_SECOND:
+            self._left_out += 1
+            return False
+        self._written += 1
+        return True
+
+
+_calm = _Calm()
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, known_secrets: Iterable[str]) -> None:
+        super().__init__()
+        self._known = tuple(secret for secret in known_secrets if secret)
+
+    def _message(self, record: logging.LogRecord) -> str:
+        return redacted(record.getMessage(), self._known)[:LINE_CHARS_MAX]
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        # Not `super().format`: it keeps the text with the record, where another handler would find it unredacted.
+        parts = [self.formatException(record.exc_info)] if record.exc_info else []
+        if record.stack_info:
+            parts.append(record.stack_info)
+        # The end of a traceback says what happened.
+        return redacted("\n".join(parts), self._known)[-LINE_CHARS_MAX:]
+
+
+class _TextFormatter(_Formatter):
+    """`2026-01-31T12:00:00.123Z WARNING crystal_relay.server: …`, and the lines of a traceback below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        name = getattr(record, "request_id", None)
+        mark = f" [{redacted(str(name), self._known)}]" if name else ""
+        line = f"{_timestamp(record)} {record.levelname} {record.name}{mark}: {self._message(record)}"
+        line = _CONTROLS.sub(lambda found: repr(found.group())[1:-1], line)
+        trace = self._trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class _JsonFormatter(_Formatter):
+    """One object a line: ts, level, logger, message; of a request its fields; of an error its trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._message(record),
+        }
+        for name in _FIELDS:
+            value = getattr(record, name, None)
+            if isinstance(value, int | float):
+                line[name] = value
+            elif isinstance(value, str):
+                line[name] = redacted(value, self._known)
+        trace = self._trace(record)
+        if trace:
+            line["trace"] = trace
+        return json.dumps(line)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{moment}.{int(record.msecs):03d}Z"

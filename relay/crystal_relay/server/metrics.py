@@ -1,0 +1,180 @@
+"""What the relay counts, and its exposition for Prometheus.
+
+Counting is plain arithmetic on what is looked up once: it is done for every request. Only a scrape turns it into
+prometheus_client's families, and only then is that library needed. No label holds a vault, a device, a key or an address:
+whoever reads the metrics learns how much is done, not by whom. The number of series is bounded whatever clients send.
+"""
+
+import enum
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+SERIES_MAX = 2_000
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"})
+_OTHER = "other"
+
+
+class Kind(enum.StrEnum):
+    """What the numbers of a source are."""
+
+    COUNTER = "counter"
+    """They only grow."""
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Numbers that something else keeps, read at each scrape: `read` gives them by the values of `labels`.
+
+    With a counter `name` ends without `_total`, which is added. `read` is called on the event loop and does no I/O.
+    """
+
+    name: str
+    text: str
+    kind: Kind
+    labels: tuple[str, ...]
+    read: Callable[[], Mapping[tuple[str, ...], float]]
+
+
+@dataclass(slots=True)
+class _Latency:
+    """Of one route: how many requests took at most each bound (not yet summed up), and the seconds of all."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BOUNDS) + 1))
+    seconds: float = 0.0
+    received: int = 0
+    sent: int = 0
+
+
+class _Series:
+    """Of one route, method and status."""
+
+    __slots__ = ("count", "latency")
+
+    def __init__(self, latency: _Latency) -> None:
+        self.count = 0
+        self.latency = latency
+
+
+class Metrics:
+    """The counters of one relay process. All of it belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, str, int], _Series] = {}
+        self._latencies: dict[str, _Latency] = {}
+        self._errors: dict[str, int] = {}
+        self._sources: list[Source] = []
+
+    def request(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
+        """Count an answered request (status 0: unanswered). Bytes are those of bodies."""
+        series = self._series.get((route, method, status)) or self._new(route, method, status)
+        series.count += 1
+        latency = series.latency
+        latency.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        latency.seconds += seconds
+        latency.received += received
+        latency.sent += sent
+
+    def error(self, code: str) -> None:
+        """Count an error that was answered, by its name on the wire (`RelayError.code`)."""
+        self._errors[code] = self._errors.get(code, 0) + 1
+
+    def add(self, source: Source) -> None:
+        """Show the numbers of something else too."""
+        self._sources.append(source)
+
+    def families(self) -> Iterator["Metric"]:
+        """Everything, as prometheus_client's families."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        requests = CounterMetricFamily(
+            "crystal_relay_requests", "Requests, by route and answer.", labels=("route", "method", "status")
+        )
+        for (route, method, status), series in self._series.items():
+            requests.add_metric((route, method, str(status)), series.count)
+        yield requests
+
+        seconds = HistogramMetricFamily(
+            "crystal_relay_request_seconds",
+            "From a request's head to the end of its answer.",
+            labels=("route",),
+        )
+        received = CounterMetricFamily(
+            "crystal_relay_received_bytes", "Bytes of requests' bodies.", labels=("route",)
+        )
+        sent = CounterMetricFamily("crystal_relay_sent_bytes", "Bytes of answers' bodies.", labels=("route",))
+        for route, latency in self._latencies.items():
+            seconds.add_metric((route,), _buckets(latency.counts), latency.seconds)
+            received.add_metric((route,), latency.received)
+            sent.add_metric((route,), latency.sent)
+        yield from (seconds, received, sent)
+
+        errors = CounterMetricFamily(
+            "crystal_relay_errors",
+            "Errors that were answered: unavailable, damaged, full are the store's; busy was shed;"
+            " quota and too-many-requests went over a limit.",
+            labels=("code",),
+        )
+        for code, count in self._errors.items():
+            errors.add_metric((code,), count)
+        yield errors
+
+        for source in self._sources:
+            kind = CounterMetricFamily if source.kind is Kind.COUNTER else GaugeMetricFamily
+            family = kind(source.name, source.text, labels=source.labels)
+            for labels, value in source.read().items():
+                family.add_metric(labels, value)
+            yield family
+
+    def _new(self, route: str, method: str, status: int) -> _Series:
+        """The series of what was not seen before, in words of which there are only so many."""
+        name = (route, method if method in _METHODS else _OTHER, status)
+        series = self._series.get(name)
+        if series is None:
+            if len(self._series) >= SERIES_MAX:
+                name = (_OTHER, _OTHER, 0)
+            latency = self._latencies.setdefault(name[0], _Latency())
+            series = self._series.setdefault(name, _Series(latency))
+        return series
+
+
+class Exposition:
+    """The metrics as text. Makes prometheus_client's registry, which also tells of the process: memory, time, files."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        self._registry: CollectorRegistry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Collector(metrics))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """What a scrape is answered, of type CONTENT_TYPE."""
+        from prometheus_client.exposition import generate_latest
+
+        return generate_latest(self._registry)
+
+
+class _Collector:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator["Metric"]:
+        return self._metrics.families()
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    below = 0
+    for bound, count in zip((*map(str, SECONDS_BOUNDS), "+Inf"), counts, strict=True):
+        below += count
+        buckets.append((bound, below))
+    return buckets

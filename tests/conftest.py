@@ -1,0 +1,42 @@
+"""Fixtures for all folders: S3 servers that the workers of a run share, each started by the first test that asks for it.
+
+A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3_servers import S3Server
+from tests.support.s3_servers.kept import shared
+
+
+@pytest.fixture(scope="session")
+def rgw_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
+    return _shared("rgw", tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="session")
+def swift_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
+    return _shared("swift", tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="session")
+def rclone_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
+    return _shared("rclone", tmp_path_factory, worker_id)
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
+    """With signatures and policies enforced; its keys may do everything."""
+    return _shared("moto-auth", tmp_path_factory, worker_id)
+
+
+def _shared(name: str, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
+    """Workers are children of the process that runs the session; their directories lie side by side in its own."""
+    base = tmp_path_factory.getbasetemp()
+    directory, session = (base, os.getpid()) if worker_id == "master" else (base.parent, os.getppid())
+    folder = Path(directory) / "s3-servers"
+    folder.mkdir(exist_ok=True)
+    return shared(name, folder, until_exit_of=session)

@@ -1,0 +1,1 @@
+"""What `deploy/` gives to people, tried as far as one machine can."""

@@ -94,6 +94,9 @@ def test_every_channel_and_every_route_is_described() -> None:
         for method in route.methods - {"HEAD"}
     }
     objects = "/v2/vaults/{vault}/objects/"
+    served |= {
+        (f"{objects}{{key:path}}", method.lower()) for method in app.state.relay.objects.methods - {"HEAD"}
+    }
     described = {
         (f"{objects}{{key:path}}" if path.startswith(objects) else path, method)
         for path, methods in DOCUMENT["paths"].items()

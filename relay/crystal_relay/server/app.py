@@ -8,31 +8,24 @@ from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
-from crystal_relay.errors import BadRange, BadRequest, RelayError
+from crystal_relay.errors import BadRequest, RelayError
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
 from crystal_relay.server.authorization import device_of, require_enrollment, require_token_authority
 from crystal_relay.server.closing import Waits
 from crystal_relay.server.guard import Guard
+from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.replies import EmptyReply, JsonReply, ObjectReply, error_reply
-from crystal_relay.server.requests import (
-    body_of,
-    content_length,
-    json_of,
-    number,
-    one_header,
-    part,
-    query,
-    seconds,
-)
-from crystal_relay.server.scopes import Identity, Place, Scope, parse_place
+from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
+from crystal_relay.server.requests import json_of, number, query, seconds
+from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
 from crystal_relay.store import Store
 from crystal_relay.tokens import DEVICE, HASH
@@ -50,21 +43,6 @@ from crystal_relay.wire import (
 )
 
 
-class NoSuchRoute(RelayError):
-    """Not "no such object": a client must be able to tell the two apart."""
-
-    status = 404
-    code = "no-such-route"
-    hint = "See /v2/openapi.json."
-
-
-class NoSuchMethod(RelayError):
-    """The route is there, the method is not."""
-
-    status = 405
-    code = "no-such-method"
-
-
 class Relay:
     """The handlers and what they share. Stateless but for a short-lived cache and the waits that sleep."""
 
@@ -73,18 +51,15 @@ class Relay:
         self._settings = settings
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
+        self.objects = Objects(store, self.registry, settings)
         self._health = HealthReply(
             ok=True, service=SERVICE, protocol=PROTOCOL, version=version("memory-crystal")
         )
         self._openapi = openapi_document()
 
     def routes(self) -> list[Route]:
-        """All of them."""
-        objects = "/v2/vaults/{vault}/objects/{key:path}"
+        """All but those of single objects."""
         return [
-            Route(objects, self.put_object, methods=["PUT"]),
-            Route(objects, self.get_object, methods=["GET"]),
-            Route(objects, self.delete_object, methods=["DELETE"]),
             Route("/v2/vaults/{vault}/list", self.list_objects, methods=["GET"]),
             Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),
             Route("/v2/vaults/{vault}/tokens", self.register_token, methods=["POST"]),
@@ -93,49 +68,6 @@ class Relay:
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
             Route("/health", self.health, methods=["GET"]),
         ]
-
-    # --- objects ---
-
-    async def put_object(self, request: Request) -> Response:
-        """Store an object: create-only with `If-None-Match: *`; without it only cursors, in place of the old one."""
-        identity, place = await self._object(request)
-        identity.require_write(place)
-        query(request, ())
-        condition = one_header(request, b"if-none-match")
-        if condition not in (None, "*"):
-            raise BadRequest("If-None-Match can only be *")
-        if condition is None and not place.channel.overwritten:
-            raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
-        size = content_length(request, place.channel.bytes_max)
-        body = body_of(request, size, self._settings)
-        key = vault_prefix(identity.vault) + place.key
-        if condition is None:
-            await self._store.put(key, body)
-            return EmptyReply()
-        await self._store.put_new(key, body)
-        return EmptyReply(created=True)
-
-    async def get_object(self, request: Request) -> Response:
-        """An object, or one range of it."""
-        identity, place = await self._object(request)
-        identity.require(Scope.READ)
-        query(request, ())
-        wanted = part(request)
-        start, length = wanted if wanted is not None else (0, None)
-        found = await self._store.get(vault_prefix(identity.vault) + place.key, start=start, length=length)
-        if wanted is not None and not found.length:
-            await found.aclose()
-            beyond = BadRange("the range begins at the end of the object, or beyond it")
-            return error_reply(beyond, headers={"content-range": f"bytes */{found.size}"})
-        return ObjectReply(found, partial=wanted is not None)
-
-    async def delete_object(self, request: Request) -> Response:
-        """Remove an object; no error if there is none."""
-        identity, place = await self._object(request)
-        identity.require(Scope.MIRROR)
-        query(request, ())
-        await self._store.delete(vault_prefix(identity.vault) + place.key)
-        return EmptyReply()
 
     # --- the vault ---
 
@@ -217,25 +149,28 @@ class Relay:
     async def _device(self, request: Request) -> Identity:
         return await device_of(request, self.registry, check_vault(request.path_params["vault"]))
 
-    async def _object(self, request: Request) -> tuple[Identity, Place]:
-        place = parse_place(request.path_params["key"])
-        return await self._device(request), place
+
+class RelayApplication(Starlette):
+    """Starlette for all routes but those of single objects, behind the guard."""
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__(
+            routes=relay.routes(), exception_handlers={HTTPException: _no_route, Exception: _unexpected}
+        )
+        self.router.redirect_slashes = False
+        self.state.relay = relay
+        self._guard = Guard(super().__call__, relay.objects)
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        await self._guard(scope, receive, send)
 
 
-def create_app(store: Store, settings: Settings) -> Starlette:
+def create_app(store: Store, settings: Settings) -> RelayApplication:
     """The relay as an ASGI application over a store, which stays the caller's to close.
 
     `app.state.relay` is its `Relay`: `waits.close()` before stopping, `registry` to make an enrolment token.
     """
-    relay = Relay(store, settings)
-    app = Starlette(
-        routes=relay.routes(),
-        middleware=[Middleware(Guard)],
-        exception_handlers={HTTPException: _no_route, Exception: _unexpected},
-    )
-    app.router.redirect_slashes = False
-    app.state.relay = relay
-    return app
+    return RelayApplication(Relay(store, settings))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from crystal_relay.errors import Unauthorized
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.requests import one_header
+from crystal_relay.server.requests import head_of, text_of
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.tokens import TOKEN, recovery_hash
 
@@ -31,8 +31,13 @@ ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
 
 async def device_of(request: Request, registry: Registry, vault: str) -> Identity:
     """The device whose bearer token the request shows. Raises Unauthorized."""
-    header = one_header(request, b"authorization") or ""
-    match = TOKEN.match(header.removeprefix(_BEARER)) if header.startswith(_BEARER) else None
+    return await device_of_header(head_of(request.scope).get(b"authorization"), registry, vault)
+
+
+async def device_of_header(value: bytes | None, registry: Registry, vault: str) -> Identity:
+    """The device whose bearer token an Authorization header's value holds. Raises Unauthorized."""
+    header = text_of(value) or ""
+    match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None
     if match is None:
         raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
     return await registry.identify(vault, match[1], match[0])
@@ -40,7 +45,7 @@ async def device_of(request: Request, registry: Registry, vault: str) -> Identit
 
 async def require_token_authority(request: Request, registry: Registry, vault: str) -> None:
     """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
-    header = one_header(request, b"authorization") or ""
+    header = text_of(head_of(request.scope).get(b"authorization")) or ""
     if not header.startswith(_RECOVERY):
         (await device_of(request, registry, vault)).require(Scope.TOKENS)
         return
@@ -52,7 +57,7 @@ async def require_token_authority(request: Request, registry: Registry, vault: s
 
 async def require_enrollment(request: Request, registry: Registry, only: str | None) -> None:
     """Raises Unauthorized unless the request shows an enrolment token: `only`, or with None one that the store knows."""
-    header = one_header(request, b"authorization") or ""
+    header = text_of(head_of(request.scope).get(b"authorization")) or ""
     token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
     if ENROLL_TOKEN.match(token) is not None:
         if only is None:

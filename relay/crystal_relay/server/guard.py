@@ -7,10 +7,12 @@ the kind of route, the status and the time: never a path, a query, a header or a
 import logging
 import re
 import time
+from itertools import chain
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, RelayError, TooSlow
+from crystal_relay.server.objects import Objects
 from crystal_relay.server.replies import error_reply
 from crystal_relay.server.requests import ClientGone
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BYTES_MAX
@@ -29,10 +31,11 @@ class HeadTooLarge(BadRequest):
 
 
 class Guard:
-    """ASGI middleware."""
+    """ASGI middleware: the outermost, also around Starlette's own."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, objects: Objects) -> None:
         self._app = app
+        self._objects = objects
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,8 +44,13 @@ class Guard:
         exchange = _Exchange(receive, send)
         began = time.monotonic()
         try:
-            _check_head(scope)
-            await self._app(scope, exchange.receive, exchange.send)
+            path: bytes = scope["raw_path"]
+            _check_head(scope, path)
+            match path.split(b"/", 5):
+                case [b"", b"v2", b"vaults", vault, b"objects", key]:
+                    await self._objects(scope, exchange.receive, exchange.send, vault, key)
+                case _:
+                    await self._app(scope, exchange.receive, exchange.send)
         except ClientGone:
             exchange.status = 499  # nobody is left to answer: this is for the log
         except RelayError as error:
@@ -55,12 +63,20 @@ class Guard:
             await error_reply(error, close=close)(scope, receive, exchange.send)
             if error.status >= 500 and error.status not in (503, 507):
                 _log.error("%s: %s", error.code, error)
+        except Exception:
+            # A mistake in this program. uvicorn logs the traceback; nothing of it goes to the client.
+            if not exchange.status:
+                mistake = RelayError("the relay made a mistake; its log says more")
+                await error_reply(mistake, close=True)(scope, receive, exchange.send)
+            raise
         finally:
             _log_request(scope, exchange.status, time.monotonic() - began)
 
 
 class _Exchange:
     """Watches one request: was its body read to the end, has its answer begun."""
+
+    __slots__ = ("_receive", "_send", "read_all", "status")
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -80,10 +96,9 @@ class _Exchange:
         await self._send(message)
 
 
-def _check_head(scope: Scope) -> None:
+def _check_head(scope: Scope, path: bytes) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
-    path: bytes = scope["raw_path"]
-    size = len(path) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
+    size = len(path) + len(scope["query_string"]) + sum(map(len, chain.from_iterable(headers)))
     if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
         raise HeadTooLarge(
             f"the address and the headers have at most {HEAD_BYTES_MAX} bytes, {HEADERS_MAX} headers"
@@ -107,6 +122,5 @@ def _log_request(scope: Scope, status: int, seconds: float) -> None:
         logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
     )
     if _log.isEnabledFor(level):
-        endpoint = scope.get("endpoint")
-        route = getattr(endpoint, "__name__", "none")
+        route = scope.get("crystal.route") or getattr(scope.get("endpoint"), "__name__", "none")
         _log.log(level, "%s %s %d %.1f ms", scope["method"], route, status, seconds * 1000)

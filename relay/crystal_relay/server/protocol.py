@@ -64,6 +64,8 @@ class LimitedHttp(HttpToolsProtocol):
         self._reading_head = False
         self._stop_head_timer()
         super().on_headers_complete()
+        # Whoever reads the body sees by it whether that can wait.
+        self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
 
     def on_message_complete(self) -> None:
         self._reading_head = True

@@ -3,12 +3,12 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope
 
 from crystal_relay.errors import BadRequest, LengthRequired, SizeMismatch, TooLarge, TooSlow
 from crystal_relay.server.settings import QUERY_BYTES_MAX, Settings
@@ -19,6 +19,12 @@ _RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
 
+Head: TypeAlias = dict[bytes, bytes]
+"""The headers that count, each of which came once."""
+_COUNTED = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"if-none-match", b"range", b"transfer-encoding"}
+)
+
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 
@@ -26,17 +32,29 @@ class ClientGone(Exception):
     """The client closed its connection: nobody is left to be answered."""
 
 
-def one_header(request: Request, name: bytes) -> str | None:
-    """The header's value; None without it. Raises BadRequest if it comes twice or is not plain ASCII."""
-    values = [value for header, value in request.scope["headers"] if header == name]
-    if not values:
-        return None
-    if len(values) > 1:
-        raise BadRequest(f"the header {name.decode()} came more than once")
+def head_of(scope: Scope) -> Head:
+    """The headers that count. Raises BadRequest if one of them comes twice."""
+    head: Head = {}
+    for name, value in scope["headers"]:
+        if name in _COUNTED:
+            if name in head:
+                raise BadRequest(f"the header {name.decode()} came more than once")
+            head[name] = value
+    return head
+
+
+def text_of(value: bytes | None) -> str | None:
+    """A header's value as text. Raises BadRequest if it is not plain ASCII."""
     try:
-        return str(values[0].decode("ascii"))
+        return None if value is None else value.decode("ascii")
     except UnicodeDecodeError:
-        raise BadRequest(f"the header {name.decode()} is not ASCII") from None
+        raise BadRequest("a header is not ASCII") from None
+
+
+def no_query(scope: Scope) -> None:
+    """Raises BadRequest for an address with parameters."""
+    if scope["query_string"]:
+        raise BadRequest("the query holds a parameter that is not known here")
 
 
 def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
@@ -73,9 +91,9 @@ def seconds(text: str) -> float:
     return float(text)
 
 
-def part(request: Request) -> tuple[int, int | None] | None:
+def part(head: Head) -> tuple[int, int | None] | None:
     """Start and length that the Range header asks for; None without one. Raises BadRequest: one range, from a start."""
-    text = one_header(request, b"range")
+    text = text_of(head.get(b"range"))
     if text is None:
         return None
     match = _RANGE.match(text)
@@ -89,10 +107,10 @@ def part(request: Request) -> tuple[int, int | None] | None:
     return start, int(match[2]) - start + 1
 
 
-def content_length(request: Request, limit: int) -> int:
+def content_length(head: Head, limit: int) -> int:
     """The body's declared size. Raises LengthRequired, TooLarge, BadRequest."""
-    text = one_header(request, b"content-length")
-    if text is None or one_header(request, b"transfer-encoding") is not None:
+    text = text_of(head.get(b"content-length"))
+    if text is None or b"transfer-encoding" in head:
         raise LengthRequired("the size of the body has to be declared (Content-Length)")
     if _NUMBER.match(text) is None:
         raise BadRequest("Content-Length is not a number")
@@ -102,18 +120,36 @@ def content_length(request: Request, limit: int) -> int:
     return size
 
 
-def body_of(request: Request, size: int, settings: Settings) -> Body:
+def arriving_body(scope: Scope, receive: Receive, size: int, settings: Settings) -> Body:
     """The request's body as it arrives."""
-    return Body(size, lambda: _arriving(request.receive, size, settings), repeatable=False)
+    return Body(size, lambda: _arriving(scope, receive, size, settings), repeatable=False)
+
+
+async def small_body(scope: Scope, receive: Receive, size: int, settings: Settings) -> bytes:
+    """The request's whole body. Raises SizeMismatch, TooSlow, ClientGone."""
+    if has_arrived(scope):
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if message["type"] == "http.request" and len(body) == size and not message.get("more_body", False):
+            return body
+        return await _gathered(message, scope, receive, size, settings)
+    return await _gathered(None, scope, receive, size, settings)
+
+
+def has_arrived(scope: Scope) -> bool:
+    """Whether the last byte of the body was received, so that reading it cannot wait. Known of our own server only."""
+    cycle = scope.get("crystal.cycle")
+    return cycle is not None and not cycle.more_body
 
 
 async def json_of(request: Request, kind: type[Parsed], settings: Settings) -> Parsed:
     """The request's body, parsed. Raises BadRequest and its kin."""
-    media = (one_header(request, b"content-type") or "").partition(";")[0].strip().lower()
+    head = head_of(request.scope)
+    media = (text_of(head.get(b"content-type")) or "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadRequest("the body has to be JSON (Content-Type: application/json)")
-    size = content_length(request, REQUEST_JSON_BYTES_MAX)
-    text = b"".join([piece async for piece in _arriving(request.receive, size, settings)])
+    size = content_length(head, REQUEST_JSON_BYTES_MAX)
+    text = await small_body(request.scope, request.receive, size, settings)
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
@@ -128,12 +164,21 @@ async def gone(receive: Receive) -> None:
         pass
 
 
-async def _arriving(receive: Receive, size: int, settings: Settings) -> AsyncGenerator[bytes]:
+async def _gathered(
+    first: Message | None, scope: Scope, receive: Receive, size: int, settings: Settings
+) -> bytes:
+    return b"".join([piece async for piece in _arriving(scope, receive, size, settings, first)])
+
+
+async def _arriving(
+    scope: Scope, receive: Receive, size: int, settings: Settings, first: Message | None = None
+) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
     end = loop.time() + settings.body_seconds_max(size)
     left = size
     while True:
-        message = await _next(receive, min(loop.time() + settings.body_idle_seconds, end))
+        message = first or await _next(scope, receive, min(loop.time() + settings.body_idle_seconds, end))
+        first = None
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece: bytes = message.get("body", b"")
@@ -148,7 +193,9 @@ async def _arriving(receive: Receive, size: int, settings: Settings) -> AsyncGen
         raise SizeMismatch("the body is shorter than its declared size")
 
 
-async def _next(receive: Receive, until: float) -> Message:
+async def _next(scope: Scope, receive: Receive, until: float) -> Message:
+    if has_arrived(scope):
+        return await receive()
     try:
         async with asyncio.timeout_at(until):
             return await receive()

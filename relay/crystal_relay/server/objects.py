@@ -1,0 +1,122 @@
+"""One object: PUT, GET, HEAD and DELETE, as plain ASGI.
+
+Nearly all requests are these. Starlette's routing, request and response objects cost more than everything that the relay
+itself does for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and sends the
+messages itself. All other routes are Starlette's, in `app.py`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from crystal_relay.errors import BadRange, BadRequest
+from crystal_relay.keys import check_vault, vault_prefix
+from crystal_relay.limits import KIB
+from crystal_relay.server.authorization import device_of_header
+from crystal_relay.server.registry import Registry
+from crystal_relay.server.replies import NoSuchMethod, ObjectReply, error_reply
+from crystal_relay.server.requests import (
+    Head,
+    arriving_body,
+    content_length,
+    head_of,
+    no_query,
+    part,
+    small_body,
+)
+from crystal_relay.server.scopes import Identity, Place, parse_place
+from crystal_relay.server.scopes import Scope as Right
+from crystal_relay.server.settings import Settings
+from crystal_relay.store import Store
+
+SMALL_BYTES_MAX = 128 * KIB
+"""Bodies up to this size are gathered before the store is asked; longer ones are handed on as they arrive."""
+
+_CREATED = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
+_DONE = {"type": "http.response.start", "status": 204, "headers": []}
+_EMPTY = {"type": "http.response.body", "body": b""}
+
+_Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
+
+
+class Objects:
+    """`/v2/vaults/{vault}/objects/{key}`."""
+
+    def __init__(self, store: Store, registry: Registry, settings: Settings) -> None:
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._handlers: dict[str, tuple[str, _Handler]] = {
+            "PUT": ("put_object", self.put),
+            "GET": ("get_object", self.get),
+            "HEAD": ("get_object", self.get),
+            "DELETE": ("delete_object", self.delete),
+        }
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """What is served."""
+        return frozenset(self._handlers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, vault: bytes, key: bytes) -> None:
+        """Answer a request for the object at `key` of `vault`, both as the address has them. Raises RelayError, ClientGone."""
+        method = self._handlers.get(scope["method"])
+        if method is None:
+            allowed = {"allow": ", ".join(self._handlers)}
+            refused = NoSuchMethod("that method is not served here")
+            await error_reply(refused, headers=allowed)(scope, receive, send)
+            return
+        scope["crystal.route"], handler = method
+        # uvicorn has refused an address that is not ASCII.
+        await handler(scope, receive, send, check_vault(vault.decode()), key.decode(), head_of(scope))
+
+    async def put(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
+        """Store an object: create-only with `If-None-Match: *`; without it only cursors, in place of the old one."""
+        identity, place = await self._authorized(scope, vault, key, head)
+        identity.require_write(place)
+        condition = head.get(b"if-none-match")
+        if condition not in (None, b"*"):
+            raise BadRequest("If-None-Match can only be *")
+        if condition is None and not place.channel.overwritten:
+            raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
+        size = content_length(head, place.channel.bytes_max)
+        body = (
+            await small_body(scope, receive, size, self._settings)
+            if size <= SMALL_BYTES_MAX
+            else arriving_body(scope, receive, size, self._settings)
+        )
+        name = vault_prefix(vault) + place.key
+        if condition is None:
+            await self._store.put(name, body)
+        else:
+            await self._store.put_new(name, body)
+        await send(_DONE if condition is None else _CREATED)
+        await send(_EMPTY)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
+        """An object, or one range of it."""
+        identity, place = await self._authorized(scope, vault, key, head)
+        identity.require(Right.READ)
+        wanted = part(head)
+        start, length = wanted if wanted is not None else (0, None)
+        found = await self._store.get(vault_prefix(vault) + place.key, start=start, length=length)
+        if wanted is not None and not found.length:
+            await found.aclose()
+            beyond = BadRange("the range begins at the end of the object, or beyond it")
+            unmet = {"content-range": f"bytes */{found.size}"}
+            await error_reply(beyond, headers=unmet)(scope, receive, send)
+            return
+        await ObjectReply(found, partial=wanted is not None)(scope, receive, send)
+
+    async def delete(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
+        """Remove an object; no error if there is none."""
+        identity, place = await self._authorized(scope, vault, key, head)
+        identity.require(Right.MIRROR)
+        await self._store.delete(vault_prefix(vault) + place.key)
+        await send(_DONE)
+        await send(_EMPTY)
+
+    async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
+        no_query(scope)
+        place = parse_place(key)
+        return await device_of_header(head.get(b"authorization"), self._registry, vault), place

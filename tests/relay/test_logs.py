@@ -29,7 +29,7 @@ def record(message: str, *arguments: object, **extra: object) -> logging.LogReco
 
 
 @pytest.mark.parametrize("form", list(LogForm))
-@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
 def test_no_line_holds_what_looks_like_a_secret_an_id_or_a_key(form: LogForm, secret: str) -> None:
     for text in (
         secret,

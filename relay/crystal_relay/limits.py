@@ -11,7 +11,9 @@ OBJECT_BYTES_MAX = 128 * MIB
 LIST_LIMIT_MAX = 1000
 """Keys in one page."""
 WAIT_SECONDS_MAX = 60.0
-WAIT_TOKEN_CHARS_MAX = 64
+WAIT_TOKEN_ORIGINS_MAX = 32
+"""Relay processes that a token to wait with can name: 16 that serve, and as many that stopped a while ago."""
+WAIT_TOKEN_CHARS_MAX = 36 * WAIT_TOKEN_ORIGINS_MAX
 PIECE_BYTES = 256 * KIB
 """Bodies move in pieces of about this size; a body in flight costs a few of them in memory."""
 
@@ -22,4 +24,4 @@ ENTRY_BYTES_MAX = 1 * MIB + 4 * KIB
 BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 """Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""
 DIRECT_BYTES_MIN = 256 * KIB
-"""Blobs from this size on may go straight to and from the bucket: below, the two further requests cost more than they save."""
+"""Blobs from this size on may go straight to the bucket: below, two further requests cost more than they save."""

@@ -168,7 +168,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectRequest:
-    """A request that somebody without credentials may make at the store itself, for a while. Address and headers are secrets."""
+    """A request that whoever holds it may make at the store itself, for a while. Address and headers are secrets."""
 
     method: str
     url: str = field(repr=False)

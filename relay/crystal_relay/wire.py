@@ -4,12 +4,15 @@ Requests are parsed strictly: unknown members are refused. Replies are read leni
 that a newer relay may say more. No reply holds a token, a secret or a hash of one.
 """
 
+from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 from crystal_relay import errors
 from crystal_relay.errors import RelayError
+from crystal_relay.keys import vault_prefix
+from crystal_relay.limits import BLOB_BYTES_MAX, KEY_CHARS_MAX
 from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
@@ -30,6 +33,16 @@ def _hex(digits: int, description: str) -> msgspec.Meta:
 VaultId = Annotated[str, _hex(32, "A vault's id: 16 bytes in lower-case hex.")]
 DeviceId = Annotated[str, _hex(32, "A device's id: 16 bytes in lower-case hex.")]
 Hash = Annotated[str, _hex(64, "A SHA-256 in lower-case hex.")]
+BlobKey = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^blob/[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$",
+        min_length=len("blob/") + 1,
+        max_length=KEY_CHARS_MAX - len(vault_prefix("0" * 32)),
+        description="A blob's key within its vault.",
+    ),
+]
+BlobSize = Annotated[int, msgspec.Meta(ge=0, le=BLOB_BYTES_MAX, description="Bytes.")]
 
 
 class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +60,56 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     device: DeviceId
     token_hash: Hash
     preset: Preset
+
+
+class Direction(Enum):
+    """Which way a transfer goes, seen from the device."""
+
+    PUT = "put"
+    GET = "get"
+
+
+class TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ask for a request to be made at the bucket itself. `size` and `md5` are those of the body that is to be put."""
+
+    key: BlobKey
+    direction: Direction
+    size: BlobSize = 0
+    md5: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32})?$", max_length=32)] = ""
+
+
+class TransferDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A direct put was made: is the object there, and is it the one of the receipt?"""
+
+    key: BlobKey
+    size: BlobSize
+    receipt: Annotated[str, msgspec.Meta(pattern="^[0-9a-zA-Z._-]{1,128}$", min_length=1, max_length=128)]
+
+
+class TransferReply(msgspec.Struct, frozen=True):
+    """A request to make at the bucket (`direct`), or that the object goes through the relay.
+
+    `offered`: whether asking again, for another object, has a chance. Address and headers are bearer secrets.
+    """
+
+    direct: bool
+    offered: bool
+    method: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    expires_seconds: int = 0
+    size: int = 0
+    """Of the whole object."""
+    receipt: str = ""
+
+    def __repr__(self) -> str:
+        return f"TransferReply(direct={self.direct}, offered={self.offered}, size={self.size})"
+
+
+class TransferDoneReply(msgspec.Struct, frozen=True):
+    """The object is there, whole and durable, and it is the one that was put."""
+
+    size: int
 
 
 class ListedObject(msgspec.Struct, frozen=True):

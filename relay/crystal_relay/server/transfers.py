@@ -1,0 +1,217 @@
+"""Big blobs straight to and from the bucket: the relay signs the request, the device makes it, the relay looks what came of it.
+
+    device -- ask: key, size, MD5 --> relay -- signed request, receipt --> device -- PUT --> bucket
+    device -- done: key, size, receipt --> relay -- HEAD --> bucket: is it there, and whose is it?
+
+Same rights, rules of keys, sizes and quotas as for objects that pass through. Only the relay's answer to `done` is a
+success, whatever the bucket said to the device: an answer that was lost, or one that somebody else gave, decides nothing.
+The object carries the receipt of the write that created it, so that a device's own success is told from another's.
+
+A grant counts against the quota while it can be used. One that nobody reports as done counts as stored when it expires, until
+the vault is counted anew: so nobody gets more room by keeping silent.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_relay.errors import AlreadyExists, BadRequest, Busy, SizeMismatch
+from crystal_relay.keys import check_vault, vault_prefix
+from crystal_relay.limits import DIRECT_BYTES_MIN
+from crystal_relay.server.authorization import device_of
+from crystal_relay.server.registry import Registry
+from crystal_relay.server.replies import JsonReply
+from crystal_relay.server.requests import json_of, query
+from crystal_relay.server.scopes import Identity, Scope, parse_place
+from crystal_relay.server.settings import Settings
+from crystal_relay.store import DirectRequest, DirectStore, Store
+from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
+
+GRANTS_PER_VAULT_MAX = 256
+"""Of puts that are open at once."""
+GRANTS_MAX = 65_536
+
+_NEVER = TransferReply(direct=False, offered=False)
+_NOT_THIS_ONE = TransferReply(direct=False, offered=True)
+
+
+class Quota(Protocol):
+    """What counts a vault's objects."""
+
+    def admit(self, vault: str, size: int) -> None:
+        """Raises QuotaExceeded if the vault has no room for an object of that size."""
+        ...
+
+    def stored(self, vault: str, size: int) -> None:
+        """An object of that size was stored."""
+        ...
+
+
+class Transfers:
+    """The routes of direct transfers."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        *,
+        quota: Quota | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store if isinstance(store, DirectStore) and store.direct else None
+        self._registry = registry
+        self._settings = settings
+        self._quota = quota
+        self._clock = clock
+        self._grants = _Grants(quota, clock)
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        base = "/v2/vaults/{vault}/transfers"
+        return [
+            Route(base, self.begin_transfer, methods=["POST"]),
+            Route(f"{base}/done", self.end_transfer, methods=["POST"]),
+        ]
+
+    async def begin_transfer(self, request: Request) -> Response:
+        """A request that the device may make at the bucket; or that this object goes through the relay."""
+        identity = await self._device(request)
+        query(request, ())
+        asked = await json_of(request, TransferRequest, self._settings)
+        place = parse_place(asked.key)
+        if asked.direction is Direction.GET:
+            identity.require(Scope.READ)
+            return await self._begin_get(vault_prefix(identity.vault) + place.key)
+        identity.require_write(place)
+        if not asked.md5:
+            raise BadRequest("a direct put needs the size and the MD5 of its body")
+        return await self._begin_put(identity.vault, place.key, asked.size, bytes.fromhex(asked.md5))
+
+    async def end_transfer(self, request: Request) -> Response:
+        """Whether the object is there and the one that was put. Wakes who waits for it."""
+        identity = await self._device(request)
+        query(request, ())
+        done = await json_of(request, TransferDone, self._settings)
+        place = parse_place(done.key)
+        identity.require_write(place)
+        if self._store is None:
+            raise BadRequest("no transfer was begun here")
+        key = vault_prefix(identity.vault) + place.key
+        found = await self._store.head(key)
+        # Whoever put it: a device that died before it could say so has woken nobody.
+        self._store.announce(key)
+        if found.receipt != done.receipt:
+            self._grants.drop(done.receipt, key)
+            raise AlreadyExists("the key is taken")
+        if found.size != done.size:
+            raise SizeMismatch("the object has another size")
+        self._grants.stored(done.receipt, key)
+        return JsonReply(TransferDoneReply(found.size), 201)
+
+    # --- inside ---
+
+    async def _begin_get(self, key: str) -> Response:
+        if self._store is None:
+            return JsonReply(_NEVER)
+        size = (await self._store.head(key)).size
+        if size < DIRECT_BYTES_MIN:
+            return JsonReply(_NOT_THIS_ONE)
+        return _granted(await self._store.direct_get(key), size)
+
+    async def _begin_put(self, vault: str, key: str, size: int, md5: bytes) -> Response:
+        if self._store is None:
+            return JsonReply(_NEVER)
+        if size < DIRECT_BYTES_MIN:
+            return JsonReply(_NOT_THIS_ONE)
+        granted = self._grants.open_bytes(vault)
+        if self._quota is not None:
+            self._quota.admit(vault, granted + size)
+        name = vault_prefix(vault) + key
+        signed = await self._store.direct_put(name, size=size, md5=md5)
+        self._grants.add(_Grant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
+        return _granted(signed, size)
+
+    async def _device(self, request: Request) -> Identity:
+        return await device_of(request, self._registry, check_vault(request.path_params["vault"]))
+
+
+def _granted(signed: DirectRequest, size: int) -> Response:
+    reply = TransferReply(
+        direct=True,
+        offered=True,
+        method=signed.method,
+        url=signed.url,
+        headers=signed.headers,
+        expires_seconds=signed.expires_seconds,
+        size=size,
+        receipt=signed.receipt,
+    )
+    return JsonReply(reply, 201)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    vault: str
+    key: str
+    size: int
+    until: float
+
+
+class _Grants:
+    """The puts that were granted and not yet reported, in order of time."""
+
+    def __init__(self, quota: Quota | None, clock: Callable[[], float]) -> None:
+        self._quota = quota
+        self._clock = clock
+        self._open: OrderedDict[str, _Grant] = OrderedDict()
+        self._of_vault: dict[str, tuple[int, int]] = {}
+        """How many, and their bytes."""
+
+    def open_bytes(self, vault: str) -> int:
+        """Of the vault's open grants. Raises Busy if it has too many."""
+        self._expire()
+        count, size = self._of_vault.get(vault, (0, 0))
+        if count >= GRANTS_PER_VAULT_MAX or len(self._open) >= GRANTS_MAX:
+            raise Busy("too many direct transfers are open", hint="Finish some of them first.")
+        return size
+
+    def add(self, grant: _Grant, receipt: str) -> None:
+        self._open[receipt] = grant
+        self._count(grant.vault, 1, grant.size)
+
+    def stored(self, receipt: str, key: str) -> None:
+        """The object of this grant is there. Counts it once, however often that is said."""
+        grant = self.drop(receipt, key)
+        if grant is not None and self._quota is not None:
+            self._quota.stored(grant.vault, grant.size)
+
+    def drop(self, receipt: str, key: str) -> _Grant | None:
+        """Nothing came of this grant, and nothing can any more. It has to be the one of that key."""
+        grant = self._open.get(receipt)
+        if grant is None or grant.key != key:
+            return None
+        del self._open[receipt]
+        self._count(grant.vault, -1, -grant.size)
+        return grant
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._open:
+            receipt, grant = next(iter(self._open.items()))
+            if grant.until > now:
+                return
+            self.stored(receipt, grant.key)
+
+    def _count(self, vault: str, count: int, size: int) -> None:
+        have = self._of_vault.get(vault, (0, 0))
+        if have[0] + count:
+            self._of_vault[vault] = (have[0] + count, have[1] + size)
+        else:
+            del self._of_vault[vault]

@@ -1,9 +1,20 @@
-"""Who waits for writes, and what was written since when: the in-process half of `Store.wait`.
+"""Who waits for writes, and what was written since when: the half of `Store.wait` that is in a process.
 
-Every write takes the next number. A token is this notifier's random name and the number of the last write when it was
-given out. For a token the question is "was anything under the prefix written since?". It is answered for the first three
-segments of the key at most (`v/<vault>/<channel>/`), which may wake for nothing and never misses. Only the most recent
-groups of keys are remembered; for a forgotten one the answer is yes.
+Every write that a process makes takes its next number. Several processes may serve one store: each hears of the writes
+of the others (`heard`; who tells them is not decided here), and a token is good at all of them. It holds, for this
+process and each other one that is known, the process's random name and the number of its last write when the token
+was given out:
+
+    914495c5f56f7fca-7.0b6c64d1a2f0e9d3-1204
+
+For a token the question is "was anything under the prefix written since, by anyone?".
+
+- It is answered for the first three segments of the key at most (`v/<vault>/<channel>/`), which may wake for nothing
+  and never misses. Only the most recent groups of keys are remembered; for a forgotten one the answer is yes.
+- A process that the token does not name counts as 0. A token that does not name this process is answered at once.
+- A process that is named and not known here says nothing: it is passed on in the next token, so that a client that goes
+  from one process to another is not sent round by what one of them does not know yet.
+- Numbers that another process skipped (what it told was lost) count as writes everywhere.
 
 A write costs one look-up for each distinct length of a prefix that is waited on, not one for each waiter.
 """
@@ -12,102 +23,256 @@ import asyncio
 import re
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from crystal_relay.limits import WAIT_TOKEN_ORIGINS_MAX
 
 GROUPS_MAX = 65_536
+"""Of this process's own writes."""
+HEARD_GROUPS_MAX = 32_768
+"""Of each other process's."""
+EVERYTHING = ""
+"""The group that holds every key."""
 _GROUP_SEGMENTS = 3
-_TOKEN = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,17})\Z")
+_ORIGIN = r"[0-9a-f]{16}-(?:0|[1-9][0-9]{0,17})"
+_TOKEN = re.compile(rf"{_ORIGIN}(?:\.{_ORIGIN}){{0,{WAIT_TOKEN_ORIGINS_MAX - 1}}}\Z")
+Counted = TypeVar("Counted", int, str)
 
 
 class Notifier:
     """Belongs to one event loop: call it from there only."""
 
-    def __init__(self, *, name: str | None = None, groups_max: int = GROUPS_MAX) -> None:
-        self._name = name if name is not None else secrets.token_hex(8)
-        self._groups_max = groups_max
-        self._number = 0
-        self._forgotten = 0
-        """The highest number of a write whose group is not remembered any more."""
-        self._last: OrderedDict[str, int] = OrderedDict()
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        groups_max: int = GROUPS_MAX,
+        heard_groups_max: int = HEARD_GROUPS_MAX,
+    ) -> None:
+        self.name = name if name is not None else secrets.token_hex(8)
+        self.on_written: Callable[[str, int], None] | None = None
+        """Is told of each own write: its smallest group and its number. For telling other processes."""
+        self._heard_groups_max = heard_groups_max
+        self._own = _Writes(groups_max)
+        self._others: OrderedDict[str, _Writes] = OrderedDict()
+        """By name, the one heard of most recently last."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._lengths: Counter[int] = Counter()
+        self._endings = 0
+        """How often all waits were ended."""
+        self._finer: dict[str, Counter[str]] = {}
+        """The prefixes waited on that are longer than the smallest group that holds them, by that group."""
+
+    @property
+    def number(self) -> int:
+        """Of this process's last write; 0 before the first."""
+        return self._own.number
 
     @property
     def waiting(self) -> int:
         """How many waits sleep."""
         return sum(len(waiters) for waiters in self._waiters.values())
 
+    @property
+    def others(self) -> dict[str, int]:
+        """The other processes that are known, each with the number of the last write heard of."""
+        return {name: writes.number for name, writes in self._others.items()}
+
+    # --- writes ---
+
     def written(self, key: str) -> None:
         """Call after the write to `key` can be seen, before it is reported as done."""
-        self._number += 1
-        for group in _groups_of_key(key):
-            self._last[group] = self._number
-            self._last.move_to_end(group)
-        while len(self._last) > self._groups_max:
-            _, number = self._last.popitem(last=False)
-            self._forgotten = max(self._forgotten, number)
+        groups = _groups_of_key(key)
+        number = self._own.number + 1
+        self._own.note(groups, number)
         for length in tuple(self._lengths):
-            for waiter in self._waiters.get(key[:length], ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+            _wake(self._waiters.get(key[:length], ()))
+        if self.on_written is not None:
+            self.on_written(groups[-1] if groups else EVERYTHING, number)
+
+    def everything_written(self) -> None:
+        """Anything may have been written, nobody knows what: every wait is answered with a fresh token, once."""
+        self._own.skip_to(self._own.number + 1)
+        self._recheck_all()
+
+    def heard(self, name: str, first: int, last: int, groups: Iterable[tuple[str, int]]) -> bool:
+        """Another process made its writes `first` to `last`: for each group of keys that they touched, the last of them.
+
+        What was heard before counts once. Returns whether numbers before `first` were never heard of; then everything
+        counts as written. `first` is `last` + 1 when there is nothing new.
+        """
+        writes = self._others.get(name)
+        if writes is None:
+            writes = self._meet(name)
+        self._others.move_to_end(name)
+        missed = first > writes.number + 1
+        if missed:
+            writes.skip_to(first - 1)
+            self._recheck_all()
+        known = writes.number
+        for group, number in sorted(groups, key=_number_of):
+            if known < number <= last:
+                writes.note(_groups_of_key(group), number)
+                self._recheck(group)
+        writes.number = max(writes.number, last)
+        return missed
+
+    def forget(self, name: str) -> None:
+        """The other process is gone for so long that nobody holds a token of before its last writes."""
+        self._others.pop(name, None)
+
+    # --- waits ---
 
     async def wait(self, prefix: str, token: str | None, timeout: float) -> str:
         """As `Store.wait`, of checked arguments."""
-        since = self._since(token)
-        if token is None or since is None or self._written_since(prefix, since):
-            return self._token()
+        since = _parsed(token)
+        if token is None or since.get(self.name, self._own.number + 1) > self._own.number:
+            return self._token(since)
+        if self._written_since(prefix, since):
+            return self._token(since)
         if timeout <= 0:
             return token
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        forget = self._enter(prefix, waiter)
+        endings = self._endings
         try:
             async with asyncio.timeout(timeout):
-                await waiter
+                while True:
+                    await self._sleep(prefix)
+                    # What is heard from another process may be what the token knows already.
+                    if self._endings != endings or self._written_since(prefix, since):
+                        return self._token(since)
         except TimeoutError:
             return token
-        finally:
-            forget()
-        return self._token()
 
     def wake_all(self) -> None:
         """End all waits now, for nothing. For shutting down."""
-        for waiters in self._waiters.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+        self._endings += 1
+        self._recheck_all()
 
-    def _token(self) -> str:
-        return f"{self._name}-{self._number}"
+    # --- inside ---
 
-    def _since(self, token: str | None) -> int | None:
-        match = _TOKEN.match(token) if token is not None else None
-        if match is None or match[1] != self._name:
-            return None
-        number = int(match[2])
-        return number if number <= self._number else None
+    def _meet(self, name: str) -> "_Writes":
+        while len(self._others) >= WAIT_TOKEN_ORIGINS_MAX - 1:
+            self._others.popitem(last=False)
+        writes = self._others[name] = _Writes(self._heard_groups_max)
+        return writes
 
-    def _written_since(self, prefix: str, since: int) -> bool:
-        if self._number == since:
-            return False
+    def _token(self, since: dict[str, int]) -> str:
+        """Of now. Nothing that the client's token knew already is lost."""
+        numbers = {self.name: self._own.number}
+        for name, writes in self._others.items():
+            numbers[name] = max(writes.number, since.get(name, 0))
+        for name, number in since.items():
+            if len(numbers) == WAIT_TOKEN_ORIGINS_MAX:
+                break
+            numbers.setdefault(name, number)
+        return ".".join([f"{name}-{number}" for name, number in numbers.items()])
+
+    def _written_since(self, prefix: str, since: dict[str, int]) -> bool:
         group = _group_of_prefix(prefix)
-        if group is None:
-            return True
-        return self._last.get(group, self._forgotten) > since
+        return self._own.after(since[self.name], group) or any(
+            writes.after(since.get(name, 0), group) for name, writes in self._others.items()
+        )
+
+    async def _sleep(self, prefix: str) -> None:
+        """Returns once something may have been written under the prefix."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        forget = self._enter(prefix, waiter)
+        try:
+            await waiter
+        finally:
+            forget()
+
+    def _recheck(self, group: str) -> None:
+        for length in tuple(self._lengths):
+            if length <= len(group):
+                _wake(self._waiters.get(group[:length], ()))
+        for prefix in self._finer.get(group, ()):
+            _wake(self._waiters.get(prefix, ()))
+
+    def _recheck_all(self) -> None:
+        for waiters in self._waiters.values():
+            _wake(waiters)
 
     def _enter(self, prefix: str, waiter: asyncio.Future[None]) -> Callable[[], None]:
+        group = _group_of_prefix(prefix)
         self._waiters.setdefault(prefix, set()).add(waiter)
         self._lengths[len(prefix)] += 1
+        if prefix != group:
+            self._finer.setdefault(group, Counter())[prefix] += 1
 
         def forget() -> None:
             waiters = self._waiters[prefix]
             waiters.discard(waiter)
             if not waiters:
                 del self._waiters[prefix]
-            self._lengths[len(prefix)] -= 1
-            if not self._lengths[len(prefix)]:
-                del self._lengths[len(prefix)]
+            _take_one(self._lengths, len(prefix))
+            if prefix != group:
+                _take_one(self._finer[group], prefix)
+                if not self._finer[group]:
+                    del self._finer[group]
 
         return forget
+
+
+class _Writes:
+    """Of one process: how many, and in which groups of keys the latest of them were."""
+
+    __slots__ = ("_forgotten", "_groups_max", "_last", "number")
+
+    def __init__(self, groups_max: int) -> None:
+        self.number = 0
+        self._groups_max = groups_max
+        self._forgotten = 0
+        """The highest number of a write whose group is not remembered."""
+        self._last: OrderedDict[str, int] = OrderedDict()
+
+    def note(self, groups: list[str], number: int) -> None:
+        """A write, the latest so far."""
+        self.number = number
+        last = self._last
+        for group in groups:
+            last[group] = number
+            last.move_to_end(group)
+        while len(last) > self._groups_max:
+            _, dropped = last.popitem(last=False)
+            self._forgotten = max(self._forgotten, dropped)
+
+    def skip_to(self, number: int) -> None:
+        """Up to this one, the writes may have been anywhere."""
+        self.number = self._forgotten = number
+        self._last.clear()
+
+    def after(self, number: int, group: str) -> bool:
+        """Whether a write with a higher number was, or may have been, in the group."""
+        if self.number <= number:
+            return False
+        return group == EVERYTHING or self._last.get(group, self._forgotten) > number
+
+
+def _parsed(token: str | None) -> dict[str, int]:
+    """Nothing for a token that is none."""
+    if token is None or _TOKEN.match(token) is None:
+        return {}
+    parts = token.split(".")
+    numbers = {part[:16]: int(part[17:]) for part in parts}
+    return numbers if len(numbers) == len(parts) else {}
+
+
+def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def _take_one(counter: Counter[Counted], counted: Counted) -> None:
+    counter[counted] -= 1
+    if not counter[counted]:
+        del counter[counted]
+
+
+def _number_of(heard: tuple[str, int]) -> int:
+    return heard[1]
 
 
 def _groups_of_key(key: str) -> list[str]:
@@ -122,7 +287,7 @@ def _groups_of_key(key: str) -> list[str]:
     return groups
 
 
-def _group_of_prefix(prefix: str) -> str | None:
-    """The smallest group that holds every key with this prefix. None: only all keys do."""
+def _group_of_prefix(prefix: str) -> str:
+    """The smallest group that holds every key with this prefix."""
     groups = _groups_of_key(prefix)
-    return groups[-1] if groups else None
+    return groups[-1] if groups else EVERYTHING

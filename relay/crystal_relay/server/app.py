@@ -4,35 +4,37 @@ Keys that a client names are always put under its vault's prefix, and a vault's 
 that no request reaches another vault's objects or the registry.
 """
 
-from importlib.metadata import version
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import ASGIApp
 
-from crystal_relay.errors import BadRequest, RelayError
+from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
-from crystal_relay.server.authorization import device_of, require_enrollment, require_token_authority
+from crystal_relay.server.authorization import (
+    device_of,
+    require_enrollment,
+    require_metrics_token,
+    require_token_authority,
+)
 from crystal_relay.server.closing import Waits
 from crystal_relay.server.guard import Guard
+from crystal_relay.server.health import Health
+from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of_store, sources_of_waits
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
-from crystal_relay.server.requests import json_of, number, query, seconds
+from crystal_relay.server.requests import json_of, no_query, number, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
 from crystal_relay.store import Store
 from crystal_relay.tokens import DEVICE, HASH
 from crystal_relay.wire import (
-    PROTOCOL,
-    SERVICE,
-    HealthReply,
     ListedObject,
     ListReply,
     TokenRegistration,
@@ -52,10 +54,12 @@ class Relay:
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
         self.objects = Objects(store, self.registry, settings)
-        self._health = HealthReply(
-            ok=True, service=SERVICE, protocol=PROTOCOL, version=version("memory-crystal")
-        )
-        self._openapi = openapi_document()
+        self.health = Health(store)
+        self.metrics = Metrics()
+        for source in (*sources_of_waits(self.waits), *sources_of_store(store)):
+            self.metrics.add(source)
+        self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
+        self._openapi = openapi_document(metrics=self._exposition is not None)
 
     def routes(self) -> list[Route]:
         """All but those of single objects."""
@@ -66,7 +70,8 @@ class Relay:
             Route("/v2/vaults/{vault}/tokens/{device}", self.revoke_token, methods=["DELETE"]),
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
-            Route("/health", self.health, methods=["GET"]),
+            *self.health.routes(),
+            *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
         ]
 
     # --- the vault ---
@@ -133,11 +138,14 @@ class Relay:
 
     # --- anybody ---
 
-    async def health(self, request: Request) -> Response:
-        """Whether the relay serves. Reads the store."""
-        query(request, ())
-        await self._store.list("r/enrollment/", limit=1)
-        return JsonReply(self._health)
+    async def show_metrics(self, request: Request) -> Response:
+        """What the relay has counted, for Prometheus."""
+        assert self._exposition is not None, "there is no such route without a token for it"
+        require_metrics_token(request, self._settings.metrics_token or "")
+        no_query(request.scope)
+        return Response(
+            self._exposition.text(), headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"}
+        )
 
     async def openapi(self, request: Request) -> Response:
         """The description of these routes."""
@@ -151,18 +159,20 @@ class Relay:
 
 
 class RelayApplication(Starlette):
-    """Starlette for all routes but those of single objects, behind the guard."""
+    """Starlette for all routes but those of single objects, behind the guard.
+
+    The guard takes the place of Starlette's outermost middleware, which would answer our own errors before it sees them.
+    """
 
     def __init__(self, relay: Relay) -> None:
-        super().__init__(
-            routes=relay.routes(), exception_handlers={HTTPException: _no_route, Exception: _unexpected}
-        )
+        super().__init__(routes=relay.routes())
         self.router.redirect_slashes = False
         self.state.relay = relay
-        self._guard = Guard(super().__call__, relay.objects)
 
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        await self._guard(scope, receive, send)
+    def build_middleware_stack(self) -> ASGIApp:
+        """The guard, what Starlette needs to answer for a missing route, the routes."""
+        routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
+        return Guard(routes, self.state.relay.objects)
 
 
 def create_app(store: Store, settings: Settings) -> RelayApplication:
@@ -177,8 +187,3 @@ async def _no_route(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == NoSuchMethod.status:
         return error_reply(NoSuchMethod("that method is not served here"), headers=dict(error.headers or {}))
     return error_reply(NoSuchRoute("there is nothing at that address"))
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    """A mistake in this program. The traceback goes to the log, nothing of it to the client."""
-    return error_reply(RelayError("the relay made a mistake; its log says more"), close=True)

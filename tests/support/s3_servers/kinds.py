@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from tests.support.s3_servers.moto import moto
 from tests.support.s3_servers.rclone import rclone
+from tests.support.s3_servers.rgw import rgw
 from tests.support.s3_servers.server import S3Server
 
 
@@ -16,4 +17,5 @@ KINDS: dict[str, Callable[[], AbstractContextManager[S3Server]]] = {
     "moto": moto,
     "moto-auth": _moto_with_auth,
     "rclone": rclone,
+    "rgw": rgw,
 }

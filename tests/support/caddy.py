@@ -102,10 +102,13 @@ def _wait_until_it_serves(
 ) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while True:
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=5) as plain:
-            # The certificate is made after the port is opened.
-            with caddy.tls().wrap_socket(plain, server_hostname=address[0]):
-                return
+        # The certificate is made after the port is opened.
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(address, timeout=5) as plain,
+            caddy.tls().wrap_socket(plain, server_hostname=address[0]),
+        ):
+            return
         if process.poll() is not None or time.monotonic() > deadline:
             raise AssertionError(f"Caddy did not start:\n{caddy.log.read_text(errors='replace')}")
         time.sleep(0.05)

@@ -1,0 +1,167 @@
+"""Runs a command under the restrictions of a systemd unit, by the same means of the kernel and without systemd.
+
+`unshare --mount --ipc [--map-root-user] python -m tests.support.unit_sandbox UNIT STATE_DIRECTORY COMMAND…`
+
+Applied: the user (as root: 65534), no capabilities, no new privileges, a read-only view of every file system but the state
+directory and a `/tmp` of its own, homes hidden, no devices but the harmless ones, only the system calls and the address
+families that the unit leaves, no memory that is both writable and executable, no executables outside the unit's places.
+Not applied: cgroup settings (memory, tasks, devices, IP addresses), ProtectProc, PrivateUsers, the personality lock.
+"""
+
+import ctypes
+import errno
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.systemd_unit import Unit
+
+NOBODY = 65_534
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_SET_MDWE = 38, 24, 65
+_CAPABILITIES = 64
+_ALLOW = 0x7FFF_0000
+_ERRNO = 0x0005_0000
+_EQUAL = 4
+_FAMILIES = {"AF_UNIX": socket.AF_UNIX, "AF_INET": socket.AF_INET, "AF_INET6": socket.AF_INET6}
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+
+
+def sandboxed(unit: Path, state: Path, *command: str) -> list[str]:
+    """The command line that runs `command` under a unit; to be started in the project's folder."""
+    here = (sys.executable, "-m", "tests.support.unit_sandbox")
+    return ["unshare", "--mount", "--ipc", *here, str(unit), str(state), *command]
+
+
+class _Compare(ctypes.Structure):
+    _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
+
+
+def main() -> None:
+    unit_path, state, *command = sys.argv[1:]
+    unit = Unit(Path(unit_path))
+    # Read while everything is still there: systemd-analyze runs outside the sandbox.
+    calls = unit.system_calls()
+    rlimits = unit.one("LimitNOFILE")
+    _hide(unit, Path(state))
+    _give_up(unit)
+    os.umask(int(unit.one("UMask"), 8))
+    os.chdir("/")
+    import resource
+
+    hard = min(int(rlimits), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    _filter_calls(unit, calls)
+    os.execv(command[0], command)  # noqa: S606 - there is no shell in between, and that is meant
+
+
+def _hide(unit: Unit, state: Path) -> None:
+    """The mounts, in this process's own mount namespace."""
+    assert unit.one("ProtectSystem") == "strict"
+    _run("mount", "--make-rprivate", "/")
+    # The environment of the tests may lie in a home; only its Python comes along.
+    kept = [Path(sys.base_prefix), Path(sys.prefix)]
+    homes = [Path("/home"), Path("/root"), Path("/run/user")]
+    hold = state.parent / "hold"
+    for number, place in enumerate(kept):
+        (hold / str(number)).mkdir(parents=True)
+        _run("mount", "--rbind", str(place), str(hold / str(number)))
+    if unit.on("ProtectHome"):
+        for home in homes:
+            if home.is_dir():
+                _run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", str(home))
+    for number, place in enumerate(kept):
+        if any(place.is_relative_to(home) for home in homes):
+            place.mkdir(parents=True)
+            _run("mount", "--rbind", str(hold / str(number)), str(place))
+    if unit.on("PrivateDevices"):
+        _private_devices(hold)
+    _run("mount", "--rbind", str(state), str(state))
+    own_tmp = state.parent / "tmp"
+    own_tmp.mkdir()
+    own_tmp.chmod(0o1777)
+    _run("mount", "--rbind", str(own_tmp), str(own_tmp))
+    _read_only_but(state, own_tmp)
+
+
+def _private_devices(hold: Path) -> None:
+    for name in _DEVICES:
+        (hold / name).touch()
+        _run("mount", "--bind", f"/dev/{name}", str(hold / name))
+    _run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", "/dev")
+    for name in _DEVICES:
+        Path("/dev", name).touch()
+        _run("mount", "--bind", str(hold / name), f"/dev/{name}")
+    Path("/dev/shm").mkdir()
+
+
+def _read_only_but(*writable: Path) -> None:
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        place = line.split()[1].encode().decode("unicode_escape")
+        # The kernel's own trees are not files of anybody; systemd leaves them to other settings.
+        if place.startswith(("/proc", "/sys", "/dev/")) or Path(place) in writable:
+            continue
+        # A mount that another one covers cannot be reached, and need not be.
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], capture_output=True, check=False)
+    for place in writable:
+        (place / "probe").touch()
+        (place / "probe").unlink()
+
+
+def _give_up(unit: Unit) -> None:
+    """User, capabilities, privileges, executable memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert unit.all("CapabilityBoundingSet") == unit.all("AmbientCapabilities") == []
+    for capability in range(_CAPABILITIES):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if _is_real_root():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    if unit.on("NoNewPrivileges"):
+        _must(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if unit.on("MemoryDenyWriteExecute"):
+        # Linux 6.3; an older kernel runs the rest.
+        assert libc.prctl(_PR_SET_MDWE, 1, 0, 0, 0) == 0 or ctypes.get_errno() == errno.EINVAL
+
+
+def _filter_calls(unit: Unit, calls: set[str]) -> None:
+    """The unit's system calls and address families, by libseccomp, as systemd does it."""
+    seccomp = ctypes.CDLL("libseccomp.so.2", use_errno=True)
+    seccomp.seccomp_init.restype = ctypes.c_void_p
+    refused = getattr(errno, unit.one("SystemCallErrorNumber"))
+    context = ctypes.c_void_p(seccomp.seccomp_init(_ERRNO | refused))
+    assert context.value
+    # With RestrictNamespaces systemd makes clone3 unknown, because its flags cannot be looked at.
+    special = {"socket", "clone3", "unshare", "setns"} if unit.on("RestrictNamespaces") else {"socket"}
+    for name in sorted(calls - special):
+        number = seccomp.seccomp_syscall_resolve_name(name.encode())
+        if number >= 0:
+            _must(seccomp.seccomp_rule_add_array(context, _ALLOW, number, 0, None))
+    unknown = seccomp.seccomp_syscall_resolve_name(b"clone3")
+    _must(seccomp.seccomp_rule_add_array(context, _ERRNO | errno.ENOSYS, unknown, 0, None))
+    number = seccomp.seccomp_syscall_resolve_name(b"socket")
+    for family in unit.one("RestrictAddressFamilies").split():
+        compare = (_Compare * 1)(_Compare(0, _EQUAL, _FAMILIES[family], 0))
+        _must(seccomp.seccomp_rule_add_array(context, _ALLOW, number, 1, compare))
+    _must(seccomp.seccomp_load(context))
+
+
+def _is_real_root() -> bool:
+    """Root outside a user namespace as well."""
+    inside, outside, _ = Path("/proc/self/uid_map").read_text().split()[:3]
+    return os.geteuid() == 0 and inside == outside == "0"
+
+
+def _must(result: int) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno() or -result, "a restriction was refused")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

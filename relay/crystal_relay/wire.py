@@ -153,6 +153,12 @@ class HealthReply(msgspec.Struct, frozen=True):
     version: str
 
 
+class StateReply(msgspec.Struct, frozen=True):
+    """It is so. What is not is answered with an error."""
+
+    ok: bool
+
+
 class ErrorReply(msgspec.Struct, frozen=True):
     """What went wrong: a stable code, a sentence for a person, and what to do about it (may be empty)."""
 

@@ -1,13 +1,21 @@
 """What the relay counts, how it is exposed, and what stays out of it."""
 
+import asyncio
 import time
 from statistics import median
 
+import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings
 from crystal_relay.server.metrics import SERIES_MAX, Exposition, Kind, Metrics, Source
+from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
 
 REQUEST_SECONDS_MAX = 2e-6
+TOKEN = "metrics-token-of-the-tests"
+SETTINGS = Settings(enroll_token=ENROLL_TOKEN, metrics_token=TOKEN)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -74,3 +82,68 @@ def test_counting_a_request_costs_less_than_two_microseconds() -> None:
             metrics.request("put_object", "PUT", 201, 0.004, 4096, 0)
         rounds.append((time.perf_counter() - began) / calls)
     assert median(rounds) < REQUEST_SECONDS_MAX
+
+
+async def test_without_a_token_for_it_there_is_no_such_route() -> None:
+    async with served(MemoryStore()) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        for headers in ({}, {"Authorization": f"Bearer {TOKEN}"}):
+            reply = await http.get("/metrics", headers=headers)
+            assert (reply.status_code, reply.json()["error"]) == (404, "no-such-route")
+        assert "/metrics" not in (await http.get("/v2/openapi.json")).json()["paths"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        f"Bearer {TOKEN}x",
+        f"Bearer  {TOKEN}",
+        f"bearer {TOKEN}",
+        f"Basic {TOKEN}",
+        TOKEN,
+    ],
+)
+async def test_without_the_right_token_nothing_is_shown(header: str) -> None:
+    async with served(MemoryStore(), SETTINGS) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        reply = await http.get("/metrics", headers={"Authorization": header} if header else {})
+        assert (reply.status_code, reply.json()["error"]) == (401, "unauthorized")
+        assert "crystal_relay_" not in reply.text
+        assert TOKEN not in reply.text
+
+
+async def test_no_other_token_opens_the_metrics_nor_they_anything_else() -> None:
+    async with served(MemoryStore(), SETTINGS) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        lead = await enrolled(relay.url)
+        for token in (ENROLL_TOKEN, lead.token):
+            reply = await http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            assert reply.status_code == 401
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await http.get(f"/v2/vaults/{lead.vault}/list", headers=headers)).status_code == 401
+        assert (await http.post("/v2/vaults", json={}, headers=headers)).status_code == 401
+
+
+async def test_a_scrape_is_parseable_and_names_nobody() -> None:
+    async with served(MemoryStore(), SETTINGS) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        lead = await enrolled(relay.url)
+        store = lead.store(relay.url)
+        await store.put_new(f"{lead.prefix}devlog/0", b"x" * 1000)
+        await (await store.get(f"{lead.prefix}devlog/0")).read()
+        path = f"/v2/vaults/{lead.vault}/wait"
+        token = (await http.get(path, headers=lead.authorization)).json()["token"]
+        sleeping = asyncio.create_task(http.get(path, params={"token": token}, headers=lead.authorization))
+        while not relay.app.state.relay.waits.sleeping:  # noqa: ASYNC110  seen from outside
+            await asyncio.sleep(0.005)
+        reply = await http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        await store.put_new(f"{lead.prefix}devlog/1", b"x")
+        await sleeping
+        await store.aclose()
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(reply.text)}
+    assert [sample.value for sample in families["crystal_relay_waits"].samples] == [1]
+    labels = {
+        value for family in families.values() for sample in family.samples for value in sample.labels.values()
+    }
+    for name in (lead.vault, lead.device, lead.token, "127.0.0.1", TOKEN, ENROLL_TOKEN):
+        assert name not in reply.text
+    assert not any("/" in label for label in labels)

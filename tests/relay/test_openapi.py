@@ -27,7 +27,9 @@ from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.scopes import CHANNELS
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_relay
 
-DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document())
+METRICS_TOKEN = "metrics-token-of-the-tests"
+SETTINGS = Settings(enroll_token=ENROLL_TOKEN, metrics_token=METRICS_TOKEN)
+DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(metrics=True))
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 
 
@@ -58,7 +60,7 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def relay() -> Generator[tuple[str, Member]]:
-    with threaded_relay(MemoryStore) as url:
+    with threaded_relay(MemoryStore, SETTINGS) as url:
         yield url, asyncio.run(enrolled(url))
 
 
@@ -80,14 +82,14 @@ def test_the_server_does_what_its_description_says(
     url, member = relay
     known = {"vault": member.vault} if "{vault}" in path else {}
     case = data.draw(SCHEMA[path][method].as_strategy(generation_mode=mode, path_parameters=known or None))
-    token = ENROLL_TOKEN if path == "/v2/vaults" else member.token
+    token = {"/v2/vaults": ENROLL_TOKEN, "/metrics": METRICS_TOKEN}.get(path, member.token)
     case.call_and_validate(
         base_url=url, headers={"Authorization": f"Bearer {token}"}, checks=CHECKS, timeout=30
     )
 
 
 def test_every_channel_and_every_route_is_described() -> None:
-    app = create_app(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN))
+    app = create_app(MemoryStore(), SETTINGS)
     served = {
         (route.path, method.lower())
         for route in app.state.relay.routes()

@@ -72,14 +72,15 @@ async def served(store: Store, settings: Settings | None = None) -> AsyncGenerat
 
 
 @contextmanager
-def threaded_relay(make_store: Callable[[], Store]) -> Generator[str]:
+def threaded_relay(make_store: Callable[[], Store], settings: Settings | None = None) -> Generator[str]:
     """The address of a server that runs in a thread of its own: for many tests in a row, each with its own vault."""
     started: Future[tuple[str, Server, asyncio.AbstractEventLoop]] = Future()
 
     async def main() -> None:
         store = make_store()
         try:
-            server = Server(create_app(store, Settings(enroll_token=ENROLL_TOKEN)), listen("127.0.0.1", 0))
+            app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN))
+            server = Server(app, listen("127.0.0.1", 0))
             loop = asyncio.get_running_loop()
             await server.serve(ready=lambda: started.set_result((server.url, server, loop)))
         finally:

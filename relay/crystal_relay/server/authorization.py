@@ -3,6 +3,7 @@
     Authorization: Bearer <device, 32 hex>.<secret, base64url>     a device, for everything in its vault
     Authorization: Crystal-Recovery <secret, 64 hex>               the root's holder, on the tokens routes only
     Authorization: Bearer <enrolment token>                        to create a vault
+    Authorization: Bearer <metrics token>                          to read the metrics
 
 Exactly one header, exactly one space, exactly these spellings. Nothing that was presented is ever repeated, in answers
 or in logs.
@@ -69,6 +70,17 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
         "creating a vault needs this relay's enrolment token",
         hint="It was printed at the relay's first start, or set by CRYSTAL_RELAY_ENROLL_TOKEN.",
     )
+
+
+def require_metrics_token(request: Request, token: str) -> None:
+    """Raises Unauthorized unless the request shows the token for the metrics."""
+    header = text_of(head_of(request.scope).get(b"authorization")) or ""
+    shown = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
+    if not hmac.compare_digest(_digest(shown), _digest(token)):
+        raise Unauthorized(
+            "reading the metrics needs this relay's metrics token",
+            hint="It was set by CRYSTAL_RELAY_METRICS_TOKEN.",
+        )
 
 
 async def ensure_enrollment(registry: Registry, announce: Callable[[str], None]) -> None:

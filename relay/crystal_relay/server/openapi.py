@@ -26,6 +26,7 @@ from crystal_relay.wire import (
     ErrorReply,
     HealthReply,
     ListReply,
+    StateReply,
     TokenRegistration,
     TokenReply,
     VaultCreation,
@@ -44,6 +45,7 @@ _STRUCTS = (
     VaultReply,
     TokenReply,
     HealthReply,
+    StateReply,
     ErrorReply,
 )
 _NAME = "^[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
@@ -62,8 +64,8 @@ _KEYS: dict[str, dict[str, str]] = {
 _ALWAYS: tuple[type[RelayError], ...] = (BadRequest, RelayError, Busy)
 
 
-def openapi_document() -> bytes:
-    """The document as JSON."""
+def openapi_document(*, metrics: bool = False) -> bytes:
+    """The document as JSON. `metrics`: with the route that not every relay has."""
     schemas, components = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
     del schemas  # references to what stands in the components
     document: Json = {
@@ -75,7 +77,7 @@ def openapi_document() -> bytes:
             "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes who waits.",
         },
         "servers": [{"url": "/"}],
-        "paths": _paths(),
+        "paths": _paths() | (_METRICS if metrics else {}),
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -83,6 +85,11 @@ def openapi_document() -> bytes:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "<device id, 32 hex>.<32 bytes, base64url>",
+                },
+                "metrics": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The relay's metrics token.",
                 },
                 "enrollment": {
                     "type": "http",
@@ -109,6 +116,14 @@ def _paths() -> Json:
     return {
         "/health": {
             "get": _operation("health", "Whether the relay serves.", [], {"200": _json("HealthReply")})
+        },
+        "/health/live": {
+            "get": _operation("live", "Whether the relay answers.", [], {"200": _json("StateReply")})
+        },
+        "/health/ready": {
+            "get": _operation(
+                "ready", "Whether requests should be sent here.", [], {"200": _json("StateReply")}
+            )
         },
         "/v2/openapi.json": {
             "get": _operation(
@@ -279,3 +294,16 @@ def _query(name: str, schema: Json) -> Json:
 
 def _header(name: str, schema: Json, *, required: bool = False) -> Json:
     return {"name": name, "in": "header", "required": required, "schema": schema}
+
+
+_METRICS: Json = {
+    "/metrics": {
+        "get": _operation(
+            "metrics",
+            "What the relay has counted, in Prometheus's text format.",
+            [],
+            {"200": _content("text/plain", {"type": "string"})} | _errors(Unauthorized),
+            security=[{"metrics": []}],
+        )
+    }
+}

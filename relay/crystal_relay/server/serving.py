@@ -110,10 +110,12 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._relay.health.serving()
         if self.ready is not None:
             self.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._relay.health.stopping()
         self._relay.waits.close()
         await super().shutdown(sockets)
 

@@ -1,0 +1,121 @@
+"""Whether the relay lives, and whether it can serve: for people, supervisors and load balancers. No credentials.
+
+    /health        it answers, and the store did at the latest look
+    /health/live   it answers; restart it when this fails
+    /health/ready  send it requests: it has started, is not stopping, and the store answered at the latest look
+
+Anybody may ask, as often as they like, so the store is looked at once in ten seconds at most, however many ask.
+
+    starting --serving()--> serving --stopping()--> stopping
+"""
+
+import asyncio
+import enum
+import logging
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_relay.errors import RelayError, StoreUnavailable
+from crystal_relay.server.replies import JsonReply
+from crystal_relay.server.requests import no_query
+from crystal_relay.store import Store
+from crystal_relay.wire import PROTOCOL, SERVICE, HealthReply, StateReply
+
+LOOK_SECONDS = 10.0
+"""Between two looks at the store."""
+LOOK_SECONDS_MAX = 5.0
+"""A store that takes longer does not answer."""
+
+_log = logging.getLogger("crystal_relay.server")
+
+
+class State(enum.Enum):
+    """Of the process."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+class Health:
+    """Of one relay process. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        look_seconds_max: float = LOOK_SECONDS_MAX,
+    ) -> None:
+        self.state = State.STARTING
+        self._store = store
+        self._clock = clock
+        self._look_seconds_max = look_seconds_max
+        self._look: asyncio.Task[bool] | None = None
+        self._look_again_at = 0.0
+        self._reply = HealthReply(
+            ok=True, service=SERVICE, protocol=PROTOCOL, version=version("memory-crystal")
+        )
+
+    def routes(self) -> list[Route]:
+        """The routes of the module's docstring."""
+        return [
+            Route("/health", self.health, methods=["GET"]),
+            Route("/health/live", self.live, methods=["GET"]),
+            Route("/health/ready", self.ready, methods=["GET"]),
+        ]
+
+    def serving(self) -> None:
+        """Connections are accepted from now on."""
+        self.state = State.SERVING
+
+    def stopping(self) -> None:
+        """The relay was told to stop."""
+        self.state = State.STOPPING
+
+    async def health(self, request: Request) -> Response:
+        """Whether the relay serves, and which protocol."""
+        no_query(request.scope)
+        await self._check_store()
+        return JsonReply(self._reply)
+
+    async def live(self, request: Request) -> Response:
+        """It answers."""
+        no_query(request.scope)
+        return JsonReply(StateReply(ok=True))
+
+    async def ready(self, request: Request) -> Response:
+        """Whether requests should be sent here."""
+        no_query(request.scope)
+        if self.state is not State.SERVING:
+            raise StoreUnavailable(f"the relay is {self.state.value}", hint="")
+        await self._check_store()
+        return JsonReply(StateReply(ok=True))
+
+    async def _check_store(self) -> None:
+        """Raises StoreUnavailable if the latest look found that the store does not answer."""
+        now = self._clock()
+        if self._look is None or (self._look.done() and now >= self._look_again_at):
+            self._look_again_at = now + LOOK_SECONDS
+            self._look = asyncio.get_running_loop().create_task(self._look_at_store())
+        # Waited for, not awaited: a client that goes must not end the look that others wait for.
+        await asyncio.wait((self._look,))
+        if self._look.cancelled() or not self._look.result():
+            raise StoreUnavailable("the relay's store does not answer", hint="The relay's log says more.")
+
+    async def _look_at_store(self) -> bool:
+        try:
+            async with asyncio.timeout(self._look_seconds_max):
+                await self._store.list("r/enrollment/", limit=1)
+        except TimeoutError:
+            _log.error("the store has not answered for %g seconds", self._look_seconds_max)
+            return False
+        except RelayError as error:
+            _log.error("the store does not answer: %s: %s", error.code, error)
+            return False
+        return True

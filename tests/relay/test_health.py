@@ -1,0 +1,142 @@
+"""What supervisors and load balancers are told, and what asking costs."""
+
+import asyncio
+from collections import Counter
+
+import httpx
+import pytest
+
+from crystal_relay.errors import StoreDamaged, StoreUnavailable
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings, create_app
+from crystal_relay.server.health import LOOK_SECONDS, Health, State
+from crystal_relay.store import Page
+from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
+
+ROUTES = ("/health", "/health/live", "/health/ready")
+
+
+class CountedStore(MemoryStore):
+    """Counts its lists, and fails or stalls when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+        self.fails: Exception | None = None
+        self.stalls = False
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Page:
+        self.calls["list"] += 1
+        if self.fails is not None:
+            raise self.fails
+        if self.stalls:
+            await asyncio.Event().wait()
+        return await super().list(prefix, after=after, limit=limit)
+
+
+async def ask(url: str) -> dict[str, int]:
+    async with httpx.AsyncClient(base_url=url) as http:
+        return {route: (await http.get(route)).status_code for route in ROUTES}
+
+
+async def test_a_relay_that_serves_says_so() -> None:
+    async with served(MemoryStore()) as relay:
+        assert await ask(relay.url) == dict.fromkeys(ROUTES, 200)
+        async with httpx.AsyncClient(base_url=relay.url) as http:
+            assert (await http.get("/health")).json().keys() == {"ok", "service", "protocol", "version"}
+            assert (await http.get("/health/ready")).json() == {"ok": True}
+            assert (await http.get("/health/live?x=1")).status_code == 400
+
+
+async def test_strangers_cannot_make_store_operations_by_asking() -> None:
+    store = CountedStore()
+    async with served(store) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        for _ in range(10):
+            await asyncio.gather(*(http.get(route) for route in ROUTES for _ in range(10)))
+        assert store.calls == {"list": 1}
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("gone"), StoreDamaged("v/secret/key")])
+async def test_a_store_that_fails_makes_the_relay_unready_not_dead(error: Exception) -> None:
+    store = CountedStore()
+    store.fails = error
+    async with served(store) as relay:
+        assert await ask(relay.url) == {"/health": 503, "/health/live": 200, "/health/ready": 503}
+        async with httpx.AsyncClient(base_url=relay.url) as http:
+            reply = await http.get("/health/ready")
+        assert reply.json()["error"] == "unavailable"
+        assert str(error) not in reply.text
+        assert store.calls == {"list": 1}
+
+
+async def test_a_store_that_stalls_holds_up_nobody_for_long() -> None:
+    store = CountedStore()
+    store.stalls = True
+    app = create_app(store, Settings(enroll_token=ENROLL_TOKEN))
+    app.state.relay.health._look_seconds_max = 0.05
+    app.state.relay.health.serving()
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
+        replies = await asyncio.wait_for(asyncio.gather(*(http.get("/health/ready") for _ in range(20))), 2)
+    assert {reply.status_code for reply in replies} == {503}
+    assert store.calls == {"list": 1}
+
+
+async def test_a_client_that_goes_does_not_end_the_look_of_others() -> None:
+    store = CountedStore()
+    store.stalls = True
+    health = Health(store, look_seconds_max=0.2)
+    first = asyncio.create_task(health._check_store())
+    await asyncio.sleep(0)
+    second = asyncio.create_task(health._check_store())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(StoreUnavailable):
+        await second
+    assert store.calls == {"list": 1}
+
+
+async def test_the_store_is_looked_at_again_after_ten_seconds() -> None:
+    now = [100.0]
+    store = CountedStore()
+    store.fails = StoreUnavailable("gone")
+    health = Health(store, clock=lambda: now[0])
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await health._check_store()
+    store.fails = None
+    now[0] += LOOK_SECONDS
+    await health._check_store()
+    assert store.calls == {"list": 2}
+
+
+async def test_a_relay_that_starts_or_stops_is_not_ready() -> None:
+    app = create_app(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN))
+    health: Health = app.state.relay.health
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
+        assert (await http.get("/health/ready")).status_code == 503
+        assert (await http.get("/health/live")).status_code == 200
+        health.serving()
+        assert (await http.get("/health/ready")).status_code == 200
+        health.stopping()
+        reply = await http.get("/health/ready")
+        assert (reply.status_code, reply.json()["error"]) == (503, "unavailable")
+        assert (await http.get("/health/live")).status_code == 200
+
+
+async def test_a_stopping_server_says_so_on_connections_that_are_still_open() -> None:
+    """A long poll is answered by the stop; until then the state has changed."""
+    async with served(MemoryStore()) as relay:
+        lead = await enrolled(relay.url)
+        states = [relay.app.state.relay.health.state]
+        async with httpx.AsyncClient(base_url=relay.url, headers=lead.authorization) as http:
+            path = f"/v2/vaults/{lead.vault}/wait"
+            token = (await http.get(path)).json()["token"]
+            sleeping = asyncio.create_task(http.get(path, params={"token": token}))
+            while not relay.app.state.relay.waits.sleeping:  # noqa: ASYNC110  seen from outside
+                await asyncio.sleep(0.005)
+            relay.server.stop()
+            assert (await sleeping).status_code == 200
+        states.append(relay.app.state.relay.health.state)
+    assert states == [State.SERVING, State.STOPPING]

@@ -8,9 +8,7 @@ A write whose reply was lost raises StoreUnavailable although it may have happen
 """
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,14 +16,24 @@ import httpx
 import msgspec
 
 from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.client_direct import DirectTransfers
+from crystal_relay.client_replies import (
+    beyond_the_end,
+    error_of,
+    header_number,
+    limited_body,
+    pieces_of,
+    size_of,
+)
 from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
-from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.limits import LIST_LIMIT_MAX, PIECE_BYTES
 from crystal_relay.store import (
     Body,
     Listed,
     Object,
     Page,
+    body_of,
     body_size,
     check_limit,
     check_part,
@@ -45,15 +53,12 @@ from crystal_relay.wire import (
     VaultCreation,
     VaultReply,
     WaitReply,
-    error_of_reply,
 )
 
 CALLS_MAX = 16
 """At once; further ones queue. Waits, and objects that are being read, have connections beside."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """A page of 1,000 keys of 256 characters is well below."""
-_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\Z")
-_CONTENT_RANGE_UNMET = re.compile(r"bytes \*/([0-9]{1,15})\Z")
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
@@ -80,9 +85,11 @@ class HttpStore:
         transport: httpx.AsyncBaseTransport | None = None,
         timeouts: Timeouts | None = None,
         allow_insecure: bool = False,
+        direct: bool = True,
     ) -> None:
         """`token` may be a function, so that a renewed one is used at once. `allow_insecure` permits plain HTTP to other
-        machines. Raises BadRequest for an address that is none, or that would send the token in clear."""
+        machines. `direct` lets big blobs go straight to and from the relay's bucket, if the relay offers that. Raises
+        BadRequest for an address that is none, or that would send the token in clear."""
         self._vault = check_vault(vault if isinstance(vault, str) else vault.hex())
         self._prefix = vault_prefix(self._vault)
         self._token = token
@@ -96,10 +103,17 @@ class HttpStore:
             connections_kept=CALLS_MAX,
             transport=transport,
         )
+        self._direct = DirectTransfers(
+            self._ask, url, connect=self._timeouts.connect, idle=self._timeouts.idle, enabled=direct
+        )
 
     # --- the port ---
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
+        if self._direct.takes(self._within(check_key(key)), body_size(body)):
+            body = await whole_body(body)
+            if await self._direct.put_new(self._within(key), body):
+                return
         await self._put(key, body, {"If-None-Match": "*"})
 
     async def put(self, key: str, body: bytes | Body) -> None:
@@ -107,6 +121,10 @@ class HttpStore:
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         check_part(start, length)
+        if self._direct.takes(self._within(check_key(key)), length):
+            found = await self._direct.get(self._within(key), start=start, length=length)
+            if found is not None:
+                return found
         headers = self._authorization()
         whole = start == 0 and length is None
         if not whole:
@@ -115,19 +133,17 @@ class HttpStore:
         response = await self._send(request)
         try:
             if response.status_code == 416:
-                return await _beyond_the_end(response, start)
+                return await beyond_the_end(response, start)
             if response.status_code != (200 if whole else 206):
-                raise await _error_of(response)
-            size = _size_of(response, start)
+                raise await error_of(response)
+            size = size_of(response, start)
             count = part_length(size, start, length)
-            if _header_number(response, "Content-Length") != count:
+            if header_number(response, "Content-Length") != count:
                 raise BadReply("the relay sent a part of another length than asked for")
         except BaseException:
             await response.aclose()
             raise
-        return Object(
-            _pieces_of(response, count), size=size, start=start, length=count, close=response.aclose
-        )
+        return Object(pieces_of(response, count), size=size, start=start, length=count, close=response.aclose)
 
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
         check_limit(limit)
@@ -156,6 +172,7 @@ class HttpStore:
 
     async def aclose(self) -> None:
         await self._http.aclose()
+        await self._direct.aclose()
 
     # --- vaults and tokens ---
 
@@ -204,18 +221,24 @@ class HttpStore:
         path = self._object_path(key)
         size = body_size(body)
         # An empty body is complete once the head is sent, so its source is asked before.
-        streamed = body if isinstance(body, Body) and size else None
-        content = checked_pieces(streamed) if streamed is not None else await whole_body(body)
+        if isinstance(body, Body):
+            content = checked_pieces(body) if size else await whole_body(body)
+        else:
+            # In pieces, since the time limit on silence is one on each piece.
+            content = body if size <= PIECE_BYTES else body_of(body).open()
         headers = self._authorization() | condition
         headers |= {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         await self._expect_empty(self._http.build_request("PUT", path, headers=headers, content=content))
+
+    async def _ask(self, path: str, body: msgspec.Struct, reply: type[Reply]) -> Reply:
+        return await self._json("POST", f"/v2/vaults/{self._vault}/{path}", reply, body=body)
 
     async def _expect_empty(self, request: httpx.Request) -> None:
         response = await self._send(request)
         try:
             if response.status_code not in (201, 204):
-                raise await _error_of(response)
-            await _limited_body(response, ERROR_JSON_BYTES_MAX)
+                raise await error_of(response)
+            await limited_body(response, ERROR_JSON_BYTES_MAX)
         finally:
             await response.aclose()
 
@@ -241,8 +264,8 @@ class HttpStore:
         response = await self._send(request, sleeps=patience is not None)
         try:
             if response.status_code not in (200, 201):
-                raise await _error_of(response)
-            text = await _limited_body(response, REPLY_JSON_BYTES_MAX)
+                raise await error_of(response)
+            text = await limited_body(response, REPLY_JSON_BYTES_MAX)
         finally:
             await response.aclose()
         try:
@@ -307,72 +330,6 @@ def _header_safe(secret: str) -> str:
     if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadRequest("a token holds characters that no token has, or is empty")
     return secret
-
-
-async def _error_of(response: httpx.Response) -> RelayError:
-    return error_of_reply(response.status_code, await _limited_body(response, ERROR_JSON_BYTES_MAX))
-
-
-async def _limited_body(response: httpx.Response, limit: int) -> bytes:
-    """The body of a reply that is small by nature. Raises BadReply beyond the limit."""
-    text = bytearray()
-    async with aclosing(_raw(response)) as pieces:
-        async for piece in pieces:
-            text += piece
-            if len(text) > limit:
-                raise BadReply("the relay's answer is longer than any that it gives")
-    return bytes(text)
-
-
-async def _raw(response: httpx.Response) -> AsyncGenerator[bytes]:
-    try:
-        async for piece in response.aiter_raw():
-            yield piece
-    except httpx.TimeoutException:
-        raise StoreUnavailable("the relay fell silent within an answer") from None
-    except (httpx.RequestError, httpx.StreamError) as error:
-        raise StoreUnavailable(f"the connection to the relay broke ({type(error).__name__})") from None
-
-
-async def _pieces_of(response: httpx.Response, count: int) -> AsyncGenerator[bytes]:
-    """The body of exactly `count` bytes."""
-    left = count
-    async with aclosing(_raw(response)) as pieces:
-        async for piece in pieces:
-            left -= len(piece)
-            if left < 0:
-                raise BadReply("the relay sent more bytes than it announced")
-            yield piece
-    if left:
-        raise StoreUnavailable("the relay's answer broke off")
-
-
-async def _beyond_the_end(response: httpx.Response, start: int) -> Object:
-    """HTTP has no empty range: at the very end of an object the relay answers 416 and names the size."""
-    match = _CONTENT_RANGE_UNMET.match(response.headers.get("Content-Range", ""))
-    if match is None:
-        raise await _error_of(response)
-    if start < int(match[1]):
-        raise BadReply("the relay refuses a part that the object has")
-    await response.aclose()
-    return Object.part(b"", size=int(match[1]), start=start)
-
-
-def _size_of(response: httpx.Response, start: int) -> int:
-    """The whole object's size, as the headers give it."""
-    if response.status_code == 200:
-        return _header_number(response, "Content-Length")
-    match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-    if match is None or int(match[1]) != start:
-        raise BadReply("the relay sent another part than asked for")
-    return int(match[3])
-
-
-def _header_number(response: httpx.Response, name: str) -> int:
-    text = response.headers.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise BadReply(f"the relay's answer has no usable {name}")
-    return int(text)
 
 
 def _check_page(found: tuple[Listed, ...], prefix: str, after: str, limit: int) -> None:

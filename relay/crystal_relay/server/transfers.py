@@ -21,10 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crystal_relay.errors import AlreadyExists, BadRequest, Busy, SizeMismatch
+from crystal_relay.errors import AlreadyExists, BadRequest, SizeMismatch
 from crystal_relay.keys import check_vault, vault_prefix
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from crystal_relay.server.authorization import device_of
+from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, query
@@ -34,7 +35,7 @@ from crystal_relay.store import DirectRequest, DirectStore, Store
 from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
 
 GRANTS_PER_VAULT_MAX = 256
-"""Of puts that are open at once."""
+"""Of puts that are open at once. Further ones go through the relay."""
 GRANTS_MAX = 65_536
 
 _NEVER = TransferReply(direct=False, offered=False)
@@ -61,6 +62,7 @@ class Transfers:
         store: Store,
         registry: Registry,
         settings: Settings,
+        rates: Rates,
         *,
         quota: Quota | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -68,6 +70,7 @@ class Transfers:
         self._store = store if isinstance(store, DirectStore) and store.direct else None
         self._registry = registry
         self._settings = settings
+        self._rates = rates
         self._quota = quota
         self._clock = clock
         self._grants = _Grants(quota, clock)
@@ -131,6 +134,8 @@ class Transfers:
         if size < DIRECT_BYTES_MIN:
             return JsonReply(_NOT_THIS_ONE)
         granted = self._grants.open_bytes(vault)
+        if granted is None:
+            return JsonReply(_NOT_THIS_ONE)
         if self._quota is not None:
             self._quota.admit(vault, granted + size)
         name = vault_prefix(vault) + key
@@ -139,7 +144,8 @@ class Transfers:
         return _granted(signed, size)
 
     async def _device(self, request: Request) -> Identity:
-        return await device_of(request, self._registry, check_vault(request.path_params["vault"]))
+        vault = check_vault(request.path_params["vault"])
+        return await device_of(request, self._registry, vault, self._rates)
 
 
 def _granted(signed: DirectRequest, size: int) -> Response:
@@ -174,12 +180,12 @@ class _Grants:
         self._of_vault: dict[str, tuple[int, int]] = {}
         """How many, and their bytes."""
 
-    def open_bytes(self, vault: str) -> int:
-        """Of the vault's open grants. Raises Busy if it has too many."""
+    def open_bytes(self, vault: str) -> int | None:
+        """Of the vault's open grants. None if there are too many."""
         self._expire()
         count, size = self._of_vault.get(vault, (0, 0))
         if count >= GRANTS_PER_VAULT_MAX or len(self._open) >= GRANTS_MAX:
-            raise Busy("too many direct transfers are open", hint="Finish some of them first.")
+            return None
         return size
 
     def add(self, grant: _Grant, receipt: str) -> None:

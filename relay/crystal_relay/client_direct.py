@@ -1,0 +1,322 @@
+"""The client's half of direct transfers: big blobs straight to and from the bucket, by requests that the relay signed.
+
+The relay is not trusted. It can name an address, so what goes there is little: the sealed bytes of the blob that was to be
+stored anyway, or a GET; never a token, a cookie or a header that is not on a short list. Addresses are https, with
+certificates verified; this machine itself only if the relay is on it too. Redirects are not followed.
+
+The bucket decides nothing: a put is a success when the relay has looked at the bucket and found the object with the receipt of
+this very request. So a reply that was lost is found to be one's own success, and a false one is no success.
+
+Whatever cannot be done this way goes through the relay, which also serves for a while after something went wrong. A signed
+address is a secret: no log, message or repr shows it.
+"""
+
+import asyncio
+import base64
+import hashlib
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from enum import Enum
+from http.cookiejar import DefaultCookiePolicy
+from random import SystemRandom
+from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from crystal_relay.address import http_client, is_loopback
+from crystal_relay.client_grants import Grant, Refused, SecretUrl, checked_grant
+from crystal_relay.client_replies import header_number, limited_body, pieces_of, size_of
+from crystal_relay.errors import AlreadyExists, BadReply, Closed, NotFound, RelayError, StoreUnavailable
+from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
+from crystal_relay.store import Object, body_of, part_length
+from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
+
+CHANNEL = "blob/"
+PAUSE_SECONDS = 600.0
+"""After something went wrong at the bucket, blobs go through the relay for this long."""
+TRANSFERS_MAX = 8
+"""Puts at once. Each holds one blob in memory."""
+TRIES_MAX = 4
+BYTES_PER_SECOND_MIN = 8 * 1024
+"""A put may take as long as this needs, and a minute more."""
+ANSWER_BYTES_MAX = 16 * 1024
+"""What is read of an answer that says how a put ended."""
+_ANSWER_SECONDS = 5.0
+_HINT = "Crystal tries again through the relay."
+
+_SENDER = "the bucket"
+Reply = TypeVar("Reply", bound=msgspec.Struct)
+_random = SystemRandom()
+
+
+class Ask(Protocol):
+    """How the relay is asked: POST of a struct to a path of the vault."""
+
+    def __call__(self, path: str, body: msgspec.Struct, reply: type[Reply]) -> Awaitable[Reply]: ...
+
+
+class DirectTransfers:
+    """Of one vault at one relay. `aclose` it."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        relay_url: str,
+        *,
+        connect: float,
+        idle: float,
+        enabled: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`connect` and `idle`: seconds, as for the relay itself."""
+        self._ask = ask
+        self._may_be_loopback = is_loopback(urlsplit(relay_url).hostname or "")
+        self._connect = connect
+        self._idle = idle
+        self._clock = clock
+        self._off_until = -math.inf if enabled else math.inf
+        self._places = asyncio.Semaphore(TRANSFERS_MAX)
+        self._clients: dict[tuple[str, bool], httpx.AsyncClient] = {}
+        self._closed = False
+
+    def takes(self, key: str, size: int | None) -> bool:
+        """Whether it is worth asking, for a key within the vault and the bytes to move (None: not known)."""
+        return (
+            key.startswith(CHANNEL)
+            and (size is None or DIRECT_BYTES_MIN <= size <= BLOB_BYTES_MAX)
+            and self._clock() >= self._off_until
+        )
+
+    async def put_new(self, key: str, whole: bytes) -> bool:
+        """As the port's. False: nothing was done, it has to go through the relay."""
+        digest = await asyncio.to_thread(hashlib.md5, whole, usedforsecurity=False)
+        asked = TransferRequest(key, Direction.PUT, len(whole), digest.hexdigest())
+        receipts: list[str] = []
+        renewed = False
+        async with self._places:
+            for tried in range(1, TRIES_MAX + 1):
+                grant = await self._begin(asked)
+                if grant is None and not receipts:
+                    return False
+                if grant is None:
+                    break
+                receipts.append(grant.receipt)
+                outcome = await self._put(grant, whole, digest.digest())
+                match outcome:
+                    case _Outcome.NOT_SENT:
+                        self._pause()
+                        if len(receipts) == 1:
+                            return False
+                        break
+                    case _Outcome.EXPIRED if not renewed:
+                        renewed = True
+                    case _Outcome.CONFLICT if tried < TRIES_MAX:
+                        await asyncio.sleep(_random.uniform(0.05, 0.2) * tried)
+                    case _:
+                        break
+            await self._settle(key, len(whole), receipts)
+            return True
+
+    async def get(self, key: str, *, start: int, length: int | None) -> Object | None:
+        """As the port's. None: it has to go through the relay."""
+        for renewed in (False, True):
+            grant = await self._begin(TransferRequest(key, Direction.GET))
+            if grant is None:
+                return None
+            count = part_length(grant.size, start, length)
+            if not count:
+                return Object.part(b"", size=grant.size, start=start)
+            try:
+                return await self._get(grant, start, count, whole=start == 0 and length is None)
+            except _NotSent:
+                self._pause()
+                return None
+            except _Expired:
+                if renewed:
+                    break
+            except StoreUnavailable:
+                self._pause()
+                raise
+        self._pause()
+        raise StoreUnavailable("the bucket refuses what the relay signed", hint=_HINT)
+
+    async def aclose(self) -> None:
+        """End what is under way. Idempotent."""
+        self._closed = True
+        for client in self._clients.values():
+            await client.aclose()
+
+    # --- the relay's part ---
+
+    async def _begin(self, asked: TransferRequest) -> Grant | None:
+        if self._clock() < self._off_until:
+            return None
+        try:
+            reply = await self._ask("transfers", asked, TransferReply)
+        except BadReply:
+            self._pause()  # an older relay knows no such route
+            return None
+        if not reply.direct:
+            if not reply.offered:
+                self._off_until = math.inf
+            return None
+        try:
+            return checked_grant(reply, asked, may_be_loopback=self._may_be_loopback)
+        except Refused:
+            self._pause()
+            return None
+
+    async def _settle(self, key: str, size: int, receipts: list[str]) -> None:
+        """Find out what became of the puts of these receipts. Returns if one of them created the object."""
+        taken: AlreadyExists | None = None
+        for receipt in reversed(receipts):
+            try:
+                reply = await self._ask("transfers/done", TransferDone(key, size, receipt), TransferDoneReply)
+            except AlreadyExists as error:
+                taken = error
+            except NotFound:
+                # It may still arrive: what was sent is sent.
+                self._pause()
+                raise StoreUnavailable("the bucket does not hold what was sent there", hint=_HINT) from None
+            else:
+                if reply.size != size:
+                    raise BadReply("the relay found an object of another size than was put")
+                return
+        if taken is not None:
+            raise taken
+
+    def _pause(self) -> None:
+        self._off_until = max(self._off_until, self._clock() + PAUSE_SECONDS)
+
+    # --- the bucket's part ---
+
+    async def _put(self, grant: Grant, whole: bytes, md5: bytes) -> "_Outcome":
+        headers = grant.headers | {
+            "If-None-Match": "*",
+            "Content-MD5": base64.b64encode(md5).decode(),
+            "Content-Length": str(len(whole)),
+        }
+        # In pieces: a time limit on silence is one on each piece.
+        request = self._request("PUT", grant, headers, content=body_of(whole).open())
+        try:
+            async with asyncio.timeout(60 + self._idle + len(whole) / BYTES_PER_SECOND_MIN):
+                response = await self._client(grant).send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            return _Outcome.NOT_SENT
+        except (httpx.RequestError, TimeoutError):
+            return _Outcome.UNKNOWN
+        try:
+            # So that the connection can go on. What it says is not needed.
+            with suppress(RelayError, TimeoutError):
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await limited_body(response, ANSWER_BYTES_MAX)
+        finally:
+            await response.aclose()
+        return _OUTCOMES.get(response.status_code, _Outcome.UNKNOWN)
+
+    async def _get(self, grant: Grant, start: int, count: int, *, whole: bool) -> Object:
+        headers = dict(grant.headers)
+        if not whole:
+            headers["Range"] = f"bytes={start}-{start + count - 1}"
+        request = self._request("GET", grant, headers)
+        try:
+            async with asyncio.timeout(self._connect + self._idle):
+                response = await self._client(grant).send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise _NotSent from None
+        except (httpx.RequestError, TimeoutError) as error:
+            raise StoreUnavailable(
+                f"the bucket does not answer ({type(error).__name__})", hint=_HINT
+            ) from None
+        try:
+            if response.status_code == 403:
+                raise _Expired
+            if response.status_code != (200 if whole else 206):
+                raise StoreUnavailable(
+                    f"the bucket answered with HTTP status {response.status_code}", hint=_HINT
+                )
+            if (
+                size_of(response, start, sender=_SENDER) != grant.size
+                or header_number(response, "Content-Length", sender=_SENDER) != count
+            ):
+                raise StoreUnavailable("the bucket sent something else than was asked for", hint=_HINT)
+        except BadReply as error:
+            await response.aclose()
+            raise StoreUnavailable(str(error), hint=_HINT) from None
+        except BaseException:
+            await response.aclose()
+            raise
+        return Object(
+            self._arriving(response, count), size=grant.size, start=start, length=count, close=response.aclose
+        )
+
+    async def _arriving(self, response: httpx.Response, count: int) -> AsyncGenerator[bytes]:
+        try:
+            async with aclosing(pieces_of(response, count, sender=_SENDER)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except StoreUnavailable as error:
+            self._pause()
+            raise StoreUnavailable(str(error), hint=_HINT) from None
+
+    def _request(
+        self,
+        method: str,
+        grant: Grant,
+        headers: dict[str, str],
+        *,
+        content: AsyncGenerator[bytes] | None = None,
+    ) -> httpx.Request:
+        request = self._client(grant).build_request(
+            method, httpx.URL(grant.url), headers=headers, content=content
+        )
+        request.url = SecretUrl(request.url)
+        return request
+
+    def _client(self, grant: Grant) -> httpx.AsyncClient:
+        """Apart from the relay's: nothing that belongs there can come along."""
+        if self._closed:
+            raise Closed("the store is closed")
+        parts = urlsplit(grant.url)
+        kind = (parts.scheme, is_loopback(parts.hostname or ""))
+        client = self._clients.get(kind)
+        if client is None:
+            client = self._clients[kind] = http_client(
+                f"{parts.scheme}://{parts.netloc}",
+                connect=self._connect,
+                idle=self._idle,
+                connections_kept=TRANSFERS_MAX,
+            )
+            client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        return client
+
+
+class _Outcome(Enum):
+    """What the bucket said to a put. Only NOT_SENT is believed: it is not the bucket that says it."""
+
+    NOT_SENT = "not sent"
+    STORED = "stored"
+    TAKEN = "taken"
+    CONFLICT = "conflict"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+
+_OUTCOMES = {
+    200: _Outcome.STORED,
+    403: _Outcome.EXPIRED,
+    409: _Outcome.CONFLICT,
+    412: _Outcome.TAKEN,
+}
+
+
+class _NotSent(Exception):
+    """There was no connection: the bucket cannot be reached from here."""
+
+
+class _Expired(Exception):
+    """The bucket does not accept the signature, or not any more."""

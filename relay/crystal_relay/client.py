@@ -46,6 +46,7 @@ from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
     ERROR_JSON_BYTES_MAX,
     SERVICE,
+    V1_SERVICE,
     HealthReply,
     ListReply,
     TokenRegistration,
@@ -211,7 +212,7 @@ class HttpStore:
     async def health(self) -> HealthReply:
         """Ask the relay whether it is one and serves. Needs no token. Raises StoreUnavailable, BadReply."""
         reply = await self._json("GET", "/health", HealthReply, headers={})
-        if reply.service != SERVICE:
+        if reply.service not in (SERVICE, V1_SERVICE):
             raise BadReply("what answers there is not a Crystal relay")
         return reply
 

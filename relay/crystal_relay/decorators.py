@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
 
-from crystal_relay.errors import AlreadyExists, Busy, Closed, NotFound, RelayError, StoreUnavailable
+from crystal_relay.errors import (
+    AlreadyExists,
+    Busy,
+    Closed,
+    NotFound,
+    RelayError,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from crystal_relay.limits import LIST_LIMIT_MAX, MIB
 from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces
 
 REPEATED_READ_BYTES_MAX = 2 * MIB
 """Parts up to this size are read to their end within a try. A longer one that breaks off is its reader's to continue."""
+TOLD_SECONDS_MAX = 30.0
+"""The longest pause that a relay can ask for."""
 
 Result = TypeVar("Result")
 _system_random = SystemRandom()
@@ -39,6 +49,8 @@ class RetryPolicy:
 
 class RetryingStore:
     """Repeats what failed with StoreUnavailable (not Closed) or Busy. Other errors, and the last of these, pass through.
+
+    After TooManyRequests it pauses at least as long as it was told to, within reason.
 
     A `put_new` whose reply was lost may find its own object when repeated. After a failed try AlreadyExists is therefore
     answered by reading back: equal bytes are success. `wait` is not repeated: its caller is a loop already.
@@ -105,7 +117,9 @@ class RetryingStore:
                 tried += 1
                 if tried >= self._policy.tries or not repeatable or isinstance(error, Closed):
                     raise
-            await self._sleep(self._policy.pause(tried, self._random()))
+                told = error.retry_after if isinstance(error, TooManyRequests) else 0.0
+            pause = self._policy.pause(tried, self._random())
+            await self._sleep(max(pause, min(told, TOLD_SECONDS_MAX)))
 
     async def _holds(self, key: str, body: bytes | Body) -> bool:
         """Whether the stored object has the same bytes. Bounded memory."""

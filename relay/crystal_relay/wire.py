@@ -4,23 +4,28 @@ Requests are parsed strictly: unknown members are refused. Replies are read leni
 that a newer relay may say more. No reply holds a token, a secret or a hash of one.
 """
 
+import re
 from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 from crystal_relay import errors
-from crystal_relay.errors import RelayError
+from crystal_relay.errors import RelayError, TooManyRequests
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, KEY_CHARS_MAX
 from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
+V1_SERVICE = "memory-crystal-relay"
+"""What a relay that serves the published prototype's routes too says it is: its devices look for that."""
+V1_MODE = "ephemeral"
 PROTOCOL = 2
 """The version in the routes (`/v2/…`)."""
 REQUEST_JSON_BYTES_MAX = 4096
 ERROR_JSON_BYTES_MAX = 16 * 1024
 """What a client reads of an error's body."""
+_WHOLE_SECONDS = re.compile(r"[0-9]{1,5}\Z")
 
 
 def _hex(digits: int, description: str) -> msgspec.Meta:
@@ -145,12 +150,13 @@ class TokenReply(msgspec.Struct, frozen=True):
 
 
 class HealthReply(msgspec.Struct, frozen=True):
-    """`ok` and which protocol the relay speaks."""
+    """`ok` and which protocol the relay speaks. `mode`: only where the prototype's routes are served."""
 
     ok: bool
     service: str
     protocol: int
     version: str
+    mode: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class StateReply(msgspec.Struct, frozen=True):
@@ -192,12 +198,19 @@ _BY_CODE: dict[str, type[RelayError]] = {
 }
 
 
-def error_of_reply(status: int, body: bytes) -> RelayError:
-    """The error that an answer with this status and body stands for.
+def error_of_reply(status: int, body: bytes, *, retry_after: str | None = None) -> RelayError:
+    """The error that an answer with this status, body and header Retry-After stands for.
 
     The relay's own code decides; without one (a proxy answered) the status does. What cannot be placed counts as
     StoreUnavailable, so that it is tried again and never taken for success.
     """
+    error = _error_of_reply(status, body)
+    if isinstance(error, TooManyRequests) and retry_after and _WHOLE_SECONDS.match(retry_after):
+        error.retry_after = float(retry_after)
+    return error
+
+
+def _error_of_reply(status: int, body: bytes) -> RelayError:
     try:
         reply = msgspec.json.decode(body, type=ErrorReply)
     except msgspec.DecodeError:
@@ -219,7 +232,9 @@ def _error_of_status(status: int) -> RelayError:
             return errors.Forbidden(said)
         case 413:
             return errors.TooLarge(said)
-        case 429 | 503:
+        case 429:
+            return errors.TooManyRequests(said)
+        case 503:
             return errors.Busy(said)
         case 507:
             return errors.StoreFull(said)

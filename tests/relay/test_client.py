@@ -15,6 +15,7 @@ from crystal_relay.errors import (
     StoreFull,
     StoreUnavailable,
     TooLarge,
+    TooManyRequests,
     Unauthorized,
 )
 from crystal_relay.store import Body
@@ -38,7 +39,7 @@ from tests.support.relay_server import ServedRelay
         (412, BadReply),
         (413, TooLarge),
         (418, BadReply),
-        (429, Busy),
+        (429, TooManyRequests),
         (500, StoreUnavailable),
         (502, StoreUnavailable),
         (503, Busy),

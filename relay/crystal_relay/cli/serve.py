@@ -35,6 +35,37 @@ def serve(
     ready_file: Annotated[
         Path | None, typer.Option(help="Write the address here, as JSON, once connections are accepted.")
     ] = None,
+    quota_bytes: Annotated[
+        int,
+        typer.Option(min=0, envvar="CRYSTAL_RELAY_QUOTA_BYTES", help="Bytes that a vault may have; 0: any."),
+    ] = 64 * 1024**3,
+    quota_entries: Annotated[
+        int,
+        typer.Option(
+            min=0, envvar="CRYSTAL_RELAY_QUOTA_ENTRIES", help="Objects that a vault may have; 0: any."
+        ),
+    ] = 4_000_000,
+    rate_per_token: Annotated[
+        float,
+        typer.Option(
+            min=0, envvar="CRYSTAL_RELAY_RATE_PER_TOKEN", help="Requests a second of a device; 0: any."
+        ),
+    ] = 500.0,
+    rate_per_address: Annotated[
+        float,
+        typer.Option(
+            min=0, envvar="CRYSTAL_RELAY_RATE_PER_ADDRESS", help="Requests a second of an address; 0: any."
+        ),
+    ] = 1_000.0,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_TRUSTED_PROXY",
+            metavar="CIDR",
+            help="A proxy whose X-Forwarded-For is believed: an address or a network. May come several times.",
+            show_default="none",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Say the address, and errors, as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> None:
@@ -46,8 +77,16 @@ def serve(
     _start_log(verbose=verbose)
     with told(as_json=as_json):
         from crystal_relay.server import Settings
+        from crystal_relay.server.settings import network_of
 
-        settings = Settings(enroll_token=enroll_token_of_environment())
+        settings = Settings(
+            enroll_token=enroll_token_of_environment(),
+            quota_bytes=quota_bytes,
+            quota_entries=quota_entries,
+            rate_per_token=rate_per_token,
+            rate_per_address=rate_per_address,
+            trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
+        )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(host, port, store or default_store(), settings, ready_file, as_json=as_json))
 

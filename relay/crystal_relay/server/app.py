@@ -27,11 +27,13 @@ from crystal_relay.server.health import Health
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of_store, sources_of_waits
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
+from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
 from crystal_relay.server.requests import json_of, no_query, number, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.v1.routes import V1Routes
 from crystal_relay.store import Store
 from crystal_relay.tokens import DEVICE, HASH
 from crystal_relay.wire import (
@@ -53,13 +55,20 @@ class Relay:
         self._settings = settings
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
-        self.objects = Objects(store, self.registry, settings)
-        self.health = Health(store)
+        self.rates = Rates(settings)
+        self.objects = Objects(store, self.registry, settings, self.rates)
+        self.health = Health(store, v1=settings.v1)
         self.metrics = Metrics()
         for source in (*sources_of_waits(self.waits), *sources_of_store(store)):
             self.metrics.add(source)
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
-        self._openapi = openapi_document(metrics=self._exposition is not None)
+        self._v1 = V1Routes(store, settings, self.rates).routes() if settings.v1 else []
+        self._openapi = openapi_document(metrics=self._exposition is not None, v1=settings.v1)
+
+    @property
+    def trusted_proxies(self) -> tuple[str, ...]:
+        """Addresses and networks of proxies whose word on a client's address counts."""
+        return self._settings.trusted_proxies
 
     def routes(self) -> list[Route]:
         """All but those of single objects."""
@@ -72,6 +81,7 @@ class Relay:
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
             *self.health.routes(),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
+            *self._v1,
         ]
 
     # --- the vault ---
@@ -110,7 +120,7 @@ class Relay:
 
     async def create_vault(self, request: Request) -> Response:
         """Create a vault with its first device. Repeating it is no error."""
-        await require_enrollment(request, self.registry, self._settings.enroll_token)
+        await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)
         query(request, ())
         creation = await json_of(request, VaultCreation, self._settings)
         await self.registry.create_vault(creation)
@@ -119,7 +129,7 @@ class Relay:
     async def register_token(self, request: Request) -> Response:
         """Let a device's token in."""
         vault = check_vault(request.path_params["vault"])
-        await require_token_authority(request, self.registry, vault)
+        await require_token_authority(request, self.registry, vault, self.rates)
         query(request, ())
         registration = await json_of(request, TokenRegistration, self._settings)
         await self.registry.register(vault, registration)
@@ -129,7 +139,7 @@ class Relay:
         """Shut out a device's tokens, or one of them."""
         vault = check_vault(request.path_params["vault"])
         device: str = request.path_params["device"]
-        await require_token_authority(request, self.registry, vault)
+        await require_token_authority(request, self.registry, vault, self.rates)
         name = query(request, ("token_hash",)).get("token_hash")
         if DEVICE.match(device) is None or (name is not None and HASH.match(name) is None):
             raise BadRequest("a device's id is 32 lower-case hex digits, a token's hash 64")
@@ -149,13 +159,15 @@ class Relay:
 
     async def openapi(self, request: Request) -> Response:
         """The description of these routes."""
+        self.rates.admit(request.scope)
         query(request, ())
         return Response(self._openapi, media_type="application/json")
 
     # --- inside ---
 
     async def _device(self, request: Request) -> Identity:
-        return await device_of(request, self.registry, check_vault(request.path_params["vault"]))
+        vault = check_vault(request.path_params["vault"])
+        return await device_of(request, self.registry, vault, self.rates)
 
 
 class RelayApplication(Starlette):

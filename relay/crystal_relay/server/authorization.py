@@ -6,7 +6,7 @@
     Authorization: Bearer <metrics token>                          to read the metrics
 
 Exactly one header, exactly one space, exactly these spellings. Nothing that was presented is ever repeated, in answers
-or in logs.
+or in logs. Every request is counted here, of its address and of its device, before anything is done for it.
 """
 
 import hashlib
@@ -16,8 +16,10 @@ import secrets
 from collections.abc import Callable
 
 from starlette.requests import Request
+from starlette.types import Scope as Connection
 
-from crystal_relay.errors import Unauthorized
+from crystal_relay.errors import Unauthorized, VaultDropped
+from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.requests import head_of, text_of
 from crystal_relay.server.scopes import Identity, Scope
@@ -30,34 +32,56 @@ ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
 """What may be an enrolment token: 16 to 256 visible ASCII characters."""
 
 
-async def device_of(request: Request, registry: Registry, vault: str) -> Identity:
-    """The device whose bearer token the request shows. Raises Unauthorized."""
-    return await device_of_header(head_of(request.scope).get(b"authorization"), registry, vault)
+async def device_of(request: Request, registry: Registry, vault: str, rates: Rates) -> Identity:
+    """The device whose bearer token the request shows. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    value = head_of(request.scope).get(b"authorization")
+    return await device_of_header(value, registry, vault, rates, request.scope)
 
 
-async def device_of_header(value: bytes | None, registry: Registry, vault: str) -> Identity:
-    """The device whose bearer token an Authorization header's value holds. Raises Unauthorized."""
+async def device_of_header(
+    value: bytes | None, registry: Registry, vault: str, rates: Rates, scope: Connection
+) -> Identity:
+    """The device whose bearer token an Authorization header's value holds. Raises as `device_of`."""
+    rates.admit(scope)
     header = text_of(value) or ""
     match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None
     if match is None:
+        rates.failed(scope)
         raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
-    return await registry.identify(vault, match[1], match[0])
+    identity = registry.known(vault, match[1], match[0])
+    if identity is None:
+        rates.before_lookup(scope)
+        try:
+            identity = await registry.identify(vault, match[1], match[0])
+        except (Unauthorized, VaultDropped):
+            rates.failed(scope)
+            raise
+    rates.check(identity)
+    return identity
 
 
-async def require_token_authority(request: Request, registry: Registry, vault: str) -> None:
+async def require_token_authority(request: Request, registry: Registry, vault: str, rates: Rates) -> None:
     """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     if not header.startswith(_RECOVERY):
-        (await device_of(request, registry, vault)).require(Scope.TOKENS)
+        (await device_of(request, registry, vault, rates)).require(Scope.TOKENS)
         return
+    rates.admit(request.scope)
+    rates.before_lookup(request.scope)
     secret = header.removeprefix(_RECOVERY)
-    if _RECOVERY_SECRET.match(secret) is None:
-        raise Unauthorized("not a recovery secret")
-    await registry.check_recovery(vault, recovery_hash(bytes.fromhex(secret)))
+    try:
+        if _RECOVERY_SECRET.match(secret) is None:
+            raise Unauthorized("not a recovery secret")
+        await registry.check_recovery(vault, recovery_hash(bytes.fromhex(secret)))
+    except (Unauthorized, VaultDropped):
+        rates.failed(request.scope)
+        raise
 
 
-async def require_enrollment(request: Request, registry: Registry, only: str | None) -> None:
+async def require_enrollment(request: Request, registry: Registry, only: str | None, rates: Rates) -> None:
     """Raises Unauthorized unless the request shows an enrolment token: `only`, or with None one that the store knows."""
+    rates.admit(request.scope)
+    rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
     if ENROLL_TOKEN.match(token) is not None:
@@ -66,6 +90,7 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
                 return
         elif hmac.compare_digest(_digest(token), _digest(only)):
             return
+    rates.failed(request.scope)
     raise Unauthorized(
         "creating a vault needs this relay's enrolment token",
         hint="It was printed at the relay's first start, or set by CRYSTAL_RELAY_ENROLL_TOKEN.",

@@ -13,6 +13,7 @@ from crystal_relay.errors import BadRange, BadRequest
 from crystal_relay.keys import check_vault, vault_prefix
 from crystal_relay.limits import KIB
 from crystal_relay.server.authorization import device_of_header
+from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import NoSuchMethod, ObjectReply, error_reply
 from crystal_relay.server.requests import (
@@ -42,10 +43,11 @@ _Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
 class Objects:
     """`/v2/vaults/{vault}/objects/{key}`."""
 
-    def __init__(self, store: Store, registry: Registry, settings: Settings) -> None:
+    def __init__(self, store: Store, registry: Registry, settings: Settings, rates: Rates) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
+        self._rates = rates
         self._handlers: dict[str, tuple[str, _Handler]] = {
             "PUT": ("put_object", self.put),
             "GET": ("get_object", self.get),
@@ -119,4 +121,5 @@ class Objects:
     async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
         no_query(scope)
         place = parse_place(key)
-        return await device_of_header(head.get(b"authorization"), self._registry, vault), place
+        value = head.get(b"authorization")
+        return await device_of_header(value, self._registry, vault, self._rates, scope), place

@@ -55,15 +55,22 @@ class Registry:
         self._cache: OrderedDict[tuple[str, str, str], tuple[frozenset[Scope], float]] = OrderedDict()
         self._changes = 0
 
+    def known(self, vault: str, device: str, token: str) -> Identity | None:
+        """The device that this token (of the right form) stands for, if it was looked up lately."""
+        found = self._cache.get((vault, device, token_hash(token)))
+        if found is None or found[1] <= self._clock():
+            return None
+        return Identity(vault, device, found[0])
+
     async def identify(self, vault: str, device: str, token: str) -> Identity:
         """The device that this token (of the right form) stands for. Raises Unauthorized.
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
+        known = self.known(vault, device, token)
+        if known is not None:
+            return known
         name = (vault, device, token_hash(token))
-        known = self._cache.get(name)
-        if known is not None and known[1] > self._clock():
-            return Identity(vault, device, known[0])
         changes = self._changes
         scopes = await self._scopes(*name)
         if changes == self._changes:  # else a token was shut out while this one was being looked up

@@ -1,10 +1,12 @@
 """What the server answers with: JSON, errors, and stored bytes as they are read."""
 
+import math
+
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from crystal_relay.errors import RelayError, StoreDamaged
+from crystal_relay.errors import RelayError, StoreDamaged, TooManyRequests
 from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
@@ -56,6 +58,8 @@ def error_reply(
         extra["www-authenticate"] = "Bearer"
     if error.status == 503:
         extra["retry-after"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(error, TooManyRequests):
+        extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))
     return JsonReply(ErrorReply(error.code, str(error), error.hint), error.status, extra)
 
 

@@ -48,7 +48,9 @@ class Server:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,
+                # Only a declared proxy is believed about whose request it passes on.
+                proxy_headers=bool(app.state.relay.trusted_proxies),
+                forwarded_allow_ips=list(app.state.relay.trusted_proxies),
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,

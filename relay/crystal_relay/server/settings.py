@@ -1,6 +1,9 @@
 """What a relay can be told, and its limits on requests. Bytes and seconds."""
 
 from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from crystal_relay.errors import BadRequest
 
 HEAD_BYTES_MAX = 16 * 1024
 """Of a request's address and headers together."""
@@ -50,3 +53,13 @@ class Settings:
     def body_seconds_max(self, size: int) -> float:
         """The longest time that a body of `size` bytes may take."""
         return self.body_grace_seconds + size / self.body_bytes_per_second_min
+
+
+def network_of(text: str) -> str:
+    """An address or a network, as a proxy to trust. Raises BadRequest; "*" is none."""
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise BadRequest(
+            f"{text}: not an address or a network", hint="Use --trusted-proxy 10.0.0.5 or 10.0.0.0/24."
+        ) from None

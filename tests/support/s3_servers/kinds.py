@@ -7,6 +7,7 @@ from tests.support.s3_servers.moto import moto
 from tests.support.s3_servers.rclone import rclone
 from tests.support.s3_servers.rgw import rgw
 from tests.support.s3_servers.server import S3Server
+from tests.support.s3_servers.swift import swift
 
 
 def _moto_with_auth() -> AbstractContextManager[S3Server]:
@@ -18,4 +19,5 @@ KINDS: dict[str, Callable[[], AbstractContextManager[S3Server]]] = {
     "moto-auth": _moto_with_auth,
     "rclone": rclone,
     "rgw": rgw,
+    "swift": swift,
 }

@@ -20,8 +20,8 @@ def rclone() -> Generator[S3Server]:
         running.start(
             "rclone",
             *(Path(sys.executable).with_name("rclone"), "serve", "s3", files, "--addr", f"127.0.0.1:{port}"),
-            # Nobody's own configuration, and no directory cache that other readers could find stale.
-            *("--config", running.directory / "rclone.conf", "--dir-cache-time", "0s"),
+            # Nobody's own configuration.
+            *("--config", running.directory / "rclone.conf"),
             extra={"RCLONE_AUTH_KEY": f'"{access},{secret}"'},
         )
         running.until("answer from rclone", lambda: accepts(port))

@@ -55,7 +55,7 @@ log_level = WARNING
 log_address = {directory}/no-syslog
 
 [pipeline:main]
-pipeline = catch_errors gatekeeper bulk slo s3api tempauth proxy-logging proxy-server
+pipeline = catch_errors gatekeeper listing_formats bulk s3api tempauth slo proxy-server
 
 [filter:catch_errors]
 use = egg:swift#catch_errors
@@ -79,8 +79,8 @@ check_bucket_owner = false
 use = egg:swift#tempauth
 user_test_{access} = {secret} .admin
 
-[filter:proxy-logging]
-use = egg:swift#proxy_logging
+[filter:listing_formats]
+use = egg:swift#listing_formats
 
 [app:proxy-server]
 use = egg:swift#proxy

@@ -13,7 +13,7 @@ the vault is counted anew: so nobody gets more room by keeping silent.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +22,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_relay.errors import AlreadyExists, BadRequest, SizeMismatch
-from crystal_relay.keys import check_vault, vault_prefix
+from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import DIRECT_BYTES_MIN
-from crystal_relay.server.authorization import device_of
-from crystal_relay.server.rates import Rates
-from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, query
 from crystal_relay.server.scopes import Identity, Scope, parse_place
@@ -60,17 +57,16 @@ class Transfers:
     def __init__(
         self,
         store: Store,
-        registry: Registry,
         settings: Settings,
-        rates: Rates,
+        device_of: Callable[[Request], Awaitable[Identity]],
         *,
         quota: Quota | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`device_of` tells whose token a request shows, or raises."""
         self._store = store if isinstance(store, DirectStore) and store.direct else None
-        self._registry = registry
         self._settings = settings
-        self._rates = rates
+        self._device_of = device_of
         self._quota = quota
         self._clock = clock
         self._grants = _Grants(quota, clock)
@@ -85,7 +81,7 @@ class Transfers:
 
     async def begin_transfer(self, request: Request) -> Response:
         """A request that the device may make at the bucket; or that this object goes through the relay."""
-        identity = await self._device(request)
+        identity = await self._device_of(request)
         query(request, ())
         asked = await json_of(request, TransferRequest, self._settings)
         place = parse_place(asked.key)
@@ -99,7 +95,7 @@ class Transfers:
 
     async def end_transfer(self, request: Request) -> Response:
         """Whether the object is there and the one that was put. Wakes who waits for it."""
-        identity = await self._device(request)
+        identity = await self._device_of(request)
         query(request, ())
         done = await json_of(request, TransferDone, self._settings)
         place = parse_place(done.key)
@@ -142,10 +138,6 @@ class Transfers:
         signed = await self._store.direct_put(name, size=size, md5=md5)
         self._grants.add(_Grant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
         return _granted(signed, size)
-
-    async def _device(self, request: Request) -> Identity:
-        vault = check_vault(request.path_params["vault"])
-        return await device_of(request, self._registry, vault, self._rates)
 
 
 def _granted(signed: DirectRequest, size: int) -> Response:

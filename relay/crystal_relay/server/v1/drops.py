@@ -1,0 +1,275 @@
+"""What the four routes do to the store. Every step may be the last before a crash; repeating the request finishes it.
+
+    drop      received whole --seen mark--> it has its id --blob--> it can be read --all readers confirmed--> gone mark,
+              blob and marks deleted
+    confirm   a mark of that reader alone; once all readers have one, the drop goes
+
+A crash between seen mark and blob: the device got no answer and drops again; the same bytes find their id, and the blob is
+put there. A crash while a drop goes: every reader has its mark, so nobody is shown it again, and the next list finishes the
+deletion.
+
+Drops on one channel take their ids and become visible one after the other, so a list never shows a later drop without the
+earlier one.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+
+from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
+from crystal_relay.server.v1.names import (
+    DAY_MS,
+    Channel,
+    DropId,
+    blob_key,
+    channel_prefix,
+    day_of_seen,
+    done_key,
+    done_prefix,
+    gone_key,
+    later,
+    seen_key,
+    seen_prefix,
+)
+from crystal_relay.server.v1.spool import Received
+from crystal_relay.server.v1.tokens import Holder, Member, Tokens, entries
+from crystal_relay.store import Object, Store
+
+LISTED_MAX = 100_000
+"""In one answer. The earliest come first, so whoever confirms what it has read gets the others next."""
+REPAIRS_MAX = 100
+"""What one list finishes of deletions that a crash has interrupted."""
+SEEN_DAYS_BEFORE = 1
+"""A repeated drop is known for what it is on the day of the first one and this many days after."""
+FORGOTTEN_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A drop that a reader has not confirmed yet."""
+
+    id: DropId
+    size: int
+
+
+@dataclass(slots=True)
+class _Order:
+    """Of one channel in this process."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    last: tuple[int, int] | None = None
+    looked: bool = False
+    forgotten_day: int = -1
+
+
+class Drops:
+    """The compatibility layer without its HTTP. One for each relay process; several may share a store."""
+
+    def __init__(self, store: Store, tokens: Tokens, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._clock = clock
+        self._orders: dict[tuple[str, Channel], _Order] = {}
+
+    async def drop(self, sender: Holder, channel: Channel, received: Received) -> DropId:
+        """Keep it for all who read the channel. The same bytes of the same token, soon again, are the same drop."""
+        space = sender.space
+        order = self._orders.setdefault((space, channel), _Order())
+        async with order.lock:
+            drop = await self._next(order, sender, channel, received.digest)
+            await self._forget_old(order, space, drop.day)
+            earlier = await self._claim(space, channel, drop)
+            if earlier is not None:
+                await self._repeat(space, channel, earlier, received)
+                return earlier
+            order.last = (drop.milliseconds, drop.sequence)
+            try:
+                await self._store.put_new(blob_key(space, channel, drop), received.body)
+            except AlreadyExists:
+                return drop  # its name holds the digest: these bytes
+            except StoreUnavailable:
+                raise  # it may be there
+            except RelayError:
+                with suppress(RelayError):  # else the next try takes this place in the order
+                    await self._store.delete(seen_key(space, channel, drop))
+                raise
+            return drop
+
+    async def waiting(self, reader: Holder, channel: Channel) -> list[Waiting]:
+        """What the reader has not confirmed, in the order of the drops. Finishes deletions that were interrupted."""
+        found: list[Waiting] = []
+        if reader.role is not channel.reader:
+            return found
+        members: list[Member] | None = None
+        unfinished: list[DropId] = []
+        async with aclosing(self._marked(reader.space, channel)) as drops:
+            async for drop, size, marks in drops:
+                if marks and members is None:
+                    members = [member async for member in self._tokens.members(reader.space)]
+                if size is None or (marks and _all_have(members or [], channel, drop, marks)):
+                    unfinished.append(drop)
+                elif drop.dropper != reader.id and reader.id not in marks:
+                    found.append(Waiting(drop, size))
+                if len(found) >= LISTED_MAX:
+                    break
+        for drop in unfinished[:REPAIRS_MAX]:
+            await self._settle(reader.space, channel, drop)
+        return found
+
+    async def pick_up(self, reader: Holder, channel: Channel, drop: DropId) -> Object:
+        """The sealed bytes. Raises NotFound: also of what is not for this reader, or was confirmed by it."""
+        if not reader.reads(channel, drop.dropper) or await self._has(
+            done_key(reader.space, channel, drop, reader.id)
+        ):
+            raise NotFound("there is no such blob")
+        return await self._store.get(blob_key(reader.space, channel, drop))
+
+    async def confirm(self, reader: Holder, channel: Channel, drop: DropId) -> None:
+        """This reader is done with it. Repeating it is no error, nor is confirming what is gone. Raises NotFound."""
+        if not reader.reads(channel, drop.dropper):
+            raise NotFound("there is no such blob")
+        if not await self._has(blob_key(reader.space, channel, drop)):
+            return
+        with suppress(AlreadyExists):
+            await self._store.put_new(done_key(reader.space, channel, drop, reader.id), b"{}")
+        await self._settle(reader.space, channel, drop)
+
+    async def revoke(self, identity: str) -> Holder:
+        """Shut out a token; what waited for nobody else goes. Repeating it is no error and finishes it. Raises NotFound."""
+        holder = await self._tokens.revoke(identity)
+        for channel in Channel:
+            if channel.reader is not holder.role:
+                continue
+            async with aclosing(self._marks(holder.space, channel)) as marked:
+                async for drop, _ in marked:
+                    await self._settle(holder.space, channel, drop)
+        return holder
+
+    # --- dropping ---
+
+    async def _next(self, order: _Order, sender: Holder, channel: Channel, digest: str) -> DropId:
+        now = int(self._clock() * 1000)
+        if not order.looked:
+            # An earlier process may have seen a later time than this one does.
+            prefix = channel_prefix(sender.space, channel)
+            async for entry in entries(self._store, prefix, after=f"{prefix}{now:013d}"):
+                last = DropId.parse(entry.key.removeprefix(prefix))
+                order.last = (last.milliseconds, last.sequence)
+            order.looked = True
+        return DropId(*later(order.last, now), sender.id, digest)
+
+    async def _claim(self, space: str, channel: Channel, drop: DropId) -> DropId | None:
+        """Note which id the bytes get; or the id that they got before."""
+        for days in range(SEEN_DAYS_BEFORE, 0, -1):
+            earlier = await self._seen(seen_key(space, channel, drop, days_before=days))
+            if earlier is not None:
+                return earlier
+        key = seen_key(space, channel, drop)
+        try:
+            await self._store.put_new(key, str(drop).encode())
+        except AlreadyExists:
+            earlier = await self._seen(key)
+            if earlier is None:  # another process has just failed to store it
+                raise Busy("the same blob is being dropped elsewhere") from None
+            return earlier
+        return None
+
+    async def _repeat(self, space: str, channel: Channel, drop: DropId, received: Received) -> None:
+        """The first try may have got any far: see that the blob is there, unless all readers had it already."""
+        if await self._has(blob_key(space, channel, drop)) or await self._has(gone_key(space, channel, drop)):
+            return
+        with suppress(AlreadyExists):
+            await self._store.put_new(blob_key(space, channel, drop), received.body)
+        if await self._has(gone_key(space, channel, drop)):
+            await self._store.delete(blob_key(space, channel, drop))
+
+    async def _seen(self, key: str) -> DropId | None:
+        try:
+            text = await (await self._store.get(key)).read()
+        except NotFound:
+            return None
+        return DropId.parse(text.decode("ascii", "replace"))
+
+    async def _forget_old(self, order: _Order, space: str, day: int) -> None:
+        """Each drop clears away some of what is remembered of the days before, so that it never takes long."""
+        if order.forgotten_day == day:
+            return
+        page = await self._store.list(seen_prefix(space), limit=FORGOTTEN_AT_ONCE)
+        old = [entry.key for entry in page.entries if day_of_seen(space, entry.key) < day - SEEN_DAYS_BEFORE]
+        for key in old:
+            await self._store.delete(key)
+        if len(old) < FORGOTTEN_AT_ONCE:
+            order.forgotten_day = day
+
+    # --- deleting ---
+
+    async def _settle(self, space: str, channel: Channel, drop: DropId) -> None:
+        """Delete the drop if all its readers have confirmed it, and the marks of one that is gone."""
+        members = [member async for member in self._tokens.members(space)]
+        prefix = done_prefix(space, channel, drop)
+        marks = {entry.key.removeprefix(prefix) async for entry in entries(self._store, prefix)}
+        if await self._has(blob_key(space, channel, drop)):
+            if not _all_have(members, channel, drop, marks):
+                return
+            if drop.day >= int(self._clock() * 1000) // DAY_MS - SEEN_DAYS_BEFORE:
+                with suppress(AlreadyExists):
+                    await self._store.put_new(gone_key(space, channel, drop), b"{}")
+            await self._store.delete(blob_key(space, channel, drop))
+        for reader in marks:
+            await self._store.delete(done_key(space, channel, drop, reader))
+
+    # --- looking ---
+
+    async def _has(self, key: str) -> bool:
+        page = await self._store.list(key, limit=1)
+        return bool(page.entries) and page.entries[0].key == key
+
+    async def _marked(
+        self, space: str, channel: Channel
+    ) -> AsyncGenerator[tuple[DropId, int | None, set[str]]]:
+        """All drops in order, with their size and who has confirmed them; no size: only marks are left."""
+        prefix = channel_prefix(space, channel)
+        async with (
+            aclosing(self._marks(space, channel)) as marks,
+            aclosing(entries(self._store, prefix)) as blobs,
+        ):
+            marked = await anext(marks, None)
+            async for entry in blobs:
+                drop = DropId.parse(entry.key.removeprefix(prefix))
+                while marked is not None and marked[0] < drop:
+                    yield marked[0], None, marked[1]
+                    marked = await anext(marks, None)
+                if marked is not None and marked[0] == drop:
+                    yield drop, entry.size, marked[1]
+                    marked = await anext(marks, None)
+                else:
+                    yield drop, entry.size, set()
+            while marked is not None:
+                yield marked[0], None, marked[1]
+                marked = await anext(marks, None)
+
+    async def _marks(self, space: str, channel: Channel) -> AsyncGenerator[tuple[DropId, set[str]]]:
+        """Drops that somebody has confirmed, in order, and who."""
+        prefix = done_prefix(space, channel)
+        current, readers = "", set[str]()
+        async for entry in entries(self._store, prefix):
+            drop, _, reader = entry.key.removeprefix(prefix).partition("/")
+            if drop != current:
+                if current:
+                    yield DropId.parse(current), readers
+                current, readers = drop, set()
+            readers.add(reader)
+        if current:
+            yield DropId.parse(current), readers
+
+
+def _all_have(members: list[Member], channel: Channel, drop: DropId, marks: set[str]) -> bool:
+    """Whether every reader of the drop is among those that confirmed it. Without any reader it waits for one."""
+    readers = {
+        member.holder.id
+        for member in members
+        if not member.revoked and member.holder.reads(channel, drop.dropper)
+    }
+    return bool(readers) and readers <= marks

@@ -1,0 +1,151 @@
+"""The prototype's routes over HTTP: its paths, its JSON, its statuses, and this relay's limits.
+
+POST   /drop/<channel>             GET  /pickup/<channel>
+DELETE /confirm/<channel>/<id>     GET  /pickup/<channel>/<id>
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
+from crystal_relay.server.rates import Rates
+from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
+from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
+from crystal_relay.server.scopes import Identity
+from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
+from crystal_relay.server.v1.drops import Drops
+from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
+from crystal_relay.server.v1.spool import Spool
+from crystal_relay.server.v1.tokens import Holder, Tokens, WrongToken
+from crystal_relay.server.v1.wire import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
+from crystal_relay.store import Store
+
+LISTS_MAX = 4
+"""Long lists that are put together at once; others wait."""
+_BEARER = "Bearer "
+_log = logging.getLogger("crystal_relay.server")
+
+_Handler: TypeAlias = "Callable[[V1Routes, Request], Awaitable[Response]]"
+
+
+def _in_old_words(handler: _Handler) -> _Handler:
+    """Errors as the prototype's devices read them."""
+
+    @functools.wraps(handler)
+    async def answer(self: "V1Routes", request: Request) -> Response:
+        try:
+            return await handler(self, request)
+        except RelayError as error:
+            return _refusal(request, error)
+
+    return answer
+
+
+class V1Routes:
+    """The handlers. One for each relay process."""
+
+    def __init__(self, store: Store, settings: Settings, rates: Rates) -> None:
+        self._settings = settings
+        self._rates = rates
+        self._tokens = Tokens(store)
+        self._drops = Drops(store, self._tokens)
+        self._spool = Spool()
+        self._lists = asyncio.Semaphore(LISTS_MAX)
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/drop/{channel}", self.drop, methods=["POST"]),
+            Route("/pickup/{channel}", self.list_blobs, methods=["GET"]),
+            Route("/pickup/{channel}/{id}", self.pick_up, methods=["GET"]),
+            Route("/confirm/{channel}/{id}", self.confirm, methods=["DELETE"]),
+        ]
+
+    @_in_old_words
+    async def drop(self, request: Request) -> Response:
+        """Keep a sealed blob for all readers of a channel."""
+        sender, channel = await self._asked(request)
+        size = content_length(head_of(request.scope), BLOB_BYTES_MAX)
+        if not size:
+            raise BadRequest("a drop has a body")
+        body = arriving_body(request.scope, request.receive, size, self._settings)
+        async with self._spool.receive(body) as received:
+            drop = await self._drops.drop(sender, channel, received)
+        return JsonReply(V1DropReply(True, str(drop), channel, size, drop.dropped_at))
+
+    @_in_old_words
+    async def list_blobs(self, request: Request) -> Response:
+        """What waits for this reader on a channel."""
+        reader, channel = await self._asked(request)
+        async with self._lists:
+            blobs = [
+                V1Blob(
+                    str(waiting.id),
+                    waiting.size,
+                    waiting.id.dropped_at,
+                    await self._tokens.agent_of(reader.space, waiting.id.dropper),
+                )
+                for waiting in await self._drops.waiting(reader, channel)
+            ]
+            return JsonReply(V1ListReply(channel, len(blobs), blobs))
+
+    @_in_old_words
+    async def pick_up(self, request: Request) -> Response:
+        """A blob's bytes."""
+        reader, channel = await self._asked(request)
+        drop = DropId.parse(request.path_params["id"])
+        found = await self._drops.pick_up(reader, channel, drop)
+        try:
+            reply = ObjectReply(found, partial=False)
+            del reply.headers["accept-ranges"]  # the prototype had none
+            reply.headers["x-agent-id"] = await self._tokens.agent_of(reader.space, drop.dropper)
+            reply.headers["x-dropped-at"] = drop.dropped_at
+        except BaseException:
+            await found.aclose()
+            raise
+        return reply
+
+    @_in_old_words
+    async def confirm(self, request: Request) -> Response:
+        """This reader is done with a blob."""
+        reader, channel = await self._asked(request)
+        await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
+        return JsonReply(V1ConfirmReply(ok=True, deleted=True))
+
+    async def _asked(self, request: Request) -> tuple[Holder, Channel]:
+        self._rates.admit(request.scope)
+        header = text_of(head_of(request.scope).get(b"authorization"))
+        if header is None or not header.startswith(_BEARER):
+            raise Unauthorized("a bearer token is needed here")
+        self._rates.before_lookup(request.scope)
+        try:
+            holder = await self._tokens.identify(header.removeprefix(_BEARER))
+        except WrongToken:
+            self._rates.failed(request.scope)
+            raise
+        self._rates.check(Identity(space_prefix(holder.space), holder.id, frozenset()))
+        no_query(request.scope)
+        return holder, parse_channel(request.path_params["channel"])
+
+
+def _refusal(request: Request, error: RelayError) -> Response:
+    if error.status >= 500 and error.status not in (503, 507):
+        _log.error("%s: %s", error.code, error)
+    plain = error_reply(error, close=isinstance(error, TooSlow) or _size(request) > UNREAD_BYTES_MAX)
+    kept = {name: value for name, value in plain.headers.items() if not name.startswith("content-")}
+    return JsonReply(V1ErrorReply(str(error)), error.status, kept)
+
+
+def _size(request: Request) -> float:
+    """Of the body, as far as the head tells."""
+    text = request.headers.get("content-length", "0")
+    if "transfer-encoding" in request.headers:
+        return float("inf")
+    return int(text) if text.isdigit() and len(text) < 16 else float("inf")

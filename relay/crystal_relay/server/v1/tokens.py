@@ -1,0 +1,184 @@
+"""Tokens of the compatibility layer: who may use it, as which agent, in which space.
+
+    r/v1/token/<hash>                     a token that is let in; gone once it is revoked
+    r/v1/member/<space>/<id>              whom a token was made for; stays, so that what it dropped keeps its sender
+    r/v1/member/<space>/<id>.revoked      it counts as a reader no longer
+
+A token's id is the first 12 hex digits of its hash. The member is written before the token is let in: a crash between the two
+leaves a reader that never reads, which `list` shows and `revoke` removes, never a device that drops are not kept for.
+"""
+
+import hashlib
+import re
+import secrets
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, StoreDamaged
+from crystal_relay.server.v1.names import HOLDER_DIGITS, Channel, Role, check_agent, check_space
+from crystal_relay.store import Listed, Store
+
+DEFAULT_SPACE = "default"
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+"""32 random bytes, base64url without padding."""
+REMEMBERED_MEMBERS_MAX = 4096
+_RECORD_VERSION = 1
+_ID = re.compile(rf"[0-9a-f]{{{HOLDER_DIGITS}}}\Z")
+_MEMBERS = "r/v1/member/"
+_REVOKED = ".revoked"
+
+
+class WrongToken(Forbidden):
+    """A bearer token that nobody made, or that was revoked."""
+
+    hint = "`crystal-relay v1 add` makes a token."
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose token it is. `id` tells tokens apart, also those of one agent."""
+
+    id: str
+    space: str
+    agent: str
+    role: Role
+
+    def reads(self, channel: Channel, dropper: str) -> bool:
+        """Whether a drop on this channel is for this device: by its role, and not its own."""
+        return self.role is channel.reader and self.id != dropper
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A token as the operator sees it."""
+
+    holder: Holder
+    revoked: bool
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    agent_id: str
+    role: Role
+    space: str
+    token_hash: str
+
+
+class Tokens:
+    """Makes, finds and revokes them. Nothing that could change is remembered: a revocation counts at once, everywhere."""
+
+    def __init__(self, store: Store, *, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._store = store
+        self._random = random
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    async def add(self, agent: str, role: Role, space: str = DEFAULT_SPACE) -> tuple[str, Holder]:
+        """A new token, which is nowhere kept and cannot be shown again. Raises BadRequest."""
+        check_agent(agent)
+        check_space(space)
+        while True:
+            token = urlsafe_b64encode(self._random(32)).rstrip(b"=").decode()
+            name = _hash(token)
+            record = msgspec.json.encode(_Record(_RECORD_VERSION, agent, role, space, name))
+            try:
+                await self._store.put_new(_member_key(space, name[:HOLDER_DIGITS]), record)
+            except AlreadyExists:
+                continue  # another token of the space has that id
+            await self._store.put_new(_token_key(name), record)
+            return token, Holder(name[:HOLDER_DIGITS], space, agent, role)
+
+    async def identify(self, token: str) -> Holder:
+        """Raises WrongToken."""
+        if TOKEN.match(token) is None:
+            raise WrongToken("wrong token")
+        name = _hash(token)
+        try:
+            record = await self._read(_token_key(name))
+        except NotFound:
+            raise WrongToken("wrong token") from None
+        return _holder(record)
+
+    async def members(self, space: str | None = None) -> AsyncGenerator[Member]:
+        """All tokens that were ever made, of one space or of all, those that count and those that were revoked."""
+        prefix = _MEMBERS if space is None else f"{_MEMBERS}{space}/"
+        previous = ""
+        async for entry in entries(self._store, prefix):
+            key = entry.key
+            if key == previous + _REVOKED:
+                yield Member(_holder(await self._member(previous)), revoked=True)
+                previous = ""
+                continue
+            if previous:
+                yield Member(_holder(await self._member(previous)), revoked=False)
+            previous = key
+        if previous:
+            yield Member(_holder(await self._member(previous)), revoked=False)
+
+    async def agent_of(self, space: str, dropper: str) -> str:
+        """The agent that a token was made for. Raises NotFound if there never was such a token."""
+        return (await self._member(_member_key(space, dropper))).agent_id
+
+    async def revoke(self, identity: str) -> Holder:
+        """Shut out the token of that id. Repeating it is no error. Raises NotFound."""
+        holder = await self._find(identity)
+        key = _member_key(holder.space, holder.id)
+        await self._store.delete(_token_key((await self._member(key)).token_hash))
+        try:
+            await self._store.put_new(key + _REVOKED, b"{}")
+        except AlreadyExists:
+            return holder
+        return holder
+
+    async def _find(self, identity: str) -> Holder:
+        if _ID.match(identity):
+            async for member in self.members():
+                if member.holder.id == identity:
+                    return member.holder
+        raise NotFound("there is no token of that id", hint="`crystal-relay v1 list` shows the ids.")
+
+    async def _member(self, key: str) -> _Record:
+        """A member's record, which never changes."""
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = await self._read(key)
+            if len(self._records) > REMEMBERED_MEMBERS_MAX:
+                self._records.popitem(last=False)
+        return record
+
+    async def _read(self, key: str) -> _Record:
+        text = await (await self._store.get(key)).read()
+        try:
+            return msgspec.json.decode(text, type=_Record)
+        except msgspec.DecodeError:
+            raise StoreDamaged("a record of the compatibility layer's tokens is damaged") from None
+
+
+async def entries(store: Store, prefix: str, *, after: str = "") -> AsyncGenerator[Listed]:
+    """All that is under a prefix, in order, a page at a time."""
+    more = True
+    while more:
+        page = await store.list(prefix, after=after)
+        more = page.more
+        for entry in page.entries:
+            yield entry
+            after = entry.key
+
+
+def _holder(record: _Record) -> Holder:
+    return Holder(record.token_hash[:HOLDER_DIGITS], record.space, record.agent_id, record.role)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
+
+
+def _token_key(name: str) -> str:
+    return f"r/v1/token/{name}"
+
+
+def _member_key(space: str, identity: str) -> str:
+    return f"{_MEMBERS}{space}/{identity}"

@@ -1,0 +1,1 @@
+"""Tests: the relay's compatibility layer for the published prototype."""

@@ -1,0 +1,215 @@
+"""Every reader gets every drop, in order, once; a confirm is one reader's own. The prototype lost and mixed them."""
+
+import asyncio
+import secrets
+from functools import partial
+
+import pytest
+
+from crystal_relay.server.v1.drops import Drops
+from crystal_relay.server.v1.names import Channel, Role
+from crystal_relay.server.v1.tokens import Tokens
+from tests.support.relay_server import ServedRelay
+from tests.support.v1_device import V1Device, dropped
+
+
+async def blobs_in(relay: ServedRelay, prefix: str = "w/default/") -> list[str]:
+    """Keys of blobs and marks; what is remembered of earlier drops aside."""
+    page = await relay.store.list(prefix)
+    return [entry.key for entry in page.entries if "/seen/" not in entry.key]
+
+
+async def test_each_of_three_readers_gets_every_mirror_delta_whatever_the_others_confirm(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    deltas = [secrets.token_bytes(300) for _ in range(12)]
+    for delta in deltas:
+        await core.drop("mirror", delta)
+    assert await nodes[0].poll("mirror") == deltas
+    assert await nodes[0].poll("mirror") == []
+    late = secrets.token_bytes(300)
+    await core.drop("mirror", late)
+    assert await nodes[1].poll("mirror") == [*deltas, late]
+    assert await nodes[0].poll("mirror") == [late]
+    assert await nodes[2].poll("mirror") == [*deltas, late]
+    assert await blobs_in(relay) == [], "all have read all, and something is left"
+
+
+async def test_readers_at_once_get_everything_and_leave_nothing(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    deltas = [secrets.token_bytes(200) for _ in range(30)]
+    for delta in deltas:
+        await core.drop("mirror", delta)
+    assert await asyncio.gather(*(node.poll("mirror") for node in nodes)) == [deltas] * 3
+    assert await blobs_in(relay) == []
+
+
+async def test_order_is_kept_over_pages_beyond_a_thousand(core: V1Device, nodes: list[V1Device]) -> None:
+    dropped = [(await core.drop("mirror", b"delta %05d" % number))["id"] for number in range(2_500)]
+    listed = [blob["id"] for blob in await nodes[0].listed("mirror")]
+    assert listed == dropped
+    for name in dropped[::3]:
+        await nodes[0].confirm("mirror", name)
+    left = [name for number, name in enumerate(dropped) if number % 3]
+    assert [blob["id"] for blob in await nodes[0].listed("mirror")] == left
+    assert [blob["id"] for blob in await nodes[1].listed("mirror")] == dropped
+    bodies = [await nodes[1].pick_up("mirror", name) for name in dropped[995:1005]]
+    assert bodies == [b"delta %05d" % number for number in range(995, 1005)]
+
+
+async def test_order_is_kept_when_the_clock_goes_back_and_the_relay_starts_anew(relay: ServedRelay) -> None:
+    tokens = Tokens(relay.store)
+    sender = (await tokens.add("cc-core", Role.CORE))[1]
+    reader = (await tokens.add("cc-node", Role.NODE))[1]
+    names: list[str] = []
+    for seconds in (2_000_000_000.5, 2_000_000_000.5, 1_000_000_000.0):
+        drops = Drops(relay.store, tokens, clock=partial(float, seconds))
+        names += [await dropped(drops, sender, secrets.token_bytes(9)) for _ in range(3)]
+    waiting = await Drops(relay.store, tokens).waiting(reader, Channel.MIRROR)
+    assert [str(blob.id) for blob in waiting] == names
+
+
+async def test_confirming_twice_and_confirming_what_is_not_there_harm_nobody(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    name = (await core.drop("mirror", b"sealed"))["id"]
+    for _ in range(3):
+        assert await nodes[0].confirm("mirror", name) == {"ok": True, "deleted": True}
+    absent = name[:13] + "-999999-" + name[21:]
+    assert await nodes[1].confirm("mirror", absent) == {"ok": True, "deleted": True}
+    assert await nodes[1].confirm("files", name) == {"ok": True, "deleted": True}
+    assert [key for key in await blobs_in(relay) if absent in key or "/files/" in key] == []
+    assert await nodes[1].poll("mirror") == [b"sealed"]
+    assert await nodes[2].poll("mirror") == [b"sealed"]
+    assert await nodes[2].confirm("mirror", name) == {"ok": True, "deleted": True}
+    assert await blobs_in(relay) == []
+
+
+async def test_what_a_reader_has_confirmed_is_gone_for_it_alone(
+    core: V1Device, nodes: list[V1Device]
+) -> None:
+    name = (await core.drop("files", b"sealed"))["id"]
+    await nodes[0].confirm("files", name)
+    assert (await nodes[0].http.get(f"/pickup/files/{name}")).status_code == 404
+    assert await nodes[1].pick_up("files", name) == b"sealed"
+
+
+async def test_a_device_neither_sees_nor_confirms_what_is_not_for_its_role(
+    core: V1Device, nodes: list[V1Device]
+) -> None:
+    conversation = (await nodes[0].drop("conversations", b"said"))["id"]
+    command = (await nodes[0].drop("commands", b"do"))["id"]
+    for channel, name in (("conversations", conversation), ("commands", command)):
+        assert await nodes[1].listed(channel) == []
+        assert (await nodes[1].http.get(f"/pickup/{channel}/{name}")).status_code == 404
+        assert (await nodes[1].http.delete(f"/confirm/{channel}/{name}")).status_code == 404
+    assert await core.poll("conversations") == [b"said"]
+    assert await core.poll("commands") == [b"do"]
+
+
+async def test_a_blob_is_on_the_channel_it_was_dropped_on_and_on_no_other(
+    core: V1Device, nodes: list[V1Device]
+) -> None:
+    name = (await nodes[0].drop("conversations", b"said"))["id"]
+    assert await core.listed("commands") == []
+    assert (await core.http.get(f"/pickup/commands/{name}")).status_code == 404
+    assert await core.confirm("commands", name) == {"ok": True, "deleted": True}
+    assert await core.poll("conversations") == [b"said"]
+
+
+async def test_two_cores_both_get_every_conversation(relay: ServedRelay, nodes: list[V1Device]) -> None:
+    said = [b"conversation %d" % number for number in range(5)]
+    async with (
+        await V1Device.added(relay.url, relay.store, "cc-one", "core") as one,
+        await V1Device.added(relay.url, relay.store, "cc-two", "core") as two,
+    ):
+        for text in said:
+            await nodes[0].drop("conversations", text)
+        assert await one.poll("conversations") == said
+        assert await two.poll("conversations") == said
+        # What a Core drops for Cores is for the other one.
+        await one.drop("conversations", b"my own")
+        assert await one.listed("conversations") == []
+        assert await two.poll("conversations") == [b"my own"]
+    assert await blobs_in(relay) == []
+
+
+async def test_a_drop_repeated_after_a_lost_reply_is_one_drop(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    first = await core.drop("mirror", b"delta")
+    assert await core.drop("mirror", b"delta") == first
+    again = await asyncio.gather(*(core.drop("mirror", b"other delta") for _ in range(8)))
+    assert len({reply["id"] for reply in again}) == 1
+    assert await nodes[0].poll("mirror") == [b"delta", b"other delta"]
+    for node in nodes[1:]:
+        await node.poll("mirror")
+    assert await core.drop("mirror", b"delta") == first, "a late repetition"
+    assert [await node.listed("mirror") for node in nodes] == [[], [], []]
+
+
+async def test_the_same_bytes_of_two_devices_are_two_drops(core: V1Device, nodes: list[V1Device]) -> None:
+    for node in nodes:
+        await node.drop("conversations", b"hello")
+    assert [blob["agent_id"] for blob in await core.listed("conversations")] == [node.agent for node in nodes]
+
+
+async def test_the_sender_is_the_tokens_agent_whatever_the_body_says(
+    core: V1Device, nodes: list[V1Device]
+) -> None:
+    name = (await nodes[1].drop("conversations", b'{"agent_id":"cc-core"}'))["id"]
+    response = await core.http.get(f"/pickup/conversations/{name}", headers={"X-Agent-Id": "cc-core"})
+    assert response.headers["x-agent-id"] == "cc-node-1"
+
+
+async def test_a_revoked_reader_holds_nothing_back(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    tokens = Tokens(relay.store)
+    await core.drop("mirror", b"one")
+    await core.drop("mirror", b"two")
+    for node in nodes[:2]:
+        await node.poll("mirror")
+    assert await blobs_in(relay)
+    lost = (await tokens.identify(nodes[2].token)).id
+    await Drops(relay.store, tokens).revoke(lost)
+    assert await blobs_in(relay) == []
+    assert (await nodes[2].http.get("/pickup/mirror")).status_code == 403
+    await core.drop("mirror", b"three")
+    assert [await node.poll("mirror") for node in nodes[:2]] == [[b"three"]] * 2
+    assert await blobs_in(relay) == []
+
+
+async def test_without_any_reader_a_drop_waits_for_one(relay: ServedRelay, core: V1Device) -> None:
+    await core.drop("mirror", b"early")
+    async with await V1Device.added(relay.url, relay.store, "cc-new", "node") as node:
+        assert await node.poll("mirror") == [b"early"]
+
+
+async def test_a_reader_added_while_others_confirm_loses_nothing_dropped_since(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    await core.drop("mirror", b"before")
+    for node in nodes:
+        await node.poll("mirror")
+    async with await V1Device.added(relay.url, relay.store, "cc-new", "node") as node:
+        await core.drop("mirror", b"after")
+        for other in nodes:
+            await other.poll("mirror")
+        assert await node.poll("mirror") == [b"after"]
+
+
+@pytest.mark.parametrize("channel", ["conversations", "mirror", "commands", "files"])
+async def test_a_space_is_closed_to_the_tokens_of_another(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device], channel: str
+) -> None:
+    sender, reader = (core, nodes[0]) if channel in ("mirror", "files") else (nodes[0], core)
+    name = (await sender.drop(channel, b"ours"))["id"]
+    role = "node" if channel in ("mirror", "files") else "core"
+    async with await V1Device.added(relay.url, relay.store, "cc-eve", role, "elsewhere") as stranger:
+        assert await stranger.listed(channel) == []
+        assert (await stranger.http.get(f"/pickup/{channel}/{name}")).status_code == 404
+        assert await stranger.confirm(channel, name) == {"ok": True, "deleted": True}
+        assert (await blobs_in(relay, "w/elsewhere/")) == []
+    assert await reader.pick_up(channel, name) == b"ours"

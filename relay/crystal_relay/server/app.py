@@ -27,6 +27,7 @@ from crystal_relay.server.health import Health
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of_store, sources_of_waits
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
+from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
@@ -50,9 +51,10 @@ from crystal_relay.wire import (
 class Relay:
     """The handlers and what they share. Stateless but for a short-lived cache and the waits that sleep."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, peers: Peers | None = None) -> None:
         self._store = store
         self._settings = settings
+        self._peers = peers
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
         self.rates = Rates(settings)
@@ -80,6 +82,7 @@ class Relay:
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
             *self.health.routes(),
+            *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
             *self._v1,
         ]
@@ -144,6 +147,8 @@ class Relay:
         if DEVICE.match(device) is None or (name is not None and HASH.match(name) is None):
             raise BadRequest("a device's id is 32 lower-case hex digits, a token's hash 64")
         await self.registry.revoke(vault, device, name)
+        if self._peers is not None:
+            await self._peers.forget(vault)
         return JsonReply(TokenReply(device))
 
     # --- anybody ---
@@ -187,12 +192,13 @@ class RelayApplication(Starlette):
         return Guard(routes, self.state.relay.objects)
 
 
-def create_app(store: Store, settings: Settings) -> RelayApplication:
+def create_app(store: Store, settings: Settings, *, peers: Peers | None = None) -> RelayApplication:
     """The relay as an ASGI application over a store, which stays the caller's to close.
 
+    `peers`: the other processes over the same store, if it can have any. Whoever composes starts and stops them.
     `app.state.relay` is its `Relay`: `waits.close()` before stopping, `registry` to make an enrolment token.
     """
-    return RelayApplication(Relay(store, settings))
+    return RelayApplication(Relay(store, settings, peers))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

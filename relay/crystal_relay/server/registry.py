@@ -21,7 +21,7 @@ import msgspec
 from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, StoreDamaged, Unauthorized
 from crystal_relay.server.scopes import SCOPES, Identity, Scope
 from crystal_relay.store import Store
-from crystal_relay.tokens import Preset, token_hash
+from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
@@ -52,15 +52,17 @@ class Registry:
         self._store = store
         self._cache_seconds = cache_seconds
         self._clock = clock
-        self._cache: OrderedDict[tuple[str, str, str], tuple[frozenset[Scope], float]] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, str, str], tuple[Identity, float]] = OrderedDict()
+        self._cached_of: dict[str, set[tuple[str, str, str]]] = {}
+        """What of each vault is in the cache."""
         self._changes = 0
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device that this token (of the right form) stands for, if it was looked up lately."""
-        found = self._cache.get((vault, device, token_hash(token)))
+        found = self._cache.get((vault, device, _hash_of(token)))
         if found is None or found[1] <= self._clock():
             return None
-        return Identity(vault, device, found[0])
+        return found[0]
 
     async def identify(self, vault: str, device: str, token: str) -> Identity:
         """The device that this token (of the right form) stands for. Raises Unauthorized.
@@ -70,12 +72,12 @@ class Registry:
         known = self.known(vault, device, token)
         if known is not None:
             return known
-        name = (vault, device, token_hash(token))
+        name = (vault, device, _hash_of(token))
         changes = self._changes
-        scopes = await self._scopes(*name)
+        identity = Identity(vault, device, await self._scopes(*name))
         if changes == self._changes:  # else a token was shut out while this one was being looked up
-            self._remember(name, scopes)
-        return Identity(vault, device, scopes)
+            self._remember(name, identity)
+        return identity
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
         """Raises Unauthorized unless it is the hash of the vault's recovery secret."""
@@ -125,9 +127,17 @@ class Registry:
                 except AlreadyExists:
                     continue
         finally:
-            self._changes += 1
-            for cached in [key for key in self._cache if key[0] == vault and key[1] == device]:
-                del self._cache[cached]
+            self.forget(vault)
+
+    def forget(self, vault: str | None) -> None:
+        """Look tokens of this vault up anew, or all: something was changed by another process, or may have been."""
+        self._changes += 1
+        if vault is None:
+            self._cache.clear()
+            self._cached_of.clear()
+            return
+        for cached in self._cached_of.pop(vault, ()):
+            del self._cache[cached]
 
     async def is_enrollment(self, token: str) -> bool:
         """Whether the store holds this enrolment token's hash."""
@@ -159,11 +169,15 @@ class Registry:
             raise _unauthorized()
         return SCOPES[record.preset]
 
-    def _remember(self, name: tuple[str, str, str], scopes: frozenset[Scope]) -> None:
-        self._cache[name] = (scopes, self._clock() + self._cache_seconds)
+    def _remember(self, name: tuple[str, str, str], identity: Identity) -> None:
+        self._cache[name] = (identity, self._clock() + self._cache_seconds)
         self._cache.move_to_end(name)
+        self._cached_of.setdefault(name[0], set()).add(name)
         if len(self._cache) > CACHED_TOKENS_MAX:
-            self._cache.popitem(last=False)
+            oldest, _ = self._cache.popitem(last=False)
+            self._cached_of[oldest[0]].discard(oldest)
+            if not self._cached_of[oldest[0]]:
+                del self._cached_of[oldest[0]]
 
     async def _vault(self, vault: str) -> _VaultRecord:
         return await self._record(f"r/vault/{vault}/record", _VaultRecord)
@@ -196,6 +210,11 @@ class Registry:
         except msgspec.DecodeError:
             raise StoreDamaged("a record of the relay's registry is damaged") from None
         return record
+
+
+def _hash_of(token: str) -> str:
+    """As `tokens.token_hash`, of what has the form of a token already: this is asked for every request."""
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 def _token_key(vault: str, device: str, name: str) -> str:

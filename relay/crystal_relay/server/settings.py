@@ -47,8 +47,8 @@ class Settings:
     """Serve the published prototype's routes too."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose word on a client's address counts."""
-    auth_cache_seconds: float = 10.0
-    """How long another process's revocation may go unnoticed. This process's own counts at once."""
+    auth_cache_seconds: float = 300.0
+    """How long a revocation may go unnoticed at a process that the revoking one cannot reach. Elsewhere it counts at once."""
 
     def body_seconds_max(self, size: int) -> float:
         """The longest time that a body of `size` bytes may take."""

@@ -1,0 +1,50 @@
+"""What an operator's command tells the running processes when it has changed something in the store itself."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+
+from crystal_relay.server.peers.messages import News
+from crystal_relay.server.peers.post import AnotherProcess, Line, NotHeard
+from crystal_relay.server.peers.records import ProcessRecords
+from crystal_relay.store import Store
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """How many running processes know of it now. The others, if they run, find out by themselves within five minutes."""
+
+    heard: int
+    not_heard: int
+
+
+async def announce_forget(store: Store, vault: str) -> Announced:
+    """Tell all relay processes over the store that the vault's credentials, or its state, changed."""
+    records = ProcessRecords(store)
+    secret = await records.known_secret()
+    if secret is None:
+        return Announced(0, 0)
+    origin = secrets.token_hex(8)
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def tell(name: str) -> bool:
+        async with places:
+            process = await records.process(name)
+            if process is None:
+                return False
+            try:
+                line = Line(process.url)
+            except NotHeard:
+                return False
+            try:
+                await line.tell(secret, News(origin=origin, to=name, sequence=1, forget=[vault]))
+            except (NotHeard, AnotherProcess):
+                return False
+            finally:
+                await line.aclose()
+            return True
+
+    told = await asyncio.gather(*(tell(name) for name in await records.names()))
+    return Announced(sum(told), len(told) - sum(told))

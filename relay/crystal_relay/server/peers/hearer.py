@@ -1,0 +1,88 @@
+"""What this process hears from the others: verified, for it, and each message once."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crystal_relay.errors import Unauthorized
+from crystal_relay.notify import Notifier
+from crystal_relay.server.peers.messages import BODY_BYTES_MAX, Heard, News, answer, read
+from crystal_relay.server.peers.post import AnotherProcess
+from crystal_relay.server.rates import Rates
+from crystal_relay.server.replies import JsonReply
+from crystal_relay.server.requests import content_length, head_of, no_query, small_body, text_of
+from crystal_relay.server.settings import Settings
+
+ORIGINS_MAX = 1024
+"""Whose last message is remembered."""
+_REGISTRY = "r/vault/"
+
+Forget = Callable[[str | None], None]
+"""Given a vault whose credentials may have changed; None: any."""
+
+
+class Hearer:
+    """The receiving side."""
+
+    def __init__(
+        self, notifier: Notifier, *, secret: Callable[[], bytes | None], met: Callable[[News], None]
+    ) -> None:
+        """`met` is told of each message of a process that serves, after what it says was taken in."""
+        self.forget: Forget | None = None
+        self.messages = 0
+        self.missed = 0
+        """How often numbers were missing."""
+        self._notifier = notifier
+        self._secret = secret
+        self._met = met
+        self._sequences: OrderedDict[str, int] = OrderedDict()
+
+    async def answer(self, request: Request, settings: Settings, rates: Rates) -> Response:
+        """One message over HTTP. Raises Unauthorized, AnotherProcess, BadRequest and its kin."""
+        rates.before_lookup(request.scope)
+        no_query(request.scope)
+        head = head_of(request.scope)
+        size = content_length(head, BODY_BYTES_MAX)
+        body = await small_body(request.scope, request.receive, size, settings)
+        secret = self._secret()
+        try:
+            if secret is None:  # before the start, after the stop
+                raise Unauthorized("the relay does not know these credentials")
+            news, code = read(secret, text_of(head.get(b"authorization")), body)
+        except Unauthorized:
+            rates.failed(request.scope)
+            raise
+        self.take(news)
+        return JsonReply(Heard(answer(secret, code)))
+
+    def take(self, news: News) -> None:
+        """A verified message. One that was taken before changes nothing. Raises AnotherProcess."""
+        if news.to != self._notifier.name or news.origin == self._notifier.name:
+            raise AnotherProcess("the message is for another process")
+        if news.sequence <= self._sequences.get(news.origin, 0):
+            return
+        self._sequences[news.origin] = news.sequence
+        self._sequences.move_to_end(news.origin)
+        if len(self._sequences) > ORIGINS_MAX:
+            self._sequences.popitem(last=False)
+        self.messages += 1
+        for vault in news.forget:
+            self._forget(vault)
+        if news.forget_all:
+            self._forget(None)
+        if not news.url:
+            return
+        # Who missed a message may have missed a revocation.
+        if self._notifier.heard(news.origin, news.first, news.last, news.groups):
+            self.missed += 1
+            self._forget(None)
+        for group, _ in news.groups:
+            if group.startswith(_REGISTRY):
+                self._forget(group.removeprefix(_REGISTRY).rstrip("/"))
+        self._met(news)
+
+    def _forget(self, vault: str | None) -> None:
+        if self.forget is not None:
+            self.forget(vault)

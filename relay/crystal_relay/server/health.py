@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import version
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -24,7 +25,7 @@ from crystal_relay.errors import RelayError, StoreUnavailable
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import no_query
 from crystal_relay.store import Store
-from crystal_relay.wire import PROTOCOL, SERVICE, HealthReply, StateReply
+from crystal_relay.wire import PROTOCOL, SERVICE, V1_MODE, V1_SERVICE, HealthReply, StateReply
 
 LOOK_SECONDS = 10.0
 """Between two looks at the store."""
@@ -49,6 +50,7 @@ class Health:
         self,
         store: Store,
         *,
+        v1: bool = False,
         clock: Callable[[], float] = time.monotonic,
         look_seconds_max: float = LOOK_SECONDS_MAX,
     ) -> None:
@@ -59,7 +61,11 @@ class Health:
         self._look: asyncio.Task[bool] | None = None
         self._look_again_at = 0.0
         self._reply = HealthReply(
-            ok=True, service=SERVICE, protocol=PROTOCOL, version=version("memory-crystal")
+            ok=True,
+            service=V1_SERVICE if v1 else SERVICE,
+            protocol=PROTOCOL,
+            version=version("memory-crystal"),
+            mode=V1_MODE if v1 else msgspec.UNSET,
         )
 
     def routes(self) -> list[Route]:

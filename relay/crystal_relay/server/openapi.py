@@ -22,6 +22,7 @@ from crystal_relay.errors import (
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import KEY_CHARS_MAX, LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
 from crystal_relay.server.scopes import CHANNELS
+from crystal_relay.server.v1.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_relay.wire import (
     ErrorReply,
     HealthReply,
@@ -64,9 +65,10 @@ _KEYS: dict[str, dict[str, str]] = {
 _ALWAYS: tuple[type[RelayError], ...] = (BadRequest, RelayError, Busy)
 
 
-def openapi_document(*, metrics: bool = False) -> bytes:
-    """The document as JSON. `metrics`: with the route that not every relay has."""
-    schemas, components = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
+def openapi_document(*, metrics: bool = False, v1: bool = False) -> bytes:
+    """The document as JSON. `metrics`, `v1`: with the routes that not every relay has."""
+    structs = (*_STRUCTS, *V1_STRUCTS) if v1 else _STRUCTS
+    schemas, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
     del schemas  # references to what stands in the components
     document: Json = {
         "openapi": "3.1.0",
@@ -77,7 +79,7 @@ def openapi_document(*, metrics: bool = False) -> bytes:
             "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes who waits.",
         },
         "servers": [{"url": "/"}],
-        "paths": _paths() | (_METRICS if metrics else {}),
+        "paths": _paths() | (_METRICS if metrics else {}) | (v1_paths() if v1 else {}),
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -91,6 +93,7 @@ def openapi_document(*, metrics: bool = False) -> bytes:
                     "scheme": "bearer",
                     "description": "The relay's metrics token.",
                 },
+                **(V1_SECURITY if v1 else {}),
                 "enrollment": {
                     "type": "http",
                     "scheme": "bearer",

@@ -46,7 +46,12 @@ setup: $(VENV)/.dev ## make .venv with everything for development
 run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a relay, a Core and two Nodes
 	@$(BIN)/crystal demo
 
-test: $(VENV)/.dev ## run all tests
+# The S3 servers that the tests start beside those in .venv: Swift, and Ceph's object gateway when apt-get may install it.
+# What cannot be installed is no failure; it is tried again the next time.
+$(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt | $(VENV)/.dev
+	@if $(BIN)/python -m scripts.install_test_servers; then touch $@; fi
+
+test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the S3 servers that they run on (as root: Ceph, by apt-get)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length
@@ -72,5 +77,5 @@ sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED onc
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) .venv-swift build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,8 +29,8 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S
 
 @pytest.fixture(scope="session")
 def moto_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
-    """With signatures and policies enforced; its keys may do everything."""
-    return _shared("moto-auth", tmp_path_factory, worker_id)
+    """Without `auth`: see `running_moto`."""
+    return _shared("moto", tmp_path_factory, worker_id)
 
 
 def _shared(name: str, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:

@@ -22,7 +22,7 @@ _shared_keepers: list[subprocess.Popen[str]] = []
 
 
 def running_rgw() -> AbstractContextManager[S3Server]:
-    """Ceph's object gateway: the reference for races, expiry and signatures. 14 s to start: better take `rgw_server`."""
+    """Ceph's object gateway: the reference for races, expiry and signatures. Two seconds to start."""
     return _running("rgw")
 
 
@@ -37,7 +37,10 @@ def running_rclone() -> AbstractContextManager[S3Server]:
 
 
 def running_moto(*, auth: bool = False) -> AbstractContextManager[S3Server]:
-    """moto. With `auth` signatures and IAM policies count; the server's keys may then do everything."""
+    """moto. With `auth` signatures and IAM policies count; the server's keys may then do everything.
+
+    Pre-signed requests work without `auth` only.
+    """
     return _running("moto-auth" if auth else "moto")
 
 

@@ -1,7 +1,8 @@
 """moto: AWS's S3 and IAM in one process. The only one here that enforces AWS's own policies (with `auth`).
 
 It keeps everything in memory, honours conditions (one process, a lock), takes lifecycle rules but never acts on them.
-Without `auth` it lets everybody in, whatever the signature.
+It never checks Content-MD5. Without `auth` it lets everybody in, whatever the signature; with `auth` it cannot take pre-signed
+requests (it answers 500).
 """
 
 import contextlib

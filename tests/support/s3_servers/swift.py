@@ -34,6 +34,10 @@ mount_check = false
 workers = 0
 fallocate_reserve = 0
 disable_fallocate = true
+conn_timeout = 5
+node_timeout = 60
+# The list of a bucket learns of a write within this time or, without a further process, never.
+container_update_timeout = 60
 log_level = WARNING
 log_address = {directory}/no-syslog
 
@@ -85,6 +89,10 @@ use = egg:swift#listing_formats
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+conn_timeout = 5
+node_timeout = 60
+# A busy machine makes the only copy slow at times; that is no reason to leave it out.
+error_suppression_limit = 1000000
 """
 
 RINGS = """

@@ -88,7 +88,7 @@ class Lane:
 
         self._queue.put(work)
         if leave:
-            return await future
+            return await _while_wanted(future, unwanted)
         return await _to_its_end(future, unwanted)
 
     def close(self) -> None:
@@ -116,6 +116,17 @@ class Lane:
         self._pending -= 1
         if not future.done():
             future.set_exception(error)
+
+
+async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:
+    """Await a future. When cancelled, what it gives goes to `unwanted`: here if it is done already, else by `_succeed`."""
+    try:
+        return await future
+    except asyncio.CancelledError:
+        done = future.done() and not future.cancelled()
+        if done and future.exception() is None and unwanted is not None:
+            unwanted(future.result())
+        raise
 
 
 async def _to_its_end(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:

@@ -1,0 +1,314 @@
+"""The five operations on a bucket that a store is made of. They block, for as long as the limits of the client allow.
+
+An SDK that repeats a request whose answer was lost can be told "412, it exists" of its own object. So every write carries
+a random number in the object's metadata, and after a 412 the object is asked whose it is. Comparing bytes would not do:
+two writers may bring the same.
+"""
+
+import base64
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, BinaryIO
+
+from crystal_relay.errors import BadReply, NotFound, RelayError, StoreDamaged, StoreUnavailable
+from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.s3.address import S3Address
+from crystal_relay.s3.client import Wire, make_client
+from crystal_relay.s3.failures import answer_of, failure_types, relay_error
+from crystal_relay.s3.settings import S3Settings
+
+WRITE_METADATA = "crystal-write"
+WRITE_BYTES = 16
+"""Of the random number that tells one write from all others."""
+
+EMPTY_PAGES_MAX = 100
+"""In a row, before a list is given up."""
+
+
+def new_write() -> str:
+    """A random number that tells one write from all others."""
+    return secrets.token_hex(WRITE_BYTES)
+
+
+class Written(Enum):
+    """How a conditional write ended, when its end is known."""
+
+    STORED = "stored"
+    TAKEN = "taken"
+    CONFLICT = "conflict"
+    """Others write the same key at this moment; nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What to store: bytes, or a file that is read from its beginning."""
+
+    source: bytes | BinaryIO
+    size: int
+    md5: bytes
+
+    @classmethod
+    def of(cls, whole: bytes) -> "Content":
+        return cls(whole, len(whole), hashlib.md5(whole, usedforsecurity=False).digest())
+
+
+class Stream:
+    """Bytes of an object as they come from the store. Blocks, for as long as the read time-out at the most."""
+
+    def __init__(self, body: Any, length: int) -> None:
+        self._body = body
+        self._left = length
+        self._failures = failure_types()
+        self._lock = threading.Lock()
+
+    def read(self, count: int) -> bytes:
+        """`count` bytes, fewer at the end only. Raises StoreUnavailable when there are fewer than were announced."""
+        with self._lock:
+            return self._read(count)
+
+    def close(self) -> None:
+        """Give the connection up, once a `read` in another thread has ended. Idempotent."""
+        with self._lock:
+            self._body.close()
+
+    def _read(self, count: int) -> bytes:
+        wanted = min(count, self._left)
+        pieces: list[bytes] = []
+        try:
+            while wanted:
+                piece: bytes = self._body.read(wanted)
+                if not piece:
+                    raise StoreUnavailable("the object store's answer ended early")
+                pieces.append(piece)
+                wanted -= len(piece)
+                self._left -= len(piece)
+            if not self._left:
+                self._body.close()
+        except self._failures as error:
+            raise relay_error(error, "GetObject", (), write=False) from None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object, or a part of it: `length` bytes from `start` of `size`."""
+
+    stream: Stream
+    size: int
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """An object's size, and the number of the write that made it ("" for one that is not ours)."""
+
+    size: int
+    write: str
+
+
+class Bucket:
+    """All calls block; any thread may make them. Keys are those of the port, not checked here."""
+
+    def __init__(self, address: S3Address, settings: S3Settings, session: Any = None) -> None:
+        """Takes some 100 ms. `session`: as `make_client` has it. Raises Unusable."""
+        self.address = address
+        self.wire = Wire()
+        self.client = make_client(address, settings, self.wire, session)
+        self._failures = failure_types()
+
+    @property
+    def last_status(self) -> int | None:
+        """HTTP status of the last answer to the calling thread; None if there was none."""
+        tries = self.wire.tries
+        return tries[-1].status if tries else None
+
+    def create(self, key: str, content: Content, write: str, *, always_ask: bool = True) -> Written:
+        """Store under a key that is free, by a conditional write. `write`: from `new_write`, the same in each try.
+
+        After a 412 the object is asked whose it is. Without `always_ask` only if the SDK has repeated the request:
+        exact when no proxy in between repeats it too. Raises StoreUnavailable (the outcome is unknown), Busy, StoreFull.
+        """
+        try:
+            self._put(key, content, write, IfNoneMatch="*")
+        except _Answered as answered:
+            if answered.status == 412:
+                ask = always_ask or len(self.wire.tries) > 1
+                return self._whose(key, write) if ask else Written.TAKEN
+            if answered.status in (409, 429):
+                # A try before this one may have been lost on its way back: it is asked for under the same number.
+                if any(one.status not in (409, 429) for one in self.wire.tries):
+                    return self._whose(key, write, free=Written.CONFLICT)
+                return Written.CONFLICT
+            raise answered.error from None
+        return Written.STORED
+
+    def put(self, key: str, content: Content) -> None:
+        """Store, in place of what is there. Raises StoreUnavailable (unknown), Busy, StoreFull."""
+        try:
+            self._put(key, content, new_write())
+        except _Answered as answered:
+            raise answered.error from None
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> Found | None:
+        """The object or a part of it. None: the part begins at or beyond the end. Raises NotFound, StoreUnavailable."""
+        ranged = start > 0 or length is not None
+        asked: dict[str, Any] = {}
+        if ranged:
+            asked["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
+        try:
+            with self._asking("GetObject"):
+                answer = self.client.get_object(Bucket=self.address.bucket, Key=self._name(key), **asked)
+        except _Answered as answered:
+            if answered.status == 416:
+                return None
+            raise answered.found_error() from None
+        return _found(answer, start if ranged else None)
+
+    def head(self, key: str) -> Head:
+        """Raises NotFound, StoreUnavailable."""
+        try:
+            with self._asking("HeadObject"):
+                answer = self.client.head_object(Bucket=self.address.bucket, Key=self._name(key))
+        except _Answered as answered:
+            raise answered.found_error() from None
+        metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
+        return Head(_size(answer.get("ContentLength")), str(metadata.get(WRITE_METADATA, "")))
+
+    def list(
+        self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX
+    ) -> tuple[list[tuple[str, int]], bool]:
+        """Keys and sizes in order, and whether there may be more. Raises StoreUnavailable, StoreDamaged (out of order)."""
+        asked: dict[str, Any] = {"StartAfter": self._name(after)} if after else {}
+        answer = self._list(prefix, limit, asked)
+        for _ in range(EMPTY_PAGES_MAX):
+            if answer.get("Contents") or not answer.get("IsTruncated"):
+                break
+            # A store that steps over many deleted objects may do so: it says where to go on.
+            answer = self._list(prefix, limit, {"ContinuationToken": answer.get("NextContinuationToken", "")})
+        else:
+            raise StoreUnavailable("the object store lists nothing and says that there is more")
+        cut = len(self._name(""))
+        entries: list[tuple[str, int]] = []
+        last = after
+        for entry in answer.get("Contents", ()):
+            key = str(entry.get("Key", ""))[cut:]
+            if not key.startswith(prefix) or key <= last:
+                raise StoreDamaged(
+                    "the object store's list is out of order",
+                    hint="This kind of bucket cannot be used: take one whose lists are in the order of names.",
+                )
+            last = key
+            entries.append((key, _size(entry.get("Size"))))
+        return entries, bool(answer.get("IsTruncated"))
+
+    def delete(self, key: str) -> None:
+        """No error if there is none. Raises StoreUnavailable (unknown), Busy."""
+        try:
+            with self._asking("DeleteObject", write=True):
+                self.client.delete_object(Bucket=self.address.bucket, Key=self._name(key))
+        except _Answered as answered:
+            if not answered.is_missing:
+                raise answered.error from None
+
+    def close(self) -> None:
+        """Give all connections up."""
+        self.client.close()
+
+    def _list(self, prefix: str, limit: int, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with self._asking("ListObjectsV2"):
+                answer: dict[str, Any] = self.client.list_objects_v2(
+                    Bucket=self.address.bucket, Prefix=self._name(prefix), MaxKeys=limit, **asked
+                )
+        except _Answered as answered:
+            raise answered.error from None
+        return answer
+
+    def _put(self, key: str, content: Content, write: str, **condition: str) -> None:
+        if not isinstance(content.source, bytes):
+            content.source.seek(0)
+        with self._asking("PutObject", write=True):
+            answer = self.client.put_object(
+                Bucket=self.address.bucket,
+                Key=self._name(key),
+                Body=content.source,
+                ContentMD5=base64.b64encode(content.md5).decode(),
+                Metadata={WRITE_METADATA: write},
+                **condition,
+            )
+        if not answer.get("ETag"):
+            raise BadReply("the answer is not an object store's")
+
+    def _whose(self, key: str, write: str, *, free: Written = Written.TAKEN) -> Written:
+        """Whether what is at the key is of this write. `free`: what it means that nothing is there any more."""
+        try:
+            return Written.STORED if self.head(key).write == write else Written.TAKEN
+        except NotFound:
+            return free
+        except RelayError as error:
+            # It may well be ours: an error that says "nothing was stored" would be a lie.
+            raise StoreUnavailable("whether the object was stored is unknown", hint=error.hint) from None
+
+    def _name(self, key: str) -> str:
+        return self.address.object_name(key)
+
+    @contextmanager
+    def _asking(self, operation: str, *, write: bool = False) -> Generator[None]:
+        self.wire.begin()
+        try:
+            yield
+        except self._failures as error:
+            judge = partial(relay_error, error, operation, self.wire.tries, write=write)
+            raise _Answered(error, operation, judge) from None
+
+
+class _Answered(Exception):  # never leaves this module
+    """A failed operation, not yet judged."""
+
+    def __init__(self, error: BaseException, operation: str, judge: Callable[[], RelayError]) -> None:
+        super().__init__(operation)
+        answer = answer_of(error)
+        self.status = answer.status
+        self.is_missing = answer.status == 404 and answer.code != "NoSuchBucket"
+        self._judge = judge
+
+    @property
+    def error(self) -> RelayError:
+        return self._judge()
+
+    def found_error(self) -> RelayError:
+        """For an operation on an object that may not be there."""
+        return NotFound("there is no such object") if self.is_missing else self.error
+
+
+def _found(answer: dict[str, Any], start: int | None) -> Found:
+    body = answer["Body"]
+    try:
+        length = _size(answer.get("ContentLength"))
+        if not answer.get("ETag"):
+            raise BadReply("the answer is not an object store's")
+        if start is None:
+            return Found(Stream(body, length), length, 0, length)
+        unit, _, rest = str(answer.get("ContentRange", "")).partition(" ")
+        span, _, size = rest.partition("/")
+        first, _, last = span.partition("-")
+        given = [int(number) if number.isdecimal() else -1 for number in (first, last, size)]
+        if unit != "bytes" or given[0] != start or given[1] != start + length - 1 or given[2] <= given[1]:
+            raise BadReply("the object store gave another part than was asked for")
+        return Found(Stream(body, length), given[2], start, length)
+    except BaseException:
+        body.close()
+        raise
+
+
+def _size(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise BadReply("the object store's answer has no size")
+    return value

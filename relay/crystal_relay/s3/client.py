@@ -1,0 +1,99 @@
+"""The SDK's client: one for each process, with limits on time, tries and connections, counting what it sends.
+
+The SDK's own loggers are held at warnings: at debug they write bodies, object names and signatures.
+"""
+
+import logging
+import threading
+from collections import Counter
+from typing import Any
+
+from crystal_relay.errors import Unusable
+from crystal_relay.s3.address import DEFAULT_REGION, S3Address
+from crystal_relay.s3.failures import Try, try_of
+from crystal_relay.s3.settings import S3Settings
+
+KINDS = {
+    "PutObject": "put",
+    "GetObject": "get",
+    "HeadObject": "head",
+    "ListObjectsV2": "list",
+    "DeleteObject": "delete",
+}
+"""Operations of the SDK, and what they are counted as."""
+_TALKATIVE_LOGGERS = ("boto3", "botocore", "s3transfer", "urllib3")
+
+
+class Wire:
+    """What went over the wire: requests counted by kind, and how each try of the calling thread's operation ended."""
+
+    def __init__(self) -> None:
+        self.operations: Counter[str] = Counter()
+        """HTTP requests that were sent, by kind. Read it from any thread."""
+        self._lock = threading.Lock()
+        self._of_thread = threading.local()
+
+    def begin(self) -> None:
+        """Forget the tries of this thread's last operation."""
+        self._of_thread.tries = []
+
+    @property
+    def tries(self) -> list[Try]:
+        """How each try since `begin` ended."""
+        found: list[Try] = getattr(self._of_thread, "tries", [])
+        return found
+
+    def watch(self, client: Any) -> None:
+        """Hook into the client's events."""
+        client.meta.events.register("before-send.s3", self._sent)
+        client.meta.events.register("response-received.s3", self._answered)
+
+    def _sent(self, event_name: str, **_: object) -> None:
+        kind = KINDS.get(event_name.rpartition(".")[2], "other")
+        with self._lock:
+            self.operations[kind] += 1
+
+    def _answered(self, parsed_response: dict[str, Any] | None = None, **_: object) -> None:
+        self.tries.append(try_of(parsed_response))
+
+
+def make_client(address: S3Address, settings: S3Settings, wire: Wire, session: Any = None) -> Any:
+    """Takes some 100 ms: blocks. Raises Unusable for settings of the SDK that it cannot work with.
+
+    `session`: the SDK's, with credentials and region; None takes what its own chain finds.
+    """
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    for name in _TALKATIVE_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        session = session if session is not None else boto3.session.Session()
+        region = address.region or session.region_name
+        if region is None and address.endpoint is not None:
+            region = DEFAULT_REGION
+        client = session.client(
+            "s3",
+            endpoint_url=address.endpoint,
+            region_name=region,
+            config=Config(
+                signature_version="s3v4",
+                connect_timeout=settings.connect_seconds,
+                read_timeout=settings.read_seconds,
+                retries={"mode": "standard", "total_max_attempts": settings.attempts},
+                max_pool_connections=settings.connections,
+                s3={"addressing_style": "path" if address.endpoint else "auto"},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                tcp_keepalive=True,
+            ),
+        )
+    except (BotoCoreError, ValueError) as error:
+        # The message may repeat a setting's value; its kind is enough.
+        raise Unusable(
+            f"the object store's settings cannot be used ({type(error).__name__})",
+            hint="Check the SDK's settings: AWS_REGION, AWS_PROFILE and the files they name.",
+        ) from None
+    wire.watch(client)
+    return client

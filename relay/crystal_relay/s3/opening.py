@@ -1,0 +1,61 @@
+"""Opening a bucket: can it be used, what does it make of conditional writes, is anybody else there."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from crystal_relay.errors import Unusable
+from crystal_relay.notify import Notifier
+from crystal_relay.s3.address import S3Address
+from crystal_relay.s3.bucket import Bucket
+from crystal_relay.s3.claim import Claim, ClaimTimes, boot_time, refuse_if_claimed
+from crystal_relay.s3.failures import Denied
+from crystal_relay.s3.probe import check_access, probe
+from crystal_relay.s3.settings import Conditions, S3Settings
+from crystal_relay.s3.store import S3Store
+
+
+async def open_s3_store(
+    address: S3Address,
+    *,
+    announce: Callable[[str], None],
+    notifier: Notifier | None = None,
+    settings: S3Settings | None = None,
+    claim_times: ClaimTimes | None = None,
+    session: Any = None,
+) -> S3Store:
+    """The store in a bucket, after some 200 requests to find out about it.
+
+    `announce` says to the operator what was found. `session`: the SDK's, with credentials; None takes what its own chain
+    finds. Raises Unusable (bucket, credentials, region), InUse (another relay is there, and only one can be),
+    StoreUnavailable.
+    """
+    settings = settings if settings is not None else S3Settings()
+    times = claim_times if claim_times is not None else ClaimTimes()
+    bucket = await asyncio.to_thread(Bucket, address, settings, session)
+    try:
+        await asyncio.to_thread(check_access, bucket)
+        finding = await asyncio.to_thread(probe, bucket)
+        if finding.conditions is Conditions.HONOURED:
+            await refuse_if_claimed(bucket, times, clock=boot_time, announce=announce)
+            return S3Store(bucket, finding.conditions, settings=settings, notifier=notifier)
+        announce(
+            f"The object store does not honour conditional writes: {finding.why}. This relay has to be the only one on "
+            "the bucket. It puts writes in order itself, and a second relay refuses to start."
+        )
+        claim = Claim(bucket, times, clock=boot_time, announce=announce)
+        await claim.take()
+    except Denied as error:
+        bucket.close()
+        raise Unusable(f"{address}: {error}", hint=error.hint) from None
+    except BaseException:
+        bucket.close()
+        raise
+    return S3Store(
+        bucket,
+        finding.conditions,
+        settings=settings,
+        notifier=notifier,
+        may_write=claim.check,
+        released=claim.aclose,
+    )

@@ -1,0 +1,141 @@
+"""What a bucket makes of conditional writes, found out by trying: a race that exactly one writer may win, again and again.
+
+Asking a store what it supports would not do. Some ignore the condition without a word, some look first and write after,
+which shows only when several writers meet.
+"""
+
+import logging
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from threading import Barrier
+
+from crystal_relay.errors import Busy, NotFound, RelayError, StoreUnavailable
+from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
+from crystal_relay.s3.conflicts import conflict_pauses
+from crystal_relay.s3.settings import Conditions
+
+ROUNDS = 12
+RACERS = 16
+UNCLEAR_ROUNDS_MAX = 4
+"""Rounds that a failure made worthless, before the bucket counts as unreachable."""
+PREFIX = "r/probe/"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen. `why` is for the operator; "" when conditions are honoured."""
+
+    conditions: Conditions
+    why: str = ""
+
+
+def check_access(bucket: Bucket) -> None:
+    """Write, read, list, delete an object. Blocks. Raises what the relay's requests would meet (Denied, StoreUnavailable)."""
+    key = f"{PREFIX}{secrets.token_hex(8)}/access"
+    bucket.put(key, Content.of(key.encode()))
+    found = bucket.get(key)
+    if found is None or found.stream.read(found.length) != key.encode():
+        raise StoreUnavailable("the object store does not give back what it was given")
+    found.stream.close()
+    if bucket.list(key)[0] != [(key, len(key))]:
+        raise StoreUnavailable("the object store does not list what was just written")
+    bucket.delete(key)
+
+
+def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Finding:
+    """Costs `rounds` × (`racers` + 3) requests. Blocks. Raises StoreUnavailable when the bucket fails meanwhile."""
+    place = f"{PREFIX}{secrets.token_hex(8)}/"
+    keys = [f"{place}{number:02d}" for number in range(rounds + UNCLEAR_ROUNDS_MAX)]
+    used: list[str] = []
+    try:
+        with ThreadPoolExecutor(racers, "relay-s3-probe") as threads:
+            clear = 0
+            for key in keys:
+                used.append(key)
+                why = _race(bucket, key, threads, racers)
+                if why:
+                    return Finding(Conditions.NOT_HONOURED, why)
+                clear += why is not None
+                if clear == rounds:
+                    return Finding(Conditions.HONOURED)
+        raise StoreUnavailable("the object store fails too often to find out what it can do")
+    finally:
+        _clean_up(bucket, used)
+
+
+def _race(bucket: Bucket, key: str, threads: ThreadPoolExecutor, racers: int) -> str | None:
+    """What was wrong with it: "" for nothing, None for a race that says nothing. Raises StoreUnavailable."""
+    start = Barrier(racers)
+    writes = [new_write() for _ in range(racers)]
+
+    def run(number: int) -> Written | None:
+        start.wait()
+        try:
+            return bucket.create(key, Content.of(b"racer %d" % number), writes[number], always_ask=False)
+        except Busy:
+            return Written.CONFLICT
+        except StoreUnavailable:
+            if bucket.last_status == 501:
+                raise _UnsupportedError from None
+            return None
+
+    try:
+        results = list(threads.map(run, range(racers)))
+    except _UnsupportedError:
+        return "it does not know conditional writes"
+    winners = [number for number, result in enumerate(results) if result is Written.STORED]
+    if len(winners) > 1:
+        return f"{len(winners)} of {racers} writers were told that they had created the same object"
+    try:
+        stored = bucket.get(key)
+    except NotFound:
+        refused_all = all(result is Written.TAKEN for result in results)
+        return "it refused all who tried to create an object that was not there" if refused_all else None
+    assert stored is not None  # the whole of an object is never beyond its end
+    text = stored.stream.read(stored.length)
+    if not winners:
+        return None
+    if text != b"racer %d" % winners[0]:
+        return "it kept another object than that of the writer it told of success"
+    if bucket.head(key).write != writes[winners[0]]:
+        return "it does not keep an object's metadata, without which a repeated write cannot be recognised"
+    return {
+        Written.TAKEN: "",
+        Written.STORED: "it let an object be created that was there",
+        Written.CONFLICT: None,
+    }[_once_more(bucket, key)]
+
+
+def _once_more(bucket: Bucket, key: str) -> Written:
+    written = Written.CONFLICT
+    for pause in conflict_pauses():
+        written = bucket.create(key, Content.of(b"too late"), new_write())
+        if written is not Written.CONFLICT:
+            break
+        time.sleep(pause)
+    return written
+
+
+def _clean_up(bucket: Bucket, keys: list[str]) -> None:
+    with ThreadPoolExecutor(4, "relay-s3-probe") as threads:
+        for failed in threads.map(partial(_delete, bucket), keys):
+            if failed:
+                _log.warning("an object of the start-up probe was left behind under %s", PREFIX)
+                return
+
+
+def _delete(bucket: Bucket, key: str) -> bool:
+    try:
+        bucket.delete(key)
+    except RelayError:
+        return True
+    return False
+
+
+class _UnsupportedError(Exception):
+    """The store answered that it has no such thing as conditions."""

@@ -1,0 +1,99 @@
+"""Objects on their way out: small ones whole, large ones as streams, each of which holds a connection.
+
+How many streams there are is bounded, so that readers who take their time use up neither connections nor threads: a thread
+works for a stream only while the next piece is asked for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+from crystal_relay.errors import Busy, Closed
+from crystal_relay.limits import PIECE_BYTES
+from crystal_relay.s3.bucket import Bucket, Found, Stream
+from crystal_relay.s3.calls import Calls
+from crystal_relay.s3.settings import WHOLE_BYTES_MAX, S3Settings
+from crystal_relay.store import Object
+
+
+class Reads:
+    """Of one store."""
+
+    def __init__(self, bucket: Bucket, calls: Calls, settings: S3Settings) -> None:
+        self._bucket = bucket
+        self._calls = calls
+        self._streams = asyncio.Semaphore(settings.streams_max)
+        self._wait_seconds = settings.stream_wait_seconds
+
+    async def get(self, key: str, start: int, length: int | None) -> Object | None:
+        """None: the part begins at or beyond the end. Raises NotFound, Busy, StoreUnavailable."""
+        fetched = await self._fetch(key, start, length)
+        if not isinstance(fetched, Found):
+            return fetched
+        if not self._streams.locked():
+            await self._streams.acquire()  # does not wait: nobody came in between
+            return self._streamed(fetched)
+        # Who waits holds no connection.
+        self._close(fetched.stream)
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._streams.acquire()
+        except TimeoutError:
+            raise Busy("too many large objects are being read") from None
+        try:
+            fetched = await self._fetch(key, start, length)
+        except BaseException:
+            self._streams.release()
+            raise
+        if isinstance(fetched, Found):
+            return self._streamed(fetched)
+        self._streams.release()
+        return fetched
+
+    async def _fetch(self, key: str, start: int, length: int | None) -> Object | Found | None:
+        def call() -> Object | Found | None:
+            found = self._bucket.get(key, start, length)
+            if found is None or found.length > WHOLE_BYTES_MAX:
+                return found
+            try:
+                return Object.part(found.stream.read(found.length), size=found.size, start=found.start)
+            finally:
+                found.stream.close()
+
+        def unwanted(found: Object | Found | None) -> None:
+            if isinstance(found, Found):
+                self._close(found.stream)
+
+        return await self._calls.ask(self._calls.small, call, unwanted)
+
+    def _streamed(self, found: Found) -> Object:
+        async def close() -> None:
+            self._close(found.stream, gives_place=True)
+
+        return Object(
+            self._pieces(found.stream, found.length),
+            size=found.size,
+            start=found.start,
+            length=found.length,
+            close=close,
+        )
+
+    async def _pieces(self, stream: Stream, left: int) -> AsyncIterator[bytes]:
+        while left:
+            piece = await self._calls.ask(self._calls.large, partial(stream.read, min(PIECE_BYTES, left)))
+            left -= len(piece)
+            yield piece
+
+    def _close(self, stream: Stream, *, gives_place: bool = False) -> None:
+        """In the background: a read that nobody waits for may still run in it, for as long as the read time-out."""
+
+        async def close() -> None:
+            try:
+                await self._calls.release(stream.close)
+            except Closed:
+                stream.close()  # the threads have ended: nobody reads in it
+            finally:
+                if gives_place:
+                    self._streams.release()
+
+        self._calls.start(close())

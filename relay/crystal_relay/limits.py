@@ -25,3 +25,10 @@ BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 """Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""
 DIRECT_BYTES_MIN = 256 * KIB
 """Blobs from this size on may go straight to the bucket: below, two further requests cost more than they save."""
+INVITE_BYTES_MAX = 16 * KIB
+INVITE_SECONDS = 600
+"""An invite's life, by the relay's clock."""
+INVITE_SLOT_CHARS_MAX = 64
+CONDEMNED_KEYS_MAX = 500
+"""That one request can name for deletion."""
+CONDEMNED_JSON_BYTES_MAX = 256 * KIB

@@ -13,7 +13,7 @@ import msgspec
 from crystal_relay import errors
 from crystal_relay.errors import RelayError, TooManyRequests
 from crystal_relay.keys import vault_prefix
-from crystal_relay.limits import BLOB_BYTES_MAX, KEY_CHARS_MAX
+from crystal_relay.limits import BLOB_BYTES_MAX, CONDEMNED_KEYS_MAX, KEY_CHARS_MAX
 from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
@@ -47,6 +47,15 @@ BlobKey = Annotated[
         description="A blob's key within its vault.",
     ),
 ]
+ObjectKey = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^[a-z0-9._/-]+$",
+        min_length=1,
+        max_length=KEY_CHARS_MAX - len(vault_prefix("0" * 32)),
+        description="A key within its vault, or the beginning of some.",
+    ),
+]
 BlobSize = Annotated[int, msgspec.Meta(ge=0, le=BLOB_BYTES_MAX, description="Bytes.")]
 
 
@@ -65,6 +74,20 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     device: DeviceId
     token_hash: Hash
     preset: Preset
+
+
+class Condemnation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be deleted: either `keys`, or everything that begins with `prefix` and does not come after `through`."""
+
+    keys: Annotated[list[ObjectKey], msgspec.Meta(min_length=1, max_length=CONDEMNED_KEYS_MAX)] | None = None
+    prefix: ObjectKey | None = None
+    through: ObjectKey | None = None
+
+
+class CondemnedReply(msgspec.Struct, frozen=True):
+    """The relay has it on record, under this id, and will delete what it names."""
+
+    id: str
 
 
 class Direction(Enum):

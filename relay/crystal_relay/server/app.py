@@ -14,7 +14,12 @@ from starlette.types import ASGIApp
 
 from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
-from crystal_relay.limits import LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
+from crystal_relay.limits import (
+    CONDEMNED_JSON_BYTES_MAX,
+    LIST_LIMIT_MAX,
+    WAIT_SECONDS_MAX,
+    WAIT_TOKEN_CHARS_MAX,
+)
 from crystal_relay.server.authorization import (
     device_of,
     require_enrollment,
@@ -22,6 +27,7 @@ from crystal_relay.server.authorization import (
     require_token_authority,
 )
 from crystal_relay.server.closing import Waits
+from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of_store, sources_of_waits
@@ -34,10 +40,14 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, e
 from crystal_relay.server.requests import json_of, no_query, number, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.transfers import Transfers
+from crystal_relay.server.usage import Usage
 from crystal_relay.server.v1.routes import V1Routes
 from crystal_relay.store import Store
 from crystal_relay.tokens import DEVICE, HASH
 from crystal_relay.wire import (
+    Condemnation,
+    CondemnedReply,
     ListedObject,
     ListReply,
     TokenRegistration,
@@ -58,7 +68,10 @@ class Relay:
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
         self.rates = Rates(settings)
-        self.objects = Objects(store, self.registry, settings, self.rates)
+        self.usage = Usage(store, settings)
+        self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
+        self.objects = Objects(store, self.registry, settings, self.rates, self.usage)
+        self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(store, v1=settings.v1)
         self.metrics = Metrics()
         for source in (*sources_of_waits(self.waits), *sources_of_store(store)):
@@ -81,6 +94,8 @@ class Relay:
             Route("/v2/vaults/{vault}/tokens/{device}", self.revoke_token, methods=["DELETE"]),
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
+            Route("/v2/vaults/{vault}/condemned", self.condemn, methods=["POST"]),
+            *self.transfers.routes(),
             *self.health.routes(),
             *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
@@ -118,6 +133,14 @@ class Relay:
         wait = self._store.wait(prefix, token=token, timeout=timeout)
         woken = await self.waits.race(wait, request.receive)
         return JsonReply(WaitReply(token or "" if woken is None else woken))
+
+    async def condemn(self, request: Request) -> Response:
+        """Have objects deleted, by the sweeper, soon."""
+        identity = await self._device(request)
+        identity.require(Scope.MIRROR)
+        query(request, ())
+        asked = await json_of(request, Condemnation, self._settings, bytes_max=CONDEMNED_JSON_BYTES_MAX)
+        return JsonReply(CondemnedReply(await self.condemned.add(identity.vault, asked)), 202)
 
     # --- who may ---
 

@@ -13,9 +13,10 @@ from crystal_relay.errors import BadRange, BadRequest
 from crystal_relay.keys import check_vault, vault_prefix
 from crystal_relay.limits import KIB
 from crystal_relay.server.authorization import device_of_header
+from crystal_relay.server.expiry import expire_object
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.replies import NoSuchMethod, ObjectReply, error_reply
+from crystal_relay.server.replies import NoSuchMethod, error_reply, send_object
 from crystal_relay.server.requests import (
     Head,
     arriving_body,
@@ -28,6 +29,7 @@ from crystal_relay.server.requests import (
 from crystal_relay.server.scopes import Identity, Place, parse_place
 from crystal_relay.server.scopes import Scope as Right
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.usage import Usage
 from crystal_relay.store import Store
 
 SMALL_BYTES_MAX = 128 * KIB
@@ -43,11 +45,14 @@ _Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
 class Objects:
     """`/v2/vaults/{vault}/objects/{key}`."""
 
-    def __init__(self, store: Store, registry: Registry, settings: Settings, rates: Rates) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, settings: Settings, rates: Rates, usage: Usage
+    ) -> None:
         self._store = store
         self._registry = registry
         self._settings = settings
         self._rates = rates
+        self._usage = usage
         self._handlers: dict[str, tuple[str, _Handler]] = {
             "PUT": ("put_object", self.put),
             "GET": ("get_object", self.get),
@@ -82,6 +87,7 @@ class Objects:
         if condition is None and not place.channel.overwritten:
             raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
         size = content_length(head, place.channel.bytes_max)
+        self._usage.admit(vault, size, vital=place.channel.vital)
         body = (
             await small_body(scope, receive, size, self._settings)
             if size <= SMALL_BYTES_MAX
@@ -91,7 +97,10 @@ class Objects:
         if condition is None:
             await self._store.put(name, body)
         else:
+            if place.channel.life_seconds:
+                await expire_object(self._store, vault, place)
             await self._store.put_new(name, body)
+        self._usage.stored(vault, size)
         await send(_DONE if condition is None else _CREATED)
         await send(_EMPTY)
 
@@ -108,13 +117,16 @@ class Objects:
             unmet = {"content-range": f"bytes */{found.size}"}
             await error_reply(beyond, headers=unmet)(scope, receive, send)
             return
-        await ObjectReply(found, partial=wanted is not None)(scope, receive, send)
+        await send_object(scope, send, found, partial=wanted is not None)
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
+    async def delete(
+        self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head
+    ) -> None:
         """Remove an object; no error if there is none."""
         identity, place = await self._authorized(scope, vault, key, head)
         identity.require(Right.MIRROR)
         await self._store.delete(vault_prefix(vault) + place.key)
+        self._usage.deleted(vault)
         await send(_DONE)
         await send(_EMPTY)
 

@@ -16,20 +16,33 @@ from crystal_relay.errors import (
     RelayError,
     StoreFull,
     TooLarge,
+    TooManyRequests,
     TooSlow,
     Unauthorized,
 )
 from crystal_relay.keys import vault_prefix
-from crystal_relay.limits import KEY_CHARS_MAX, LIST_LIMIT_MAX, WAIT_SECONDS_MAX, WAIT_TOKEN_CHARS_MAX
+from crystal_relay.limits import (
+    INVITE_SLOT_CHARS_MAX,
+    KEY_CHARS_MAX,
+    LIST_LIMIT_MAX,
+    WAIT_SECONDS_MAX,
+    WAIT_TOKEN_CHARS_MAX,
+)
 from crystal_relay.server.scopes import CHANNELS
 from crystal_relay.server.v1.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_relay.wire import (
+    Condemnation,
+    CondemnedReply,
     ErrorReply,
     HealthReply,
     ListReply,
     StateReply,
     TokenRegistration,
     TokenReply,
+    TransferDone,
+    TransferDoneReply,
+    TransferReply,
+    TransferRequest,
     VaultCreation,
     VaultReply,
     WaitReply,
@@ -41,6 +54,12 @@ Security = list[dict[str, list[str]]]
 _STRUCTS = (
     VaultCreation,
     TokenRegistration,
+    Condemnation,
+    CondemnedReply,
+    TransferRequest,
+    TransferDone,
+    TransferReply,
+    TransferDoneReply,
     ListReply,
     WaitReply,
     VaultReply,
@@ -53,6 +72,7 @@ _NAME = "^[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
 """A segment: at least one character that is no dot, so that it is neither `.` nor `..`. (`...` is one too; nobody needs it.)"""
 _STREAM = "^[0-9a-f]{32}\\.[0-9a-f]{16}$"
 _DEVICE = "^[0-9a-f]{32}$"
+_INVITE_SLOT = f"^(?=.{{1,{INVITE_SLOT_CHARS_MAX}}}$)[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
 _KEYS: dict[str, dict[str, str]] = {
     "devlog/{slot}": {"slot": _NAME},
     "conversations/{stream}/{slot}": {"stream": _STREAM, "slot": _NAME},
@@ -60,9 +80,10 @@ _KEYS: dict[str, dict[str, str]] = {
     "commands/{stream}/{slot}": {"stream": _STREAM, "slot": _NAME},
     "cursor/{device}": {"device": _DEVICE},
     "blob/{name}": {"name": _NAME},
+    "invite/{mailbox}/{slot}": {"mailbox": _DEVICE, "slot": _INVITE_SLOT},
 }
 """OpenAPI has no parameters with slashes in them, so each channel's keys are described apart."""
-_ALWAYS: tuple[type[RelayError], ...] = (BadRequest, RelayError, Busy)
+_ALWAYS: tuple[type[RelayError], ...] = (BadRequest, TooManyRequests, RelayError, Busy)
 
 
 def openapi_document(*, metrics: bool = False, v1: bool = False) -> bytes:
@@ -163,6 +184,38 @@ def _paths() -> Json:
             )
         },
         **{f"/v2/vaults/{{vault}}/objects/{keys}": _object(keys, parts) for keys, parts in _KEYS.items()},
+        "/v2/vaults/{vault}/condemned": {
+            "post": _operation(
+                "condemn",
+                "Have objects deleted: some keys, or all that begin with a prefix up to a key. Never the device log.",
+                [vault],
+                {"202": _json("CondemnedReply")} | _errors(*_WITH_BODY, Unauthorized, Forbidden),
+                security=of_device,
+                body=_body("application/json", _reference("Condemnation")),
+            )
+        },
+        "/v2/vaults/{vault}/transfers": {
+            "post": _operation(
+                "beginTransfer",
+                "A request that moves a big blob straight to or from the bucket; or that it goes through the relay.",
+                [vault],
+                {"200": _json("TransferReply"), "201": _json("TransferReply")}
+                | _errors(*_WITH_BODY, Unauthorized, Forbidden, NotFound),
+                security=of_device,
+                body=_body("application/json", _reference("TransferRequest")),
+            )
+        },
+        "/v2/vaults/{vault}/transfers/done": {
+            "post": _operation(
+                "endTransfer",
+                "Whether a blob that was put directly is there, and is the one that was put.",
+                [vault],
+                {"201": _json("TransferDoneReply")}
+                | _errors(*_WITH_BODY, Unauthorized, Forbidden, NotFound, AlreadyExists),
+                security=of_device,
+                body=_body("application/json", _reference("TransferDone")),
+            )
+        },
         "/v2/vaults/{vault}/list": {
             "get": _operation(
                 "list",

@@ -142,13 +142,15 @@ def has_arrived(scope: Scope) -> bool:
     return cycle is not None and not cycle.more_body
 
 
-async def json_of(request: Request, kind: type[Parsed], settings: Settings) -> Parsed:
+async def json_of(
+    request: Request, kind: type[Parsed], settings: Settings, *, bytes_max: int = REQUEST_JSON_BYTES_MAX
+) -> Parsed:
     """The request's body, parsed. Raises BadRequest and its kin."""
     head = head_of(request.scope)
     media = (text_of(head.get(b"content-type")) or "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadRequest("the body has to be JSON (Content-Type: application/json)")
-    size = content_length(head, REQUEST_JSON_BYTES_MAX)
+    size = content_length(head, bytes_max)
     text = await small_body(request.scope, request.receive, size, settings)
     try:
         return msgspec.json.decode(text, type=kind)

@@ -6,7 +6,7 @@
              cursor/<device>, blob/*
     devlog   write devlog/*                                                          x
     mirror   write mirror/*; delete anything in the vault                            x
-    tokens   let tokens in and shut them out                                         x
+    tokens   let tokens in and shut them out; write invite/*                         x
 
 Keys are written once, whoever writes; only `cursor/` is overwritten. A key's form is fixed for each channel, so that
 nobody can fill a vault with what no device would ever look at.
@@ -18,7 +18,13 @@ from enum import Enum
 
 from crystal_relay.errors import BadRequest, Forbidden
 from crystal_relay.keys import check_key
-from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX
+from crystal_relay.limits import (
+    BLOB_BYTES_MAX,
+    ENTRY_BYTES_MAX,
+    INVITE_BYTES_MAX,
+    INVITE_SECONDS,
+    INVITE_SLOT_CHARS_MAX,
+)
 from crystal_relay.tokens import Preset
 
 
@@ -46,18 +52,28 @@ class Channel:
     writer: Scope
     bytes_max: int = ENTRY_BYTES_MAX
     overwritten: bool = False
+    vital: bool = False
+    """Let in a little beyond the vault's quota: without it nothing could be deleted or revoked."""
+    life_seconds: int = 0
+    """Objects are removed at this age; 0: they stay."""
 
 
 _NAME = r"[a-z0-9._-]+"
 _STREAM = r"([0-9a-f]{32})\.[0-9a-f]{16}"
 
 CHANNELS: dict[str, Channel] = {
-    "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG),
+    "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG, vital=True),
     "conversations": Channel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), Scope.OWN),
     "mirror": Channel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), Scope.MIRROR),
     "commands": Channel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), Scope.OWN),
-    "cursor": Channel(re.compile(r"cursor/([0-9a-f]{32})\Z"), Scope.OWN, overwritten=True),
+    "cursor": Channel(re.compile(r"cursor/([0-9a-f]{32})\Z"), Scope.OWN, overwritten=True, vital=True),
     "blob": Channel(re.compile(rf"blob/{_NAME}\Z"), Scope.OWN, BLOB_BYTES_MAX),
+    "invite": Channel(
+        re.compile(rf"invite/[0-9a-f]{{32}}/[a-z0-9._-]{{1,{INVITE_SLOT_CHARS_MAX}}}\Z"),
+        Scope.TOKENS,
+        INVITE_BYTES_MAX,
+        life_seconds=INVITE_SECONDS,
+    ),
 }
 
 

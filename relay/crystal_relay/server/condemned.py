@@ -1,0 +1,94 @@
+"""What a Core asked to be deleted: kept durably, and carried out by the sweeper.
+
+    r/condemned/<vault>/<id>     the request's JSON
+
+One request names keys, or everything under a prefix up to a key. It reaches nothing outside its vault, and never the device
+log: that is checked when it is made and again when it is carried out.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from crystal_relay.errors import BadRequest, Forbidden, NotFound, StoreDamaged, TooManyRequests
+from crystal_relay.keys import check_key, check_prefix
+from crystal_relay.limits import CONDEMNED_KEYS_MAX
+from crystal_relay.server.expiry import Kind, expiry_at, record_expiry
+from crystal_relay.server.scopes import CHANNELS, parse_place
+from crystal_relay.store import Store
+from crystal_relay.wire import Condemnation
+
+PENDING_MAX = 64
+"""Of one vault. A Core that has this many under way waits for the sweeper."""
+ID_BYTES = 16
+_PROTECTED = "devlog"
+
+
+def condemned_prefix(vault: str) -> str:
+    """What the keys of a vault's condemnations begin with."""
+    return f"r/condemned/{vault}/"
+
+
+class Condemned:
+    """The condemnations of all vaults."""
+
+    def __init__(self, store: Store, *, retry_seconds: float, clock: Callable[[], float] = time.time) -> None:
+        """`retry_seconds`: when to come again if too many are under way."""
+        self._store = store
+        self._retry_seconds = retry_seconds
+        self._clock = clock
+
+    async def add(self, vault: str, condemnation: Condemnation) -> str:
+        """Keep it, durably, and return its id. Raises BadRequest, Forbidden, TooManyRequests."""
+        check_condemnation(condemnation)
+        pending = await self._store.list(condemned_prefix(vault), limit=PENDING_MAX)
+        if len(pending.entries) >= PENDING_MAX:
+            raise TooManyRequests(
+                f"{PENDING_MAX} deletions are under way in this vault", retry_after=self._retry_seconds
+            )
+        name = secrets.token_hex(ID_BYTES)
+        await record_expiry(self._store, expiry_at(self._clock(), Kind.CONDEMNED, vault, name))
+        await self._store.put_new(condemned_prefix(vault) + name, msgspec.json.encode(condemnation))
+        return name
+
+    async def read(self, vault: str, name: str) -> Condemnation | None:
+        """One of them, checked; None if it is not there. Raises StoreDamaged."""
+        try:
+            text = await (await self._store.get(condemned_prefix(vault) + name)).read()
+        except NotFound:
+            return None
+        try:
+            condemnation = msgspec.json.decode(text, type=Condemnation)
+            check_condemnation(condemnation)
+        except (msgspec.DecodeError, BadRequest, Forbidden):
+            raise StoreDamaged("a record of what is to be deleted is damaged") from None
+        return condemnation
+
+
+def check_condemnation(condemnation: Condemnation) -> None:
+    """Raises BadRequest, Forbidden unless it names keys, or a range of them, that may be deleted."""
+    keys, prefix, through = condemnation.keys, condemnation.prefix, condemnation.through
+    if keys is not None and prefix is None and through is None:
+        if not 1 <= len(keys) <= CONDEMNED_KEYS_MAX:
+            raise BadRequest(f"one names 1 to {CONDEMNED_KEYS_MAX} keys")
+        for key in keys:
+            parse_place(key)
+            _check_channel(key)
+    elif keys is None and prefix is not None and through is not None:
+        check_prefix(prefix)
+        check_key(through)
+        _check_channel(prefix)
+        if not prefix.endswith("/") or not through.startswith(prefix):
+            raise BadRequest("a prefix ends with a slash, and the last key begins with it")
+    else:
+        raise BadRequest("one names either `keys`, or `prefix` and `through`")
+
+
+def _check_channel(name: str) -> None:
+    channel = name.partition("/")[0]
+    if channel == _PROTECTED:
+        raise Forbidden("the device log is never deleted")
+    if channel not in CHANNELS:
+        raise BadRequest("no channel has such keys")

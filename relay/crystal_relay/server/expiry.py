@@ -1,0 +1,89 @@
+"""The expiry index: what the sweeper has to look at, in order of time.
+
+    r/expiry/<unix seconds, 12 digits>/invite.<vault>.<mailbox>.<slot>     an invite to delete then
+    r/expiry/<unix seconds, 12 digits>/condemned.<vault>.<id>              r/condemned/<vault>/<id> names what to delete
+    r/expiry/<unix seconds, 12 digits>/dropped.<vault>                     r/vault/<vault>/dropped says whether it is due
+
+The name of a record says everything, its bytes nothing. A record is written before what it is about, so that a crash between
+the two leaves a record about nothing, never something that no record is about. One that turns out to be about nothing is
+removed; deleting what is gone is no error. So any number of processes may write and sweep these in any order.
+"""
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crystal_relay.errors import AlreadyExists
+from crystal_relay.server.scopes import Place
+from crystal_relay.store import Store
+
+EXPIRY_PREFIX = "r/expiry/"
+_DIGITS = 12
+_VAULT = r"(?P<vault>[0-9a-f]{32})"
+_RECORD = re.compile(
+    rf"{EXPIRY_PREFIX}(?P<when>[0-9]{{{_DIGITS}}})/(?P<kind>[a-z]+)\.{_VAULT}(?:\.(?P<rest>[a-z0-9._-]+))?\Z"
+)
+_WHEN = re.compile(rf"{EXPIRY_PREFIX}([0-9]{{{_DIGITS}}})/")
+
+
+class Kind(StrEnum):
+    """What a record is about."""
+
+    INVITE = "invite"
+    CONDEMNED = "condemned"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """One record. `rest`: the invite's `<mailbox>.<slot>`, the condemnation's id, nothing for a vault."""
+
+    when: int
+    kind: Kind
+    vault: str
+    rest: str = ""
+
+    @property
+    def key(self) -> str:
+        """Where the record is."""
+        tail = f".{self.rest}" if self.rest else ""
+        return f"{EXPIRY_PREFIX}{self.when:0{_DIGITS}d}/{self.kind.value}.{self.vault}{tail}"
+
+
+def expiry_at(seconds: float, kind: Kind, vault: str, rest: str = "") -> Expiry:
+    """A record for a time (unix seconds), rounded up to a whole second."""
+    return Expiry(math.ceil(seconds), kind, vault, rest)
+
+
+async def record_expiry(store: Store, expiry: Expiry) -> None:
+    """Write the record. Repeating it is no error."""
+    try:
+        await store.put_new(expiry.key, b"")
+    except AlreadyExists:
+        return
+
+
+async def expire_object(
+    store: Store, vault: str, place: Place, *, clock: Callable[[], float] = time.time
+) -> None:
+    """Write the record of an object that is about to be stored in a channel where they do not stay."""
+    mailbox, slot = place.key.split("/")[1:]
+    when = clock() + place.channel.life_seconds
+    await record_expiry(store, expiry_at(when, Kind.INVITE, vault, f"{mailbox}.{slot}"))
+
+
+def due_at(key: str) -> int | None:
+    """The time that a record's key begins with; None if it has no such form."""
+    match = _WHEN.match(key)
+    return int(match[1]) if match is not None else None
+
+
+def parse_expiry(key: str) -> Expiry | None:
+    """The record; None for one that this version does not know and leaves alone."""
+    match = _RECORD.match(key)
+    if match is None or match["kind"] not in Kind.__members__.values():
+        return None
+    return Expiry(int(match["when"]), Kind(match["kind"]), match["vault"], match["rest"] or "")

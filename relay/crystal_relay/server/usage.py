@@ -1,0 +1,212 @@
+"""How much each vault has, and that it has no more than it may.
+
+Counted per process, so that a request costs no look at the store: one listing of the vault after its first write, in the
+background, and from then on this process's own writes. A vault is counted anew when its count is a day old, when own writes
+have added an eighth of the quota, and when it is full: soon after a deletion, else as often as its size allows.
+
+Tolerance. Until a process has counted a vault it accepts. What other processes wrote since the last count is not known: with
+n processes a vault can get up to (n - 1) eighths of its quota beyond it. So can what arrives during a listing or was in flight
+when the last object was let in; the next count finds it. Overwritten cursors count each time, until the vault is counted anew.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_relay.errors import QuotaExceeded, RelayError
+from crystal_relay.keys import vault_prefix
+from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.server.settings import Settings
+from crystal_relay.store import Store
+
+VAULTS_MAX = 65_536
+"""Counts that are remembered, the latest ones."""
+COUNTS_AT_ONCE = 2
+"""Vaults that are being listed; others wait for their turn."""
+COUNT_AGE_SECONDS_MAX = 24 * 3600.0
+TRIES_MAX = 3
+"""A listing of one page is repeated if something was stored meanwhile."""
+RECOUNT_SECONDS = 60.0
+"""A full vault in which something was deleted is counted again after this time at the earliest."""
+RECOUNT_PAGE_SECONDS = 30.0
+"""One in which nothing was, as far as this process knows, after this time for each page that listing it takes."""
+GROWTH_SHARE = 8
+"""An eighth of the quota, in own writes, makes a count too old."""
+VITAL_SHARE = 64
+"""What a vault may have beyond its quota, for cursors and the device log: without them nothing could be deleted or revoked."""
+
+_log = logging.getLogger("crystal_relay.server")
+
+
+@dataclass(frozen=True, slots=True)
+class VaultUsage:
+    """What a vault has."""
+
+    bytes: int
+    entries: int
+
+
+async def count_usage(store: Store, vault: str) -> VaultUsage:
+    """List the vault. One store operation for each 1,000 entries."""
+    size = entries = 0
+    after, more = "", True
+    while more:
+        page = await store.list(vault_prefix(vault), after=after)
+        size += sum(entry.size for entry in page.entries)
+        entries += len(page.entries)
+        more = page.more
+        after = page.entries[-1].key if page.entries else after
+    return VaultUsage(size, entries)
+
+
+@dataclass(slots=True)
+class _Count:
+    """Of one vault. `known` is False until it was listed for the first time."""
+
+    bytes: int = 0
+    entries: int = 0
+    known: bool = False
+    stale: bool = False
+    """There may be more room than this count says."""
+    counting: bool = False
+    began_at: float = float("-inf")
+    """When the latest listing began."""
+    not_before: float = float("-inf")
+    """One that failed is not repeated at once."""
+    bytes_mark: int = 0
+    entries_mark: int = 0
+    """Up to here a write is let in without a further thought."""
+    fresh_until: float = float("-inf")
+    disturbed: bool = False
+    """Something was stored since the latest listing began, which may or may not be in it."""
+
+
+class Usage:
+    """One for each relay process."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._quota_bytes = settings.quota_bytes
+        self._quota_entries = settings.quota_entries
+        self._limited = bool(settings.quota_bytes or settings.quota_entries)
+        self._clock = clock
+        self._counts: OrderedDict[str, _Count] = OrderedDict()
+        self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.refused = 0
+        self.listings = 0
+
+    def admit(self, vault: str, size: int, *, vital: bool = False) -> None:
+        """Raises QuotaExceeded if the vault has no room for one more object of `size` bytes."""
+        if not self._limited:
+            return
+        count = self._counts.get(vault)
+        if (
+            count is None
+            or count.bytes + size > count.bytes_mark
+            or count.entries >= count.entries_mark
+            or count.fresh_until < self._clock()
+        ):
+            self._consider(vault, size, count, vital=vital)
+
+    def stored(self, vault: str, size: int) -> None:
+        """An object was stored."""
+        count = self._counts.get(vault)
+        if count is not None:
+            count.bytes += size
+            count.entries += 1
+            count.disturbed = True
+
+    def deleted(self, vault: str) -> None:
+        """Something was deleted, or may have been: if the vault is full it is worth counting again."""
+        count = self._counts.get(vault)
+        if count is not None:
+            count.stale = True
+
+    def forget(self, vault: str) -> None:
+        """Count anew at the next write."""
+        self._counts.pop(vault, None)
+
+    async def counted(self) -> None:
+        """Return when no listing is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def aclose(self) -> None:
+        """End the listings. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- inside ---
+
+    def _consider(self, vault: str, size: int, count: _Count | None, *, vital: bool) -> None:
+        """What `admit` does where it has to think."""
+        now = self._clock()
+        if count is None:
+            count = self._counts[vault] = _Count()
+            if len(self._counts) > VAULTS_MAX:
+                self._counts.popitem(last=False)
+        self._counts.move_to_end(vault)
+        full = count.known and self._is_full(count, size, vital=vital)
+        pause = self._pause(count) if full else 0.0
+        if not count.counting and now >= max(count.began_at + pause, count.not_before):
+            self._begin(vault, count)
+        if full:
+            self.refused += 1
+            raise QuotaExceeded(
+                f"the vault is full: {count.entries} objects, {count.bytes} bytes "
+                f"(allowed: {self._quota_entries or 'any number'}, {self._quota_bytes or 'any number'})"
+            )
+
+    def _is_full(self, count: _Count, size: int, *, vital: bool) -> bool:
+        share = VITAL_SHARE if vital else 0
+        most_bytes = self._quota_bytes + (self._quota_bytes // share if share else 0)
+        most_entries = self._quota_entries + (self._quota_entries // share + 1 if share else 0)
+        return bool(
+            (self._quota_bytes and count.bytes + size > most_bytes)
+            or (self._quota_entries and count.entries >= most_entries)
+        )
+
+    def _pause(self, count: _Count) -> float:
+        """Seconds between the beginnings of two listings of a full vault."""
+        if count.stale:
+            return RECOUNT_SECONDS
+        return max(RECOUNT_SECONDS, (1 + count.entries // 1000) * RECOUNT_PAGE_SECONDS)
+
+    def _begin(self, vault: str, count: _Count) -> None:
+        count.counting = True
+        count.began_at = self._clock()
+        task = asyncio.get_running_loop().create_task(self._list(vault, count))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _list(self, vault: str, count: _Count) -> None:
+        try:
+            async with self._places:
+                for _ in range(TRIES_MAX):
+                    count.stale = count.disturbed = False
+                    self.listings += 1
+                    found = await count_usage(self._store, vault)
+                    if not count.disturbed or found.entries > LIST_LIMIT_MAX:
+                        break
+        except RelayError as error:
+            _log.warning("a vault could not be counted, which is tried again: %s", error)
+            count.not_before = self._clock() + RECOUNT_SECONDS
+            return
+        finally:
+            count.counting = False
+        count.bytes, count.entries = found.bytes, found.entries
+        count.known = True
+        count.bytes_mark = _mark(count.bytes, self._quota_bytes)
+        count.entries_mark = _mark(count.entries, self._quota_entries)
+        count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
+
+
+def _mark(counted: int, quota: int) -> int:
+    return min(quota, counted + max(1, quota // GROWTH_SHARE)) if quota else 1 << 62

@@ -34,6 +34,41 @@ def sandboxed(unit: Path, state: Path, *command: str) -> list[str]:
     return ["unshare", "--mount", "--ipc", *here, str(unit), str(state), *command]
 
 
+def hide_homes(hold: Path) -> None:
+    """Put empty folders over the homes. The Python of the tests may lie in one; only that comes along. `hold` is ours."""
+    homes = [Path("/home"), Path("/root"), Path("/run/user")]
+    kept = [Path(sys.base_prefix), Path(sys.prefix)]
+    for number, place in enumerate(kept):
+        (hold / str(number)).mkdir(parents=True)
+        run("mount", "--rbind", str(place), str(hold / str(number)))
+    for home in homes:
+        if home.is_dir():
+            run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", str(home))
+    for number, place in enumerate(kept):
+        if any(place.is_relative_to(home) for home in homes):
+            place.mkdir(parents=True)
+            run("mount", "--rbind", str(hold / str(number)), str(place))
+
+
+def read_only_but(*writable: Path) -> None:
+    """Remount everything read-only in this process's mount namespace, but these places, which are mounts."""
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        place = line.split()[1].encode().decode("unicode_escape")
+        # The kernel's own trees are not files of anybody; systemd leaves them to other settings.
+        if place.startswith(("/proc", "/sys", "/dev/")) or Path(place) in writable:
+            continue
+        # A mount that another one covers cannot be reached, and need not be.
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], capture_output=True, check=False)
+    for place in writable:
+        (place / "probe").touch()
+        (place / "probe").unlink()
+
+
+def run(*command: str) -> None:
+    """Run a command of the system that has to succeed."""
+    subprocess.run(command, check=True)
+
+
 class _Compare(ctypes.Structure):
     _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
@@ -59,54 +94,29 @@ def main() -> None:
 def _hide(unit: Unit, state: Path) -> None:
     """The mounts, in this process's own mount namespace."""
     assert unit.one("ProtectSystem") == "strict"
-    _run("mount", "--make-rprivate", "/")
-    # The environment of the tests may lie in a home; only its Python comes along.
-    kept = [Path(sys.base_prefix), Path(sys.prefix)]
-    homes = [Path("/home"), Path("/root"), Path("/run/user")]
     hold = state.parent / "hold"
-    for number, place in enumerate(kept):
-        (hold / str(number)).mkdir(parents=True)
-        _run("mount", "--rbind", str(place), str(hold / str(number)))
+    run("mount", "--make-rprivate", "/")
     if unit.on("ProtectHome"):
-        for home in homes:
-            if home.is_dir():
-                _run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", str(home))
-    for number, place in enumerate(kept):
-        if any(place.is_relative_to(home) for home in homes):
-            place.mkdir(parents=True)
-            _run("mount", "--rbind", str(hold / str(number)), str(place))
+        hide_homes(hold)
     if unit.on("PrivateDevices"):
         _private_devices(hold)
-    _run("mount", "--rbind", str(state), str(state))
+    run("mount", "--rbind", str(state), str(state))
     own_tmp = state.parent / "tmp"
     own_tmp.mkdir()
     own_tmp.chmod(0o1777)
-    _run("mount", "--rbind", str(own_tmp), str(own_tmp))
-    _read_only_but(state, own_tmp)
+    run("mount", "--rbind", str(own_tmp), str(own_tmp))
+    read_only_but(state, own_tmp)
 
 
 def _private_devices(hold: Path) -> None:
     for name in _DEVICES:
         (hold / name).touch()
-        _run("mount", "--bind", f"/dev/{name}", str(hold / name))
-    _run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", "/dev")
+        run("mount", "--bind", f"/dev/{name}", str(hold / name))
+    run("mount", "-t", "tmpfs", "-o", "mode=0755,size=1m", "tmpfs", "/dev")
     for name in _DEVICES:
         Path("/dev", name).touch()
-        _run("mount", "--bind", str(hold / name), f"/dev/{name}")
+        run("mount", "--bind", str(hold / name), f"/dev/{name}")
     Path("/dev/shm").mkdir()
-
-
-def _read_only_but(*writable: Path) -> None:
-    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-        place = line.split()[1].encode().decode("unicode_escape")
-        # The kernel's own trees are not files of anybody; systemd leaves them to other settings.
-        if place.startswith(("/proc", "/sys", "/dev/")) or Path(place) in writable:
-            continue
-        # A mount that another one covers cannot be reached, and need not be.
-        subprocess.run(["mount", "-o", "remount,bind,ro", place], capture_output=True, check=False)
-    for place in writable:
-        (place / "probe").touch()
-        (place / "probe").unlink()
 
 
 def _give_up(unit: Unit) -> None:
@@ -157,10 +167,6 @@ def _is_real_root() -> bool:
 def _must(result: int) -> None:
     if result != 0:
         raise OSError(ctypes.get_errno() or -result, "a restriction was refused")
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Object:
     `length` never come without an error.
     """
 
-    __slots__ = ("_close", "_pieces", "length", "size", "start")
+    __slots__ = ("_close", "_pieces", "held", "length", "size", "start")
 
     def __init__(
         self,
@@ -64,12 +64,16 @@ class Object:
         self.length = length
         self._pieces = pieces
         self._close = close
+        self.held: bytes | None = None
+        """All of it, if it is in memory anyway."""
 
     @classmethod
     def of(cls, whole: bytes, *, start: int = 0, length: int | None = None) -> Self:
         """The asked part of an object that is in memory. Raises BadRange, BadRequest."""
         count = part_length(len(whole), start, length)
-        return cls(_pieces_of(whole, start, start + count), size=len(whole), start=start, length=count)
+        made = cls(_pieces_of(whole, start, start + count), size=len(whole), start=start, length=count)
+        made.held = whole if count == len(whole) else whole[start : start + count]
+        return made
 
     @classmethod
     def part(cls, part: bytes, *, size: int, start: int) -> Self:
@@ -82,6 +86,8 @@ class Object:
 
     async def read(self) -> bytes:
         """All of it. Holds `length` bytes in memory."""
+        if self.held is not None:
+            return self.held
         return b"".join([piece async for piece in self])
 
     async def aclose(self) -> None:

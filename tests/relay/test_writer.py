@@ -1,7 +1,6 @@
 """The thread that commits: sharing commits, and keeping one write's failure to itself."""
 
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 
 import apsw
@@ -10,7 +9,7 @@ import pytest
 from crystal_relay.errors import AlreadyExists, Closed, StoreFull, StoreUnavailable
 from crystal_relay.local.database import open_for_writing
 from crystal_relay.local.room import Room
-from crystal_relay.local.writer import Change, Outcome, Write, Writer
+from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
 
 
 class Commits:
@@ -25,16 +24,17 @@ class Commits:
 
     def run(self, *writes: tuple[Change, str, bytes | None, str | None]) -> None:
         """Queue all of them at once, commit, close."""
-        writer = Writer(self.connection, Room(self._directory))
+        writer = Writer(self.connection, Room(self._directory), self._note)
         for change, key, body, file in writes:
             size = len(body) if body is not None else 7
-            writer.submit(Write(change, key, size, body, file, partial(self._note, key)))
+            writer.submit(Write(change, key, size, body, file))
         writer.close()
         with pytest.raises(Closed):
-            writer.submit(Write(Change.DELETE, "x", 0, None, None, lambda outcome: None))
+            writer.submit(Write(Change.DELETE, "x", 0, None, None))
 
-    def _note(self, key: str, outcome: Outcome) -> None:
-        self.outcomes[key] = outcome
+    def _note(self, results: Results) -> None:
+        for write, outcome in results:
+            self.outcomes[write.key] = outcome
 
     def _count(self) -> bool:
         self.count += 1

@@ -9,10 +9,11 @@ One process at a time, because `wait` knows the writes of its own process only. 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import BinaryIO, TypeVar
 
 import apsw
@@ -36,9 +37,9 @@ from crystal_relay.local.database import (
 )
 from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.reader import RowReader
+from crystal_relay.local.recent import Recent
 from crystal_relay.local.room import Room
-from crystal_relay.threads import Delivery, Lane
-from crystal_relay.local.writer import Change, Outcome, Write, Writer
+from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (
     Body,
@@ -54,6 +55,7 @@ from crystal_relay.store import (
     part_length,
     whole_body,
 )
+from crystal_relay.threads import Delivery, Lane
 
 INLINE_BYTES_MAX = 128 * KIB
 """Up to this size an object stands in its row. Measured: docs/decisions/0008-local-store.md."""
@@ -88,12 +90,15 @@ class LocalStore:
         except apsw.Error as error:
             raise _unusable(directory, error_of_sqlite(error)) from None
         self._room = Room(directory)
-        self._writer = Writer(connection, self._room)
+        self._writer = Writer(connection, self._room, self._written)
+        self._recent = Recent()
+        self._waiting: dict[Write, asyncio.Future[None]] = {}
         self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
         self._file_lane = Lane("relay-files", threads=FILE_THREADS, pending_max=PENDING_CALLS_MAX)
         self._rows = RowReader(self._database, self._files)
         self._notifier = Notifier()
         self._delivery: Delivery | None = None
+        self._thread = 0
         self._removals: set[asyncio.Task[None]] = set()
         self._users = 0
         self._idle = asyncio.Event()
@@ -110,6 +115,9 @@ class LocalStore:
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         check_key(key)
         check_part(start, length)
+        if (recent := self._recent.get(key)) is not None:
+            self._check_usable()
+            return Object.of(recent, start=start, length=length)
         found = await self._read(lambda: self._rows.look_up(key), unwanted=_close_unread)
         if found is None:
             raise NotFound("there is no such object")
@@ -134,14 +142,20 @@ class LocalStore:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        with self._in_use():
+        self._enter()
+        try:
             await self._write(Change.DELETE, key, 0, None, None)
+        finally:
+            self._leave()
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         check_prefix(prefix)
         check_timeout(timeout)
-        with self._in_use():
+        self._enter()
+        try:
             return await self._notifier.wait(prefix, token, timeout)
+        finally:
+            self._leave()
 
     async def aclose(self) -> None:
         if self._closed:
@@ -160,13 +174,16 @@ class LocalStore:
     async def _put(self, change: Change, key: str, body: bytes | Body) -> None:
         check_key(key)
         size = body_size(body)
-        with self._in_use():
+        self._enter()
+        try:
             if size <= self._inline_bytes_max:
                 await self._write(change, key, size, await whole_body(body), None)
                 return
             if change is Change.CREATE and await self._read(lambda: self._rows.exists(key)):
                 raise AlreadyExists("the key is taken")  # before megabytes are received in vain
             await self._put_file(change, key, size, body)
+        finally:
+            self._leave()
 
     async def _put_file(self, change: Change, key: str, size: int, body: bytes | Body) -> None:
         await self._use_files(partial(self._room.check_file, size))
@@ -191,32 +208,49 @@ class LocalStore:
         await self._use_files(partial(file.write, bytes(gathered)))
 
     async def _write(self, change: Change, key: str, size: int, body: bytes | None, file: str | None) -> None:
-        delivery = self._deliver()
-        done: asyncio.Future[None] = delivery.loop.create_future()
+        loop = self._deliver().loop
+        write = Write(change, key, size, body, file)
+        try:
+            first = self._writer.submit(write)
+        except RelayError:
+            if file is not None:
+                self._remove_file(file)
+            raise
+        if first:
+            # What else arrives in this turn of the loop goes along.
+            loop.call_soon(self._writer.flush)
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting[write] = done
+        await done
 
-        def in_loop(outcome: Outcome) -> None:
+    def _written(self, results: Results) -> None:
+        """In the writer's thread: what was committed, and what was not."""
+        assert self._delivery is not None, "whoever writes has made it"
+        self._delivery.call(partial(self._settle, results))
+
+    def _settle(self, results: Results) -> None:
+        for write, outcome in results:
             self._writer.settled(write)
             if outcome.unused is not None:
                 self._remove_file(outcome.unused)
-            if outcome.error is None and change is not Change.DELETE:
-                self._notifier.written(key)
-            if done.done():
-                return
+            self._remember(write, outcome)
+            done = self._waiting.pop(write)
+            if done.done():  # its caller was cancelled
+                continue
             if outcome.error is None:
                 done.set_result(None)
             else:
                 done.set_exception(outcome.error)
 
-        write = Write(
-            change, key, size, body, file, done=lambda outcome: delivery.call(lambda: in_loop(outcome))
-        )
-        try:
-            self._writer.submit(write)
-        except RelayError:
-            if file is not None:
-                self._remove_file(file)
-            raise
-        await done
+    def _remember(self, write: Write, outcome: Outcome) -> None:
+        if isinstance(outcome.error, AlreadyExists):
+            return
+        if outcome.error is None and write.body is not None:
+            self._recent.keep(write.key, write.body)
+        else:
+            self._recent.drop(write.key)
+        if outcome.error is None and write.change is not Change.DELETE:
+            self._notifier.written(write.key)
 
     def _remove_file(self, name: str) -> None:
         async def remove() -> None:
@@ -233,13 +267,16 @@ class LocalStore:
     async def _read(
         self, call: Callable[[], Result], unwanted: Callable[[Result], None] | None = None
     ) -> Result:
-        with self._in_use():
+        self._enter()
+        try:
             try:
                 return await self._readers.run(self._deliver(), call, unwanted=unwanted)
             except apsw.Error as error:
                 raise error_of_sqlite(error) from None
             except OSError as error:
                 raise error_of_system(error) from None
+        finally:
+            self._leave()
 
     async def _use_files(self, call: Callable[[], Result]) -> Result:
         try:
@@ -257,23 +294,26 @@ class LocalStore:
             at += len(piece)
             yield piece
 
-    @contextmanager
-    def _in_use(self) -> Generator[None]:
+    def _check_usable(self) -> None:
         if self._closed:
             raise Closed("the store is closed")
+        # Asking which loop runs is a system call in some Pythons; which thread runs is none.
+        if self._thread != get_ident() and self._delivery is not None:
+            raise RuntimeError("a LocalStore belongs to one event loop")
+
+    def _enter(self) -> None:
+        self._check_usable()
         self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if self._closed:
             self._idle.set()
 
     def _deliver(self) -> Delivery:
-        loop = asyncio.get_running_loop()
         if self._delivery is None:
-            self._delivery = Delivery(loop)
-        elif self._delivery.loop is not loop:
-            raise RuntimeError("a LocalStore belongs to one event loop")
+            self._delivery = Delivery(asyncio.get_running_loop())
+            self._thread = get_ident()
         return self._delivery
 
     def _open(self) -> tuple[apsw.Connection, int]:

@@ -1,15 +1,18 @@
 """The one thread that writes rows. Writes that arrive while a commit runs share the next one.
 
-A commit costs a flush of the disk whatever is in it, so the rate grows with the number of concurrent writers. Each write is
-reported after its commit. When a shared commit fails, each of its writes is tried again alone: one that does not fit
-takes no others with it.
+A commit costs a flush of the disk whatever is in it, so the rate grows with the number of concurrent writers. Creations that
+stand next to each other are one statement: each statement lets go of the interpreter's lock and has to win it back from the
+event loop, which costs more than the row. Each write is reported after its commit. When a shared commit fails, each of its
+writes is tried again alone: one that does not fit takes no others with it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import TypeAlias
 
 import apsw
 
@@ -23,6 +26,8 @@ GROUP_BYTES_MAX = 8 * MIB
 PENDING_WRITES_MAX = 4096
 PENDING_BYTES_MAX = 64 * MIB
 """Accepted and not yet committed. Beyond that the store is Busy."""
+ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
+"""Rows of one statement: few sizes, so that each is prepared once."""
 
 
 class Change(Enum):
@@ -41,7 +46,7 @@ class Outcome:
     unused: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Write:
     """A row to write: with the bytes in it, or with the name of a placed file, or gone."""
 
@@ -50,29 +55,38 @@ class Write:
     size: int
     body: bytes | None
     file: str | None
-    done: Callable[[Outcome], None]
-    """Called in the writer's thread."""
 
     @property
     def weight(self) -> int:
         return len(self.body) if self.body is not None else 0
 
 
-class Writer:
-    """Owns the writing connection. `submit` from one thread; `close` ends it."""
+Results: TypeAlias = list[tuple[Write, Outcome]]
 
-    def __init__(self, connection: apsw.Connection, room: Room) -> None:
+_DONE = Outcome(None, None)
+
+
+class Writer:
+    """Owns the writing connection. `submit` and `flush` from one thread; `close` ends it."""
+
+    def __init__(self, connection: apsw.Connection, room: Room, report: Callable[[Results], None]) -> None:
+        """`report` is called in the writer's thread, for each write once, for many at a time."""
         self._connection = connection
         self._room = room
-        self._queue: SimpleQueue[Write | None] = SimpleQueue()
+        self._report = report
+        self._queue: SimpleQueue[list[Write] | None] = SimpleQueue()
+        self._gathered: list[Write] = []
         self._pending_writes = 0
         self._pending_bytes = 0
         self._closing = False
         self._thread = Thread(target=self._run, name="relay-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, write: Write) -> None:
-        """Queue a write. Raises Busy when too much is queued; `settled` is owed for each one that was taken."""
+    def submit(self, write: Write) -> bool:
+        """Gather a write for the next `flush`; True if it is the first one since the last.
+
+        Raises Busy when too much is queued; `settled` is owed for each one that was taken.
+        """
         if self._closing:
             raise Closed("the store is closed")
         if (
@@ -82,7 +96,14 @@ class Writer:
             raise Busy("the relay has too many writes to do")
         self._pending_writes += 1
         self._pending_bytes += write.weight
-        self._queue.put(write)
+        self._gathered.append(write)
+        return len(self._gathered) == 1
+
+    def flush(self) -> None:
+        """Hand what was gathered to the thread."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
 
     def settled(self, write: Write) -> None:
         """Give back the room of a write that was done. From the submitting thread."""
@@ -92,6 +113,7 @@ class Writer:
     def close(self) -> None:
         """Commit what is queued, fold the log into the database, close it. Blocks."""
         self._closing = True
+        self.flush()
         self._queue.put(None)
         self._thread.join()
 
@@ -103,33 +125,38 @@ class Writer:
         finally:
             self._connection.close()
 
-    def _commit_group(self, first: Write) -> bool:
+    def _commit_group(self, first: list[Write]) -> bool:
         """Commit `first` with what else is there. False: the end was found in the queue."""
-        group, weight, more = [first], first.weight, True
+        group, more = first, True
+        weight = sum(write.weight for write in first)
         while len(group) < GROUP_WRITES_MAX and weight < GROUP_BYTES_MAX:
             try:
-                write = self._queue.get_nowait()
+                batch = self._queue.get_nowait()
             except Empty:
                 break
-            if write is None:
+            if batch is None:
                 more = False
                 break
-            group.append(write)
-            weight += write.weight
-        outcomes = self._commit(group)
-        for write, outcome in zip(group, outcomes, strict=True):
-            write.done(outcome)
+            group += batch
+            weight += sum(write.weight for write in batch)
+        self._report(self._commit(group))
         return more
 
-    def _commit(self, group: list[Write]) -> list[Outcome]:
+    def _commit(self, group: list[Write], *, one_by_one: bool = False) -> Results:
         failure: RelayError
         try:
             growth = sum(write.weight for write in group if write.change is not Change.DELETE)
             if growth and not self._room.has_for_rows(self._connection, growth):
                 raise StoreFull("the relay's disk is full")
             self._connection.execute("BEGIN IMMEDIATE")
-            outcomes = [self._apply(write) for write in group]
+            if one_by_one or len(group) == 1:
+                results = [(write, self._apply(write)) for write in group]
+            else:
+                results = self._apply_together(group)
             self._connection.execute("COMMIT")
+        except _KeyTaken:
+            self._roll_back()
+            return self._commit(group, one_by_one=True)
         except StoreFull as error:
             failure = error
         except apsw.Error as error:
@@ -137,13 +164,35 @@ class Writer:
         except Exception as error:  # noqa: BLE001  (the thread has to live on, and its callers have to be told)
             failure = StoreUnavailable(f"the relay's writer failed ({type(error).__name__})")
         else:
-            return outcomes
+            return results
         self._roll_back()
         if len(group) > 1:
-            return [outcome for write in group for outcome in self._commit([write])]
+            return [result for write in group for result in self._commit([write])]
         # Only a write that did not fit is surely not there. After other failures the row could come back with the log
         # that a crash leaves, so its file is left to the next start's sweep, which knows.
-        return [Outcome(failure, group[0].file if isinstance(failure, StoreFull) else None)]
+        return [(group[0], Outcome(failure, group[0].file if isinstance(failure, StoreFull) else None))]
+
+    def _apply_together(self, group: list[Write]) -> Results:
+        """Raises _KeyTaken if a creation finds its key taken: which one it was is found out one by one."""
+        results: Results = []
+        for change, run in groupby(group, lambda write: write.change):
+            writes = list(run)
+            if change is not Change.CREATE:
+                results += [(write, self._apply(write)) for write in writes]
+                continue
+            at = 0
+            for count in ROWS_AT_ONCE:
+                while len(writes) - at >= count:
+                    self._create_all(writes[at : at + count])
+                    at += count
+            results += [(write, _DONE) for write in writes]
+        return results
+
+    def _create_all(self, writes: list[Write]) -> None:
+        values = [value for write in writes for value in (write.key, write.size, write.file, write.body)]
+        self._connection.execute(_CREATE[len(writes)], values)
+        if self._connection.changes() != len(writes):
+            raise _KeyTaken
 
     def _apply(self, write: Write) -> Outcome:
         match write.change:
@@ -158,13 +207,10 @@ class Writer:
                 return Outcome(None, gone.get)
 
     def _create(self, write: Write) -> Outcome:
-        self._connection.execute(
-            "INSERT INTO object (key, size, file, body) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
-            (write.key, write.size, write.file, write.body),
-        )
+        self._connection.execute(_CREATE[1], (write.key, write.size, write.file, write.body))
         if self._connection.changes() == 0:
             return Outcome(AlreadyExists("the key is taken"), write.file)
-        return Outcome(None, None)
+        return _DONE
 
     def _replace(self, write: Write) -> Outcome:
         old = self._connection.execute("SELECT file FROM object WHERE key = ?", (write.key,)).get
@@ -182,3 +228,14 @@ class Writer:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:
                 return
+
+
+class _KeyTaken(Exception):
+    """One of several creations found its key taken."""
+
+
+_CREATE = {
+    count: f"INSERT INTO object (key, size, file, body) VALUES {', '.join(['(?, ?, ?, ?)'] * count)}"  # noqa: S608 (no values in it)
+    " ON CONFLICT (key) DO NOTHING"
+    for count in ROWS_AT_ONCE
+}

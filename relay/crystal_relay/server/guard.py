@@ -45,11 +45,12 @@ class Guard:
         began = time.monotonic()
         try:
             path: bytes = scope["raw_path"]
-            _check_head(scope, path)
+            _check_size(scope, path)
             match path.split(b"/", 5):
                 case [b"", b"v2", b"vaults", vault, b"objects", key]:
                     await self._objects(scope, exchange.receive, exchange.send, vault, key)
                 case _:
+                    _check_path(path)
                     await self._app(scope, exchange.receive, exchange.send)
         except ClientGone:
             exchange.status = 499  # nobody is left to answer: this is for the log
@@ -96,13 +97,16 @@ class _Exchange:
         await self._send(message)
 
 
-def _check_head(scope: Scope, path: bytes) -> None:
+def _check_size(scope: Scope, path: bytes) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     size = len(path) + len(scope["query_string"]) + sum(map(len, chain.from_iterable(headers)))
     if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
         raise HeadTooLarge(
             f"the address and the headers have at most {HEAD_BYTES_MAX} bytes, {HEADERS_MAX} headers"
         )
+
+
+def _check_path(path: bytes) -> None:
     if _PATH.match(path) is None:
         raise BadRequest("the path holds what no path here holds", hint="Nothing here needs a %-escape.")
 

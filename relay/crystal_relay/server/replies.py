@@ -1,6 +1,7 @@
 """What the server answers with: JSON, errors, and stored bytes as they are read."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -11,6 +12,11 @@ from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
 RETRY_AFTER_SECONDS = 1
+_OF_OBJECTS = [
+    (b"content-type", b"application/octet-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
 _COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -64,29 +70,38 @@ def error_reply(
 
 
 class ObjectReply(Response):
-    """A stored object, or a part of it, piece by piece. The object is closed however it ends."""
+    """A stored object, with headers of its own."""
 
-    media_type = "application/octet-stream"
-
-    def __init__(self, found: Object, *, partial: bool) -> None:
-        headers = _COMMON | {"accept-ranges": "bytes", "content-length": str(found.length)}
-        if partial:
-            headers["content-range"] = f"bytes {found.start}-{found.start + found.length - 1}/{found.size}"
-        super().__init__(None, 206 if partial else 200, headers)
+    def __init__(self, found: Object, headers: dict[str, str]) -> None:
+        super().__init__(None, 200)
         self._found = found
+        self._extra = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._found as found:
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            left = 0 if scope["method"] == "HEAD" else found.length
-            if not left:
-                await send({"type": "http.response.body", "body": b""})
-                return
-            async for piece in found:
-                left -= len(piece)
-                await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
-        if left:
-            # The head is out: all that is left is to break off, which the client sees as an error.
-            raise StoreDamaged("an object gave fewer bytes than its size")
+        await send_object(scope, send, self._found, partial=False, extra=self._extra)
+
+
+async def send_object(
+    scope: Scope, send: Send, found: Object, *, partial: bool, extra: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer with a stored object, or a part of it. The object is closed however it ends. Raises StoreDamaged.
+
+    What is in memory goes out at once, all else piece by piece.
+    """
+    headers = [*_OF_OBJECTS, *extra, (b"content-length", b"%d" % found.length)]
+    if partial:
+        last = found.start + found.length - 1
+        headers.append((b"content-range", b"bytes %d-%d/%d" % (found.start, last, found.size)))
+    start = {"type": "http.response.start", "status": 206 if partial else 200, "headers": headers}
+    async with found:
+        await send(start)
+        left = 0 if scope["method"] == "HEAD" else found.length
+        if found.held is not None or not left:
+            await send({"type": "http.response.body", "body": found.held if left else b""})
+            return
+        async for piece in found:
+            left -= len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+    if left:
+        # The head is out: all that is left is to break off, which the client sees as an error.
+        raise StoreDamaged("an object gave fewer bytes than its size")

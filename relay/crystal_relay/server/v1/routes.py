@@ -13,10 +13,11 @@ from typing import TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
+from crystal_relay.errors import BadRequest, RelayError, StoreDamaged, TooSlow, Unauthorized
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
+from crystal_relay.server.replies import JsonReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
@@ -25,7 +26,7 @@ from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse
 from crystal_relay.server.v1.spool import Spool
 from crystal_relay.server.v1.tokens import Holder, Tokens, WrongToken
 from crystal_relay.server.v1.wire import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
-from crystal_relay.store import Store
+from crystal_relay.store import Object, Store
 
 LISTS_MAX = 4
 """Long lists that are put together at once; others wait."""
@@ -101,16 +102,8 @@ class V1Routes:
         """A blob's bytes."""
         reader, channel = await self._asked(request)
         drop = DropId.parse(request.path_params["id"])
-        found = await self._drops.pick_up(reader, channel, drop)
-        try:
-            reply = ObjectReply(found, partial=False)
-            del reply.headers["accept-ranges"]  # the prototype had none
-            reply.headers["x-agent-id"] = await self._tokens.agent_of(reader.space, drop.dropper)
-            reply.headers["x-dropped-at"] = drop.dropped_at
-        except BaseException:
-            await found.aclose()
-            raise
-        return reply
+        agent = await self._tokens.agent_of(reader.space, drop.dropper)
+        return _BlobReply(await self._drops.pick_up(reader, channel, drop), drop, agent)
 
     @_in_old_words
     async def confirm(self, request: Request) -> Response:
@@ -133,6 +126,38 @@ class V1Routes:
         self._rates.check(Identity(space_prefix(holder.space), holder.id, frozenset()))
         no_query(request.scope)
         return holder, parse_channel(request.path_params["channel"])
+
+
+class _BlobReply(Response):
+    """A blob, piece by piece. It is closed however the answer ends."""
+
+    media_type = "application/octet-stream"
+
+    def __init__(self, found: Object, drop: DropId, agent: str) -> None:
+        super().__init__(
+            headers={
+                "cache-control": "no-store",
+                "content-length": str(found.length),
+                "x-agent-id": agent,
+                "x-content-type-options": "nosniff",
+                "x-dropped-at": drop.dropped_at,
+            }
+        )
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._found as found:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            left = 0 if scope["method"] == "HEAD" else found.length
+            if not left:
+                await send({"type": "http.response.body", "body": b""})
+                return
+            async for piece in found:
+                left -= len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+        if left:
+            # The head is out: all that is left is to break off, which the client sees as an error.
+            raise StoreDamaged("a blob gave fewer bytes than its size")
 
 
 def _refusal(request: Request, error: RelayError) -> Response:

@@ -48,7 +48,8 @@ class DyingStore:
         self.operations += 1
         if number == self._dies_at and not self._after_effect:
             raise Died
-        result = await call()
-        if number == self._dies_at:
-            raise Died
-        return result
+        try:
+            return await call()
+        finally:
+            if number == self._dies_at:
+                raise Died

@@ -41,7 +41,7 @@ class S3Server:
         import boto3
         from botocore.config import Config
 
-        return boto3.client(
+        client: Any = boto3.client(
             service,
             endpoint_url=self.endpoint,
             aws_access_key_id=self.access_key,
@@ -58,3 +58,4 @@ class S3Server:
                 response_checksum_validation="when_required",
             ),
         )
+        return client

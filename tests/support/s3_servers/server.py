@@ -2,7 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 REGION = "us-east-1"
 
@@ -41,7 +41,8 @@ class S3Server:
         import boto3
         from botocore.config import Config
 
-        client: Any = boto3.client(
+        # boto3 comes without types.
+        return cast("Any", boto3).client(
             service,
             endpoint_url=self.endpoint,
             aws_access_key_id=self.access_key,
@@ -58,4 +59,3 @@ class S3Server:
                 response_checksum_validation="when_required",
             ),
         )
-        return client

@@ -40,6 +40,8 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, e
 from crystal_relay.server.requests import json_of, no_query, number, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.sweeper import Sweeper
+from crystal_relay.server.timetable import Timetable
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage
 from crystal_relay.server.v1.routes import V1Routes
@@ -70,6 +72,8 @@ class Relay:
         self.rates = Rates(settings)
         self.usage = Usage(store, settings)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
+        self.sweeper = Sweeper(store, deleted=self.usage.deleted)
+        self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
         self.objects = Objects(store, self.registry, settings, self.rates, self.usage)
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(store, v1=settings.v1)
@@ -77,7 +81,7 @@ class Relay:
         for source in (*sources_of_waits(self.waits), *sources_of_store(store)):
             self.metrics.add(source)
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
-        self._v1 = V1Routes(store, settings, self.rates).routes() if settings.v1 else []
+        self.v1 = V1Routes(store, settings, self.rates) if settings.v1 else None
         self._openapi = openapi_document(metrics=self._exposition is not None, v1=settings.v1)
 
     @property
@@ -99,7 +103,7 @@ class Relay:
             *self.health.routes(),
             *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
-            *self._v1,
+            *(self.v1.routes() if self.v1 else []),
         ]
 
     # --- the vault ---
@@ -191,6 +195,17 @@ class Relay:
         query(request, ())
         return Response(self._openapi, media_type="application/json")
 
+    # --- what runs beside the requests ---
+
+    def start(self) -> None:
+        """Begin to sweep, on the running loop."""
+        self._timetable.start()
+
+    async def aclose(self) -> None:
+        """End what runs beside the requests. Idempotent."""
+        await self._timetable.aclose()
+        await self.usage.aclose()
+
     # --- inside ---
 
     async def _device(self, request: Request) -> Identity:
@@ -212,7 +227,7 @@ class RelayApplication(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """The guard, what Starlette needs to answer for a missing route, the routes."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
-        return Guard(routes, self.state.relay.objects)
+        return Guard(routes, self.state.relay.objects, self.state.relay.metrics)
 
 
 def create_app(store: Store, settings: Settings, *, peers: Peers | None = None) -> RelayApplication:

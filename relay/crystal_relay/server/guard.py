@@ -1,7 +1,8 @@
 """What every request passes on its way in, and every error on its way out.
 
-In: an address without escapes, and a head within its limits. Out: errors as JSON, and one line of log that holds the method,
-the kind of route, the status and the time: never a path, a query, a header or a body.
+In: an address without escapes, and a head within its limits. Out: errors as JSON, a name for the request in its answer, and
+for the log and the metrics the method, the kind of route, the status, bytes and time: never a path, a query, a header or a
+body.
 """
 
 import logging
@@ -12,6 +13,8 @@ from itertools import chain
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, RelayError, TooSlow
+from crystal_relay.server.logs import new_request_id, request_log
+from crystal_relay.server.metrics import Metrics
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.replies import error_reply
 from crystal_relay.server.requests import ClientGone
@@ -33,15 +36,16 @@ class HeadTooLarge(BadRequest):
 class Guard:
     """ASGI middleware: the outermost, also around Starlette's own."""
 
-    def __init__(self, app: ASGIApp, objects: Objects) -> None:
+    def __init__(self, app: ASGIApp, objects: Objects, metrics: Metrics) -> None:
         self._app = app
         self._objects = objects
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive, send)
+        exchange = _Exchange(receive, send, new_request_id())
         began = time.monotonic()
         try:
             path: bytes = scope["raw_path"]
@@ -55,6 +59,7 @@ class Guard:
         except ClientGone:
             exchange.status = 499  # nobody is left to answer: this is for the log
         except RelayError as error:
+            self._metrics.error(error.code)
             if exchange.status:
                 raise
             # What is left of the body is skipped, or cut off where that would take long.
@@ -63,37 +68,54 @@ class Guard:
             )
             await error_reply(error, close=close)(scope, receive, exchange.send)
             if error.status >= 500 and error.status not in (503, 507):
-                _log.error("%s: %s", error.code, error)
+                _log.error("%s: %s", error.code, error, extra={"request_id": exchange.request_id})
         except Exception:
             # A mistake in this program. uvicorn logs the traceback; nothing of it goes to the client.
+            self._metrics.error(RelayError.code)
             if not exchange.status:
                 mistake = RelayError("the relay made a mistake; its log says more")
                 await error_reply(mistake, close=True)(scope, receive, exchange.send)
             raise
         finally:
-            _log_request(scope, exchange.status, time.monotonic() - began)
+            self._finish(scope, exchange, time.monotonic() - began)
+
+    def _finish(self, scope: Scope, exchange: "_Exchange", seconds: float) -> None:
+        route = str(scope.get("crystal.route") or getattr(scope.get("endpoint"), "__name__", "none"))
+        method: str = scope["method"]
+        status, received, sent = exchange.status, exchange.received, exchange.sent
+        self._metrics.request(route, method, status, seconds, received, sent)
+        request_log(exchange.request_id, method, route, status, seconds, received, sent)
 
 
 class _Exchange:
-    """Watches one request: was its body read to the end, has its answer begun."""
+    """Watches one request: was its body read to the end, has its answer begun, how many bytes went by."""
 
-    __slots__ = ("_receive", "_send", "read_all", "status")
+    __slots__ = ("_receive", "_send", "read_all", "received", "request_id", "sent", "status")
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, request_id: str) -> None:
         self._receive = receive
         self._send = send
+        self.request_id = request_id
         self.read_all = False
+        self.received = 0
+        self.sent = 0
         self.status = 0
 
     async def receive(self) -> Message:
         message = await self._receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            self.read_all = True
+        if message["type"] == "http.request":
+            self.received += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.read_all = True
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            named = (b"x-request-id", self.request_id.encode())
+            message = {**message, "headers": [*message["headers"], named]}
+        else:
+            self.sent += len(message.get("body", b""))
         await self._send(message)
 
 
@@ -119,12 +141,3 @@ def _unread(scope: Scope) -> float:
         if name == b"content-length":
             return int(value) if value.isdigit() and len(value) < 16 else float("inf")
     return 0
-
-
-def _log_request(scope: Scope, status: int, seconds: float) -> None:
-    level = (
-        logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
-    )
-    if _log.isEnabledFor(level):
-        route = scope.get("crystal.route") or getattr(scope.get("endpoint"), "__name__", "none")
-        _log.log(level, "%s %s %d %.1f ms", scope["method"], route, status, seconds * 1000)

@@ -14,6 +14,7 @@ from crystal_relay.keys import check_vault, vault_prefix
 from crystal_relay.limits import KIB
 from crystal_relay.server.authorization import device_of_header
 from crystal_relay.server.expiry import expire_object
+from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import NoSuchMethod, error_reply, send_object
@@ -21,6 +22,7 @@ from crystal_relay.server.requests import (
     Head,
     arriving_body,
     content_length,
+    has_arrived,
     head_of,
     no_query,
     part,
@@ -30,7 +32,7 @@ from crystal_relay.server.scopes import Identity, Place, parse_place
 from crystal_relay.server.scopes import Scope as Right
 from crystal_relay.server.settings import Settings
 from crystal_relay.server.usage import Usage
-from crystal_relay.store import Store
+from crystal_relay.store import Body, Store
 
 SMALL_BYTES_MAX = 128 * KIB
 """Bodies up to this size are gathered before the store is asked; longer ones are handed on as they arrive."""
@@ -53,6 +55,7 @@ class Objects:
         self._settings = settings
         self._rates = rates
         self._usage = usage
+        self.load = Load()
         self._handlers: dict[str, tuple[str, _Handler]] = {
             "PUT": ("put_object", self.put),
             "GET": ("get_object", self.get),
@@ -88,11 +91,14 @@ class Objects:
             raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
         size = content_length(head, place.channel.bytes_max)
         self._usage.admit(vault, size, vital=place.channel.vital)
-        body = (
-            await small_body(scope, receive, size, self._settings)
-            if size <= SMALL_BYTES_MAX
-            else arriving_body(scope, receive, size, self._settings)
-        )
+        body: bytes | Body
+        if size > SMALL_BYTES_MAX:
+            body = arriving_body(scope, receive, size, self._settings)
+        elif has_arrived(scope):
+            body = await small_body(scope, receive, size, self._settings)
+        else:
+            with self.load.gathering(vault, size):
+                body = await small_body(scope, receive, size, self._settings)
         name = vault_prefix(vault) + place.key
         if condition is None:
             await self._store.put(name, body)

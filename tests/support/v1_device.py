@@ -8,7 +8,7 @@ import httpx
 from crystal_relay.server.v1.drops import Drops
 from crystal_relay.server.v1.names import Channel, Role
 from crystal_relay.server.v1.spool import Spool
-from crystal_relay.server.v1.tokens import DEFAULT_SPACE, Holder, Tokens
+from crystal_relay.server.v1.tokens import DEFAULT_SPACE, Holder, Tokens, new_token, token_hash
 from crystal_relay.store import Store, body_of
 
 
@@ -29,7 +29,7 @@ class V1Device:
     @classmethod
     async def added(cls, url: str, store: Store, agent: str, role: str, space: str = DEFAULT_SPACE) -> Self:
         """A device whose token the operator has just made."""
-        token, _ = await Tokens(store).add(agent, Role(role), space)
+        token, _ = await let_in(store, agent, Role(role), space)
         return cls(url, token, agent)
 
     async def drop(self, channel: str, sealed: bytes) -> dict[str, Any]:
@@ -73,6 +73,12 @@ class V1Device:
         assert response.status_code == 200, response.text
         found: dict[str, Any] = response.json()
         return found
+
+
+async def let_in(store: Store, agent: str, role: Role, space: str = DEFAULT_SPACE) -> tuple[str, Holder]:
+    """A new token, and whose it is."""
+    token = new_token()
+    return token, await Tokens(store).add(token_hash(token), agent, role, space)
 
 
 async def dropped(drops: Drops, sender: Holder, sealed: bytes, channel: Channel = Channel.MIRROR) -> str:

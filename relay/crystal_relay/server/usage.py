@@ -49,12 +49,14 @@ class VaultUsage:
     entries: int
 
 
-async def count_usage(store: Store, vault: str) -> VaultUsage:
+async def count_usage(
+    store: Store, vault: str, *, prefix_of: Callable[[str], str] = vault_prefix
+) -> VaultUsage:
     """List the vault. One store operation for each 1,000 entries."""
     size = entries = 0
     after, more = "", True
     while more:
-        page = await store.list(vault_prefix(vault), after=after)
+        page = await store.list(prefix_of(vault), after=after)
         size += sum(entry.size for entry in page.entries)
         entries += len(page.entries)
         more = page.more
@@ -88,9 +90,16 @@ class Usage:
     """One for each relay process."""
 
     def __init__(
-        self, store: Store, settings: Settings, *, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        prefix_of: Callable[[str], str] = vault_prefix,
     ) -> None:
+        """`prefix_of`: what the keys of one of them begin with; spaces of the prototype's devices count as vaults do."""
         self._store = store
+        self._prefix_of = prefix_of
         self._quota_bytes = settings.quota_bytes
         self._quota_entries = settings.quota_entries
         self._limited = bool(settings.quota_bytes or settings.quota_entries)
@@ -192,7 +201,7 @@ class Usage:
                 for _ in range(TRIES_MAX):
                     count.stale = count.disturbed = False
                     self.listings += 1
-                    found = await count_usage(self._store, vault)
+                    found = await count_usage(self._store, vault, prefix_of=self._prefix_of)
                     if not count.disturbed or found.entries > LIST_LIMIT_MAX:
                         break
         except RelayError as error:

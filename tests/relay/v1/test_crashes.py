@@ -19,7 +19,7 @@ from crystal_relay.server.v1.tokens import Holder, Tokens
 from crystal_relay.store import Body, Store
 from tests.support.dying_store import Died, DyingStore
 from tests.support.relay_process import RelayProcess
-from tests.support.v1_device import V1Device, dropped
+from tests.support.v1_device import V1Device, dropped, let_in
 
 DELTAS = [b"delta %d" % number for number in range(3)]
 MIRROR = Channel.MIRROR
@@ -83,9 +83,8 @@ async def test_a_relay_killed_at_any_operation_of_its_store_loses_and_doubles_no
     deaths = 0
     while True:
         store = MemoryStore()
-        tokens = Tokens(store)
-        _, core = await tokens.add("cc-core", Role.CORE)
-        nodes = [(await tokens.add(f"cc-node-{n}", Role.NODE))[1] for n in range(2)]
+        _, core = await let_in(store, "cc-core", Role.CORE)
+        nodes = [(await let_in(store, f"cc-node-{n}", Role.NODE))[1] for n in range(2)]
         relays = Relays(store, at=at, after=after)
         got = await live(relays, core, nodes)
         assert got == {node.id: DELTAS for node in nodes}, f"died at operation {at}, after it: {after}"
@@ -103,8 +102,8 @@ async def test_readers_at_once_over_a_relay_that_dies_lose_nothing() -> None:
     for _ in range(60):
         store = MemoryStore()
         tokens = Tokens(store)
-        _, core = await tokens.add("cc-core", Role.CORE)
-        nodes = [(await tokens.add(f"cc-node-{n}", Role.NODE))[1] for n in range(3)]
+        _, core = await let_in(store, "cc-core", Role.CORE)
+        nodes = [(await let_in(store, f"cc-node-{n}", Role.NODE))[1] for n in range(3)]
         for delta in DELTAS:
             await dropped(Drops(store, tokens), core, delta)
         names = [blob.id for blob in await Drops(store, tokens).waiting(nodes[0], MIRROR)]
@@ -165,8 +164,8 @@ async def test_a_store_that_fails_a_drop_gives_an_error_and_the_repetition_one_d
 ) -> None:
     store = RefusingStore()
     tokens = Tokens(store)
-    _, core = await tokens.add("cc-core", Role.CORE)
-    _, node = await tokens.add("cc-node", Role.NODE)
+    _, core = await let_in(store, "cc-core", Role.CORE)
+    _, node = await let_in(store, "cc-node", Role.NODE)
     drops = Drops(store, tokens)
     store.error, store.effect = error, effect
     for _ in range(2):
@@ -184,8 +183,8 @@ async def test_a_real_relay_killed_while_devices_drop_and_read_loses_and_doubles
     tmp_path: Path,
 ) -> None:
     store = LocalStore(tmp_path / "relay")
-    tokens = [(await Tokens(store).add("cc-core", Role.CORE))[0]]
-    tokens += [(await Tokens(store).add(f"cc-node-{n}", Role.NODE))[0] for n in range(2)]
+    tokens = [(await let_in(store, "cc-core", Role.CORE))[0]]
+    tokens += [(await let_in(store, f"cc-node-{n}", Role.NODE))[0] for n in range(2)]
     await store.aclose()
     relay = RelayProcess(tmp_path / "relay", options=("--v1",))
     await asyncio.to_thread(relay.start)

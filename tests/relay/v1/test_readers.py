@@ -10,7 +10,7 @@ from crystal_relay.server.v1.drops import Drops
 from crystal_relay.server.v1.names import Channel, Role
 from crystal_relay.server.v1.tokens import Tokens
 from tests.support.relay_server import ServedRelay
-from tests.support.v1_device import V1Device, dropped
+from tests.support.v1_device import V1Device, dropped, let_in
 
 
 async def blobs_in(relay: ServedRelay, prefix: str = "w/default/") -> list[str]:
@@ -60,8 +60,8 @@ async def test_order_is_kept_over_pages_beyond_a_thousand(core: V1Device, nodes:
 
 async def test_order_is_kept_when_the_clock_goes_back_and_the_relay_starts_anew(relay: ServedRelay) -> None:
     tokens = Tokens(relay.store)
-    sender = (await tokens.add("cc-core", Role.CORE))[1]
-    reader = (await tokens.add("cc-node", Role.NODE))[1]
+    sender = (await let_in(relay.store, "cc-core", Role.CORE))[1]
+    reader = (await let_in(relay.store, "cc-node", Role.NODE))[1]
     names: list[str] = []
     for seconds in (2_000_000_000.5, 2_000_000_000.5, 1_000_000_000.0):
         drops = Drops(relay.store, tokens, clock=partial(float, seconds))

@@ -15,7 +15,7 @@ from crystal_relay.server.v1.names import Role
 from crystal_relay.server.v1.tokens import Tokens
 from tests.support.raw_http import RawConnection, raw_request
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
-from tests.support.v1_device import V1Device
+from tests.support.v1_device import V1Device, let_in
 
 ROUTES = [
     ("POST", "/drop/mirror"),
@@ -65,7 +65,7 @@ async def test_health_is_the_prototypes_and_ours(relay: ServedRelay) -> None:
 
 async def test_without_the_switch_there_are_no_such_routes() -> None:
     store = MemoryStore()
-    token, _ = await Tokens(store).add("cc-core", Role.CORE)
+    token, _ = await let_in(store, "cc-core", Role.CORE)
     async with served(store) as relay, httpx.AsyncClient(base_url=relay.url) as http:
         for method, path in ROUTES:
             headers = {"Authorization": f"Bearer {token}"}

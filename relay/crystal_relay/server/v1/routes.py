@@ -21,6 +21,7 @@ from crystal_relay.server.replies import JsonReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
+from crystal_relay.server.usage import Usage
 from crystal_relay.server.v1.drops import Drops
 from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
 from crystal_relay.server.v1.spool import Spool
@@ -57,6 +58,7 @@ class V1Routes:
         self._rates = rates
         self._tokens = Tokens(store)
         self._drops = Drops(store, self._tokens)
+        self.usage = Usage(store, settings, prefix_of=space_prefix)
         self._spool = Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
 
@@ -76,9 +78,11 @@ class V1Routes:
         size = content_length(head_of(request.scope), BLOB_BYTES_MAX)
         if not size:
             raise BadRequest("a drop has a body")
+        self.usage.admit(sender.space, size)
         body = arriving_body(request.scope, request.receive, size, self._settings)
         async with self._spool.receive(body) as received:
             drop = await self._drops.drop(sender, channel, received)
+        self.usage.stored(sender.space, size)
         return JsonReply(V1DropReply(True, str(drop), channel, size, drop.dropped_at))
 
     @_in_old_words
@@ -110,6 +114,7 @@ class V1Routes:
         """This reader is done with a blob."""
         reader, channel = await self._asked(request)
         await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
+        self.usage.deleted(reader.space)
         return JsonReply(V1ConfirmReply(ok=True, deleted=True))
 
     async def _asked(self, request: Request) -> tuple[Holder, Channel]:

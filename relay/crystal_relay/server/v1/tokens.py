@@ -11,16 +11,16 @@ leaves a reader that never reads, which `list` shows and `revoke` removes, never
 import hashlib
 import re
 import secrets
-from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, StoreDamaged
+from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden, NotFound, StoreDamaged
 from crystal_relay.server.v1.names import HOLDER_DIGITS, Channel, Role, check_agent, check_space
 from crystal_relay.store import Listed, Store
+from crystal_relay.tokens import HASH
 
 DEFAULT_SPACE = "default"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -30,6 +30,16 @@ _RECORD_VERSION = 1
 _ID = re.compile(rf"[0-9a-f]{{{HOLDER_DIGITS}}}\Z")
 _MEMBERS = "r/v1/member/"
 _REVOKED = ".revoked"
+
+
+def new_token() -> str:
+    """A fresh token. The relay keeps its hash only."""
+    return secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> str:
+    """What the relay keeps of a token."""
+    return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 class WrongToken(Forbidden):
@@ -71,33 +81,26 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Tokens:
     """Makes, finds and revokes them. Nothing that could change is remembered: a revocation counts at once, everywhere."""
 
-    def __init__(self, store: Store, *, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._random = random
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
-    async def add(self, agent: str, role: Role, space: str = DEFAULT_SPACE) -> tuple[str, Holder]:
-        """A new token, which is nowhere kept and cannot be shown again. Raises BadRequest."""
-        check_agent(agent)
-        check_space(space)
-        while True:
-            token = urlsafe_b64encode(self._random(32)).rstrip(b"=").decode()
-            name = _hash(token)
-            record = msgspec.json.encode(_Record(_RECORD_VERSION, agent, role, space, name))
-            try:
-                await self._store.put_new(_member_key(space, name[:HOLDER_DIGITS]), record)
-            except AlreadyExists:
-                continue  # another token of the space has that id
-            await self._store.put_new(_token_key(name), record)
-            return token, Holder(name[:HOLDER_DIGITS], space, agent, role)
+    async def add(self, token_hash: str, agent: str, role: Role, space: str = DEFAULT_SPACE) -> Holder:
+        """Let a token in. Raises BadRequest, AlreadyExists (a hash that begins alike was let in before: make a new token)."""
+        if HASH.match(token_hash) is None:
+            raise BadRequest("a token's hash is 64 lower-case hex digits")
+        record = _Record(_RECORD_VERSION, check_agent(agent), role, check_space(space), token_hash)
+        text = msgspec.json.encode(record)
+        await self._store.put_new(_member_key(space, token_hash[:HOLDER_DIGITS]), text)
+        await self._store.put_new(_token_key(token_hash), text)
+        return _holder(record)
 
     async def identify(self, token: str) -> Holder:
         """Raises WrongToken."""
         if TOKEN.match(token) is None:
             raise WrongToken("wrong token")
-        name = _hash(token)
         try:
-            record = await self._read(_token_key(name))
+            record = await self._read(_token_key(token_hash(token)))
         except NotFound:
             raise WrongToken("wrong token") from None
         return _holder(record)
@@ -170,10 +173,6 @@ async def entries(store: Store, prefix: str, *, after: str = "") -> AsyncGenerat
 
 def _holder(record: _Record) -> Holder:
     return Holder(record.token_hash[:HOLDER_DIGITS], record.space, record.agent_id, record.role)
-
-
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 def _token_key(name: str) -> str:

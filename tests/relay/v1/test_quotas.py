@@ -1,0 +1,61 @@
+"""A space has its quota, an address and a device their rates; the prototype's devices are told in their words."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings
+from crystal_relay.server.rates import Rates
+from crystal_relay.server.v1.routes import V1Routes
+from tests.support.relay_server import served
+from tests.support.v1_device import V1Device
+
+
+async def test_a_full_space_is_507_and_harms_no_other() -> None:
+    store = MemoryStore()
+    async with (
+        served(store, Settings(v1=True, quota_bytes=10_000)) as relay,
+        await V1Device.added(relay.url, store, "cc-core", "core", "full") as core,
+        await V1Device.added(relay.url, store, "cc-core", "core", "roomy") as other,
+    ):
+        for number in range(9):
+            await core.drop("mirror", b"%d" % number * 1_000)
+        await relay.app.state.relay.v1.usage.counted()
+        refused = await core.http.post("/drop/mirror", content=b"x" * 2_000)
+        assert (refused.status_code, refused.json().keys()) == (507, {"error"})
+        assert (await other.drop("mirror", b"x" * 2_000))["ok"]
+    await store.aclose()
+
+
+async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
+    store = MemoryStore()
+    async with (
+        served(store, Settings(v1=True, rate_per_token=0.5)) as relay,
+        await V1Device.added(relay.url, store, "cc-one", "core") as one,
+        await V1Device.added(relay.url, store, "cc-two", "core") as two,
+    ):
+        replies = [await one.http.get("/pickup/mirror") for _ in range(8)]
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert 0 < len(refused) < 8
+        assert refused[0].json().keys() == {"error"}
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert (await two.http.get("/pickup/mirror")).status_code == 200
+    await store.aclose()
+
+
+async def test_an_address_that_guesses_tokens_is_stopped_before_the_store_is_asked() -> None:
+    store = MemoryStore()
+    settings = Settings(v1=True, rate_unauthorized=0.5)
+    routes = V1Routes(store, settings, Rates(settings))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "GET",
+        "query_string": b"",
+        "client": ("203.0.113.9", 1),
+    }
+    scope |= {"headers": [(b"authorization", b"Bearer " + b"A" * 43)], "path_params": {"channel": "mirror"}}
+    statuses = [(await routes.list_blobs(Request(scope))).status_code for _ in range(8)]
+    assert statuses[0] == 403
+    assert statuses[-1] == 429
+    await store.aclose()

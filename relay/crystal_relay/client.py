@@ -27,7 +27,7 @@ from crystal_relay.client_replies import (
 )
 from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
-from crystal_relay.limits import LIST_LIMIT_MAX, PIECE_BYTES
+from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES
 from crystal_relay.store import (
     Body,
     Listed,
@@ -122,7 +122,8 @@ class HttpStore:
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         check_part(start, length)
-        if self._direct.takes(self._within(check_key(key)), length):
+        wanted = None if length is None else min(length, BLOB_BYTES_MAX)
+        if self._direct.takes(self._within(check_key(key)), wanted):
             found = await self._direct.get(self._within(key), start=start, length=length)
             if found is not None:
                 return found

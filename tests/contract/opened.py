@@ -28,9 +28,14 @@ class Opened:
     def root(self) -> str:
         return f"v/{self.vault}/"
 
+    @property
+    def channel(self) -> str:
+        """What all keys of `key` begin with."""
+        return f"{self.root}mirror/"
+
     def key(self, name: str, epoch: str = "0000000001") -> str:
         """A key that is written once."""
-        return f"{self.root}mirror/{epoch}/{name}"
+        return f"{self.channel}{epoch}/{name}"
 
     def blob(self, name: str) -> str:
         """A key that is written once and may hold megabytes."""

@@ -205,6 +205,8 @@ class Relay:
         """End what runs beside the requests. Idempotent."""
         await self._timetable.aclose()
         await self.usage.aclose()
+        if self.v1 is not None:
+            await self.v1.usage.aclose()
 
     # --- inside ---
 

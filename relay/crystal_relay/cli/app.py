@@ -4,7 +4,11 @@ from typing import Annotated
 
 import typer
 
+from crystal_relay.cli.check import check
 from crystal_relay.cli.serve import serve
+from crystal_relay.cli.sweep import sweep
+from crystal_relay.cli.tokens import tokens
+from crystal_relay.cli.vaults import vaults
 
 app = typer.Typer(
     name="crystal-relay",
@@ -40,3 +44,7 @@ def _root(
 
 
 app.command()(serve)
+app.add_typer(vaults, name="vaults")
+app.add_typer(tokens, name="tokens")
+app.command()(check)
+app.command()(sweep)

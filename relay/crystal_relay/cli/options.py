@@ -9,8 +9,26 @@ StoreAddress = Annotated[
     typer.Option(
         "--store",
         envvar="CRYSTAL_RELAY_STORE",
-        help="Where objects are kept: file:///directory, or memory: (nothing survives).",
+        help="Where objects are kept: file:///directory, s3://bucket/prefix, or memory: (nothing survives).",
         show_default="~/.crystal-relay",
+    ),
+]
+S3Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--s3-endpoint",
+        envvar="CRYSTAL_RELAY_S3_ENDPOINT",
+        metavar="URL",
+        help="The object store, if it is not Amazon's. Credentials come by the usual AWS_ variables or files.",
+        show_default=False,
+    ),
+]
+S3AllowHttp = Annotated[
+    bool,
+    typer.Option(
+        "--s3-allow-http",
+        envvar="CRYSTAL_RELAY_S3_ALLOW_HTTP",
+        help="Allow an endpoint of http:// on another machine, on a network that is private as a whole.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON on stderr.")]

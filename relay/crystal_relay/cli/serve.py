@@ -2,25 +2,33 @@
 
 import asyncio
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from crystal_relay.cli.failures import told
-from crystal_relay.cli.options import StoreAddress
-from crystal_relay.cli.settings import ENROLL_VARIABLE, enroll_token_of_environment
-from crystal_relay.cli.stores import default_store, open_store
+from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.settings import (
+    ENROLL_VARIABLE,
+    METRICS_VARIABLE,
+    secret_of_environment,
+    secrets_of_environment,
+)
+from crystal_relay.cli.stores import Place, open_store
 from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
     from crystal_relay.server import Settings
 
 PORT = 18791
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter to itself. The store's threads hand each result back to the event loop; with
+Python's usual five milliseconds a commit waits longer for the loop than for the disk."""
 
 
 def serve(
@@ -66,49 +74,72 @@ def serve(
             show_default="none",
         ),
     ] = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    log: Annotated[
+        Literal["text", "json"], typer.Option(envvar="CRYSTAL_RELAY_LOG", help="The form of lines on stderr.")
+    ] = "text",
+    v1: Annotated[
+        bool,
+        typer.Option(
+            "--v1",
+            envvar="CRYSTAL_RELAY_V1",
+            help="Serve the published prototype's routes too (docs/relay-v1.md).",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Say the address, and errors, as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Prints the address on stdout once it accepts connections. Creating a vault needs the enrolment token: the one in the
-    environment variable CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start.
+    environment variable CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start. With
+    CRYSTAL_RELAY_METRICS_TOKEN in the environment, whoever shows that token may read /metrics.
     """
-    _start_log(verbose=verbose)
     with told(as_json=as_json):
         from crystal_relay.server import Settings
+        from crystal_relay.server.logs import LogForm, start_log
         from crystal_relay.server.settings import network_of
 
+        place = Place.of_options(store, s3_endpoint, s3_allow_http)
         settings = Settings(
-            enroll_token=enroll_token_of_environment(),
+            enroll_token=secret_of_environment(ENROLL_VARIABLE),
+            metrics_token=secret_of_environment(METRICS_VARIABLE),
             quota_bytes=quota_bytes,
             quota_entries=quota_entries,
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
+            v1=v1,
             trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
         )
+        known = (settings.enroll_token or "", settings.metrics_token or "", *secrets_of_environment())
+        start_log(LogForm(log), verbose=verbose, known_secrets=known)
+        sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(host, port, store or default_store(), settings, ready_file, as_json=as_json))
+            runner.run(_run(host, port, place, settings, ready_file, as_json=as_json))
 
 
 async def _run(
-    host: str, port: int, address: str, settings: "Settings", ready_file: Path | None, *, as_json: bool
+    host: str, port: int, place: Place, settings: "Settings", ready_file: Path | None, *, as_json: bool
 ) -> None:
     """The composition: everything that a relay process is made of is made here, and closed in the reverse order."""
     from crystal_relay.server import create_app
+    from crystal_relay.server.admin import admin_socket
     from crystal_relay.server.authorization import ensure_enrollment
+    from crystal_relay.server.operator import Operator
     from crystal_relay.server.serving import Server, listen
 
-    listener = listen(host, port)
-    try:
-        store = await open_store(address)
-    except BaseException:
-        listener.close()
-        raise
-    try:
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(listen(host, port))
+        store = await open_store(place)
+        stack.push_async_callback(store.aclose)
         application = create_app(store, settings)
+        relay = application.state.relay
         if settings.enroll_token is None:
-            await ensure_enrollment(application.state.relay.registry, _announce_enrollment)
+            await ensure_enrollment(relay.registry, _announce_enrollment)
+        if place.directory is not None:
+            operator = Operator(store, registry=relay.registry)
+            await stack.enter_async_context(admin_socket(place.directory, operator))
         server = Server(application, listener)
 
         def ready() -> None:
@@ -118,9 +149,6 @@ async def _run(
             print(text if as_json else server.url, flush=True)
 
         await server.serve(ready=ready, signals=True)
-    finally:
-        listener.close()
-        await store.aclose()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -129,17 +157,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     except ImportError:  # not on every system; slower without
         return asyncio.new_event_loop
     return new_event_loop
-
-
-def _start_log(*, verbose: bool) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-    if not verbose:
-        # Else every stranger's port scan would be a line in the log.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
 
 def _announce_enrollment(token: str) -> None:

@@ -1,39 +1,77 @@
 """Opens the store that `--store` names."""
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from crystal_relay.errors import BadRequest
 from crystal_relay.store import Store
 
-_HINT = "Use --store file:///directory, or --store memory:"
+if TYPE_CHECKING:
+    from crystal_relay.notify import Notifier
+
+MEMORY = "memory:"
+_HINT = "Use --store file:///directory, --store s3://bucket/prefix, or --store memory:"
 
 
-def default_store() -> str:
-    """The address that counts without `--store`."""
-    return (Path.home() / ".crystal-relay").as_uri()
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the options say of a store."""
+
+    address: str
+    s3_endpoint: str | None = None
+    s3_allow_http: bool = False
+
+    @classmethod
+    def of_options(cls, store: str | None, s3_endpoint: str | None, s3_allow_http: bool) -> "Place":
+        """The place that counts: without `--store` the directory of whoever runs this."""
+        return cls(store or (Path.home() / ".crystal-relay").as_uri(), s3_endpoint, s3_allow_http)
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether nothing of it outlives its process."""
+        return self.address == MEMORY
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether any number of processes may use it."""
+        return self.address.startswith("s3:")
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of a store that is one; None for any other kind. Raises BadRequest."""
+        if self.is_memory or self.is_bucket:
+            return None
+        parts = urlsplit(self.address)
+        directory = Path(unquote(parts.path))
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            raise BadRequest(f"{self.address}: not a store", hint=_HINT)
+        if not directory.is_absolute():
+            raise BadRequest(f"{self.address}: the directory has to be absolute", hint=_HINT)
+        return directory
 
 
-def directory_of(address: str) -> Path | None:
-    """The directory of a store that is one; None for any other kind. Raises BadRequest."""
-    parts = urlsplit(address)
-    if address == "memory:":
-        return None
-    directory = Path(unquote(parts.path))
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise BadRequest(f"{address}: not a store", hint=_HINT)
-    if not directory.is_absolute():
-        raise BadRequest(f"{address}: the directory has to be absolute", hint=_HINT)
-    return directory
+async def open_store(place: Place, *, notifier: "Notifier | None" = None) -> Store:
+    """The store at that place, which the caller closes. Raises BadRequest, and what opening it raises.
+
+    `notifier`: what wakes the waits of a store in a bucket; the other kinds have one of their own.
+    """
+    directory = place.directory
+    if directory is not None:
+        from crystal_relay.local import LocalStore
+
+        return LocalStore(directory)
+    if place.is_bucket:
+        from crystal_relay.s3 import open_s3_store, parse_s3_address
+
+        address = parse_s3_address(place.address, place.s3_endpoint, allow_http=place.s3_allow_http)
+        return await open_s3_store(address, announce=_announce, notifier=notifier)
+    from crystal_relay.memory import MemoryStore
+
+    return MemoryStore()
 
 
-async def open_store(address: str) -> Store:
-    """The store of that address, which the caller closes. Raises BadRequest, and what opening it raises."""
-    directory = directory_of(address)
-    if directory is None:
-        from crystal_relay.memory import MemoryStore
-
-        return MemoryStore()
-    from crystal_relay.local import LocalStore
-
-    return LocalStore(directory)
+def _announce(text: str) -> None:
+    print(f"crystal-relay: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,30 @@
+"""`crystal-relay check`: whether a store does what a relay needs of it."""
+
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.output import STORE_FAILED, show_json, show_table
+from crystal_relay.cli.stores import Place
+
+
+def check(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try a store out: write, read, list, be refused a second write, delete. Each step is timed.
+
+    While a relay serves the store, that relay does it. Exit code 8 if a step failed.
+    """
+    with told(as_json=as_json):
+        report = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.check()
+        )
+        if as_json:
+            show_json(report)
+        else:
+            rows = [(step.name, f"{step.seconds * 1000:.1f} ms", step.error or "ok") for step in report.steps]
+            show_table(("STEP", "TIME", "RESULT"), rows)
+        if not report.ok:
+            raise SystemExit(STORE_FAILED)

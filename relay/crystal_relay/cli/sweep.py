@@ -1,0 +1,32 @@
+"""`crystal-relay sweep`: deletes now what is due, as every relay does by itself from time to time."""
+
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.output import STORE_FAILED, show_json, tell
+from crystal_relay.cli.stores import Place
+
+
+def sweep(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete now what is due: invites that are over, what a Core has condemned, vaults whose time of grace is over.
+
+    A relay that runs does this by itself, every minute or few. Exit code 8 if the store failed.
+    """
+    with told(as_json=as_json):
+        report = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.sweep()
+        )
+        if as_json:
+            show_json(report)
+        else:
+            if report.failures:
+                tell(f"The store failed {report.failures} times; what is left is taken up by the next sweep.")
+            parts = [f"{count} {kind}" for kind, count in report.deleted.items() if count]
+            print(f"Swept in {report.seconds:.1f} s: {', '.join(parts) or 'nothing was due'}.")
+        if report.failures:
+            raise SystemExit(STORE_FAILED)

@@ -1,0 +1,86 @@
+"""`crystal-relay tokens`: enrolment tokens, which let people create vaults."""
+
+from typing import Annotated
+
+import typer
+
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.output import moment, show_json, show_table, tell
+from crystal_relay.cli.stores import Place
+
+tokens = typer.Typer(
+    help="Enrolment tokens: who has one may create vaults. A relay that runs with CRYSTAL_RELAY_ENROLL_TOKEN takes only that.",
+    no_args_is_help=True,
+)
+
+
+@tokens.command()
+def create(
+    label: Annotated[str, typer.Option(help="For whom it is. Shown by `tokens list`.")] = "",
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make an enrolment token, and show it on stdout, this once. The relay keeps its hash only."""
+    import secrets
+
+    from crystal_relay.server.enrollment import enrollment_hash
+
+    with told(as_json=as_json):
+        token = secrets.token_urlsafe(32)
+        made = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.enroll(enrollment_hash(token), label),
+        )
+        if as_json:
+            show_json({"token": token, "id": made.id, "label": made.label, "created": made.created})
+        else:
+            print(token, flush=True)
+            tell(f"Enrolment token {made.id}, shown this once. `crystal init --enroll-token -` takes it.")
+
+
+@tokens.command("list")
+def show_tokens(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the enrolment tokens: their ids, when they were made, and for whom."""
+    with told(as_json=as_json):
+        found = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.enrollments()
+        )
+        if as_json:
+            show_json({"tokens": found})
+        elif found:
+            rows = [(each.id, moment(each.created) if each.created else "", each.label) for each in found]
+            show_table(("ID", "MADE", "LABEL"), rows)
+        else:
+            tell("There is no enrolment token.")
+
+
+@tokens.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `tokens list` shows it.")],
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Shut out an enrolment token, at once. Vaults that it has created stay.
+
+    When none is left, the next start of a relay makes one.
+    """
+    with told(as_json=as_json):
+        gone = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.revoke_enrollment(name),
+        )
+        if as_json:
+            show_json(gone)
+        else:
+            print(f"Revoked: {gone.id}{f' ({gone.label})' if gone.label else ''}.")

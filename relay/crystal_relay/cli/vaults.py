@@ -1,0 +1,136 @@
+"""`crystal-relay vaults`: who has how much, and dropping a vault and taking that back."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_relay.cli.durations import seconds_of
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.output import moment, show_json, show_table, size, tell
+from crystal_relay.cli.stores import Place
+from crystal_relay.errors import BadRequest
+
+if TYPE_CHECKING:
+    from crystal_relay.server.operator import Operations, VaultState, VaultSummary
+
+vaults = typer.Typer(help="The vaults of a relay, by their opaque ids.")
+
+VaultArgument = Annotated[str, typer.Argument(metavar="ID", help="The vault's id, as `vaults` shows it.")]
+
+
+@vaults.callback(invoke_without_command=True)
+def _default(
+    context: typer.Context,
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """The vaults of a relay, by their opaque ids. Without a further word: `list`."""
+    if context.invoked_subcommand is None:
+        show_vaults(store, s3_endpoint, s3_allow_http, as_json)
+        return
+    for name in ("store", "s3_endpoint", "s3_allow_http", "as_json"):
+        # Else `vaults --store X drop ID` would drop a vault of another store.
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"options come after `{context.invoked_subcommand}`")
+
+
+@vaults.command("list")
+def show_vaults(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every vault: how many objects, how many bytes, and whether it is dropped.
+
+    Lists every object of the store: on object storage that is one paid request for each 1,000.
+    """
+
+    async def work(operations: "Operations") -> "list[VaultSummary]":
+        return [summary async for summary in operations.vaults()]
+
+    with told(as_json=as_json):
+        found = operate(Place.of_options(store, s3_endpoint, s3_allow_http), work)
+        if as_json:
+            show_json({"vaults": found})
+        elif found:
+            rows = [
+                (each.vault, str(each.entries), size(each.bytes), _state(each.dropped_until))
+                for each in found
+            ]
+            show_table(("VAULT", "OBJECTS", "SIZE", "STATE"), rows)
+        else:
+            tell("There is no vault yet. `crystal init` on a device creates one.")
+
+
+@vaults.command()
+def drop(
+    vault: VaultArgument,
+    grace: Annotated[str, typer.Option(help="How long it can be restored: 90s, 30m, 12h, 7d, 2w.")] = "7d",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the vault's id.")] = False,
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop a vault: refuse its devices at once, and delete it when the time of grace is over.
+
+    Asks for the vault's id. Until the time of grace is over `vaults restore` takes it back; after that nothing does, but
+    its devices still have what they have.
+    """
+
+    async def work(operations: "Operations") -> "VaultState":
+        summary = await operations.vault(vault)
+        if not yes:
+            _confirm(summary)
+        return await operations.drop(vault, seconds)
+
+    with told(as_json=as_json):
+        seconds = seconds_of(grace)
+        state = operate(Place.of_options(store, s3_endpoint, s3_allow_http), work)
+        if as_json:
+            show_json(state)
+        elif state.dropped_until is not None:
+            print(
+                f"Dropped. Its devices are refused from now on; deleted after {moment(state.dropped_until)}."
+            )
+            print(f"To take it back: crystal-relay vaults restore {vault}")
+
+
+@vaults.command()
+def restore(
+    vault: VaultArgument,
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back a drop. Its devices go on as if nothing had been."""
+    with told(as_json=as_json):
+        state = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.restore(vault)
+        )
+        if as_json:
+            show_json(state)
+        else:
+            print("Restored. Its devices are let in again.")
+
+
+def _confirm(summary: "VaultSummary") -> None:
+    """Raises BadRequest unless the vault's id is typed."""
+    tell(
+        f"Vault {summary.vault} has {summary.entries} objects, {size(summary.bytes)}.\n"
+        "Its devices will be refused from now on. Type its id to drop it:"
+    )
+    if sys.stdin.readline().strip() != summary.vault:
+        raise BadRequest("not confirmed: nothing was done", hint="Type the vault's id, or give --yes.")
+
+
+def _state(dropped_until: int | None) -> str:
+    return "in use" if dropped_until is None else f"dropped, deleted after {moment(dropped_until)}"

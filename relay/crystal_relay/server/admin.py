@@ -1,0 +1,336 @@
+"""The operator's door of a relay that has its directory to itself: a Unix socket in that directory.
+
+Whoever may use the directory may use the socket: it has mode 0600, and comes into being with it. One connection carries one
+request, a line of JSON, and its answer: a line for each item, then one that says how it ended. Requests are parsed as strictly
+as those from outside. No secret passes here: of a new token only the hash.
+
+    {"do": "drop", "vault": "…", "grace_seconds": 604800}
+    {"item": {…}}
+    {"failed": null}
+
+What a killed relay leaves of its socket answers nobody; the next relay puts its own in that place.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable, Unusable
+from crystal_relay.server.check import CheckReport
+from crystal_relay.server.enrollment import Enrollment
+from crystal_relay.server.operator import Operations, SweepReport, VaultState, VaultSummary
+from crystal_relay.wire import ErrorReply, error_of_reply
+
+SOCKET_NAME = "admin.sock"
+LINE_BYTES_MAX = 64 * 1024
+REQUEST_SECONDS_MAX = 5.0
+"""From the connection to the end of the request's line."""
+CONNECTIONS_MAX = 8
+PATH_BYTES_MAX = 100
+"""Of a socket's path: macOS takes 103, Linux 107. Longer ones go by way of the directory's descriptor."""
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_log = logging.getLogger("crystal_relay.server")
+
+Item = TypeVar("Item")
+
+
+class _Vaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="vaults"):
+    pass
+
+
+class _Vault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="vault"):
+    vault: str
+
+
+class _Drop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="drop"):
+    vault: str
+    grace_seconds: int
+
+
+class _Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="restore"):
+    vault: str
+
+
+class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="enroll"):
+    token_hash: str
+    label: str
+
+
+class _Enrollments(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="enrollments"
+):
+    pass
+
+
+class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="revoke"):
+    name: str
+
+
+class _Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="check"):
+    pass
+
+
+class _Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="sweep"):
+    pass
+
+
+_Request = _Vaults | _Vault | _Drop | _Restore | _Enroll | _Enrollments | _Revoke | _Check | _Sweep
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    status: int
+    reply: ErrorReply
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An item, or with `ended` the last line. `failed`: why it is the last."""
+
+    item: object = None
+    ended: bool = False
+    failed: _Failure | None = None
+
+
+# --- the relay's side -------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def admin_socket(directory: Path, operations: Operations) -> AsyncGenerator[None]:
+    """Serve `operations` at the directory's socket. A directory that can hold no socket is said, and served without one."""
+    door = _Door(operations)
+    try:
+        with _short_path(directory) as path:
+            listener = _listen(path)
+    except (OSError, RelayError) as error:
+        _log.warning("no operator's commands while this relay runs: no socket in its directory (%s)", error)
+        yield
+        return
+    server = await asyncio.start_unix_server(door.serve, sock=listener, limit=LINE_BYTES_MAX)
+    try:
+        yield
+    finally:
+        # Gone before the directory is given up: who finds no socket opens the directory, and waits for it.
+        (directory / SOCKET_NAME).unlink(missing_ok=True)
+        server.close()
+        await door.close()
+        await server.wait_closed()
+
+
+class _Door:
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+        self._open: set[asyncio.Task[object]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        task = asyncio.current_task()
+        assert task is not None, "streams are served by tasks"
+        self._open.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (ConnectionError, TimeoutError):
+            return  # whoever asked has gone, or never asked
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        """End what is under way. All of it can be done again."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        last = _Line(ended=True)
+        try:
+            if len(self._open) > CONNECTIONS_MAX:
+                raise StoreUnavailable("too many operator's commands at once", hint="Try again in a moment.")
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                request = await _read_request(reader)
+            async for item in self._done(request):
+                writer.write(msgspec.json.encode(_Line(item=item)) + b"\n")
+                await writer.drain()
+        except RelayError as error:
+            last = _Line(
+                ended=True, failed=_Failure(error.status, ErrorReply(error.code, str(error), error.hint))
+            )
+        writer.write(msgspec.json.encode(last) + b"\n")
+        await writer.drain()
+
+    async def _done(self, request: _Request) -> AsyncIterator[msgspec.Struct]:
+        """Do it; give what it gives."""
+        do = self._operations
+        match request:
+            case _Vaults():
+                async for summary in do.vaults():
+                    yield summary
+            case _Vault(vault):
+                yield await do.vault(vault)
+            case _Drop(vault, grace_seconds):
+                yield await do.drop(vault, grace_seconds)
+            case _Restore(vault):
+                yield await do.restore(vault)
+            case _Enroll(token_hash, label):
+                yield await do.enroll(token_hash, label)
+            case _Enrollments():
+                for enrollment in await do.enrollments():
+                    yield enrollment
+            case _Revoke(name):
+                yield await do.revoke_enrollment(name)
+            case _Check():
+                yield await do.check()
+            case _Sweep():
+                yield await do.sweep()
+
+
+async def _read_request(reader: asyncio.StreamReader) -> _Request:
+    try:
+        line = await reader.readuntil(b"\n")
+    except asyncio.LimitOverrunError:
+        raise BadRequest(f"a request has at most {LINE_BYTES_MAX} bytes") from None
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError from None
+    try:
+        request: _Request = msgspec.json.decode(line, type=_Request)
+    except msgspec.DecodeError:
+        raise BadRequest("the request is not understood", hint="Is the relay of the same version?") from None
+    return request
+
+
+def _listen(path: Path) -> socket.socket:
+    """A listening socket at `path`, in place of what is there. Raises OSError."""
+    temporary = path.with_name(f"{SOCKET_NAME[:5]}.{secrets.token_hex(2)}")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(temporary))
+        try:
+            # Nobody can connect to what does not listen yet, so nobody does before the mode is right.
+            temporary.chmod(0o600)
+            listener.listen(CONNECTIONS_MAX)
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+@contextmanager
+def _short_path(directory: Path) -> Iterator[Path]:
+    """The socket's path, in a form that fits into a socket's address. Raises Unusable, OSError."""
+    path = directory / SOCKET_NAME
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        yield path
+        return
+    if not _DESCRIPTORS.is_dir():
+        raise Unusable(
+            f"the path of the socket has more than {PATH_BYTES_MAX} bytes",
+            hint="Choose a directory with a shorter path.",
+        )
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _DESCRIPTORS / str(descriptor) / SOCKET_NAME
+    finally:
+        os.close(descriptor)
+
+
+# --- the operator's side ----------------------------------------------------------------------------------------------
+
+
+async def answers(directory: Path) -> bool:
+    """Whether a relay listens at the directory's socket. Raises Unusable if this user may not ask it."""
+    try:
+        _, writer = await _connect(directory)
+    except PermissionError:
+        raise Unusable(
+            f"{directory}: this user may not use the relay's directory",
+            hint="Run the command as the user that the relay runs as.",
+        ) from None
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+class RemoteOperator:
+    """`Operations` of the relay that serves a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def vaults(self) -> AsyncIterator[VaultSummary]:
+        async for summary in self._items(_Vaults(), VaultSummary):
+            yield summary
+
+    async def vault(self, vault: str) -> VaultSummary:
+        return await self._one(_Vault(vault), VaultSummary)
+
+    async def drop(self, vault: str, grace_seconds: int) -> VaultState:
+        return await self._one(_Drop(vault, grace_seconds), VaultState)
+
+    async def restore(self, vault: str) -> VaultState:
+        return await self._one(_Restore(vault), VaultState)
+
+    async def enroll(self, token_hash: str, label: str) -> Enrollment:
+        return await self._one(_Enroll(token_hash, label), Enrollment)
+
+    async def enrollments(self) -> list[Enrollment]:
+        return [each async for each in self._items(_Enrollments(), Enrollment)]
+
+    async def revoke_enrollment(self, name: str) -> Enrollment:
+        return await self._one(_Revoke(name), Enrollment)
+
+    async def check(self) -> CheckReport:
+        return await self._one(_Check(), CheckReport)
+
+    async def sweep(self) -> SweepReport:
+        return await self._one(_Sweep(), SweepReport)
+
+    # --- inside ---
+
+    async def _one(self, request: _Request, kind: type[Item]) -> Item:
+        items = [item async for item in self._items(request, kind)]
+        if len(items) != 1:
+            raise StoreUnavailable("the relay's answer is not understood")
+        return items[0]
+
+    async def _items(self, request: _Request, kind: type[Item]) -> AsyncIterator[Item]:
+        writer: asyncio.StreamWriter | None = None
+        try:
+            reader, writer = await _connect(self._directory)
+            writer.write(msgspec.json.encode(request) + b"\n")
+            await writer.drain()
+            while True:
+                line = msgspec.json.decode(await reader.readuntil(b"\n"), type=_Line)
+                if line.failed is not None:
+                    raise error_of_reply(line.failed.status, msgspec.json.encode(line.failed.reply))
+                if line.ended:
+                    return
+                if line.item is not None:
+                    yield msgspec.convert(line.item, type=kind)
+        except (OSError, EOFError, asyncio.LimitOverrunError, msgspec.DecodeError):
+            raise StoreUnavailable(
+                "the relay broke off", hint="What it was asked may or may not be done; ask again."
+            ) from None
+        finally:
+            if writer is not None:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+
+async def _connect(directory: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    with _short_path(directory) as path:
+        return await asyncio.open_unix_connection(str(path), limit=LINE_BYTES_MAX)

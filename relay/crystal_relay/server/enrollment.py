@@ -1,0 +1,104 @@
+"""Enrolment tokens, as whoever runs the relay sees them: who has one may create vaults.
+
+    r/enrollment/<SHA-256 of the token>     {"label", "created"}; of older relays {}
+
+Only hashes are kept, so a token is shown once, when it is made. Deleting the record revokes the token at once and at every
+process: no process remembers one. Vaults that it has created are not affected.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, BadRequest, NotFound
+from crystal_relay.store import Store
+
+PREFIX = "r/enrollment/"
+ID_CHARS = 12
+LABEL_CHARS_MAX = 64
+_ID = re.compile(rf"[0-9a-f]{{{ID_CHARS},64}}\Z")
+_HASH = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class Enrollment(msgspec.Struct, frozen=True):
+    """One token. `id`: the beginning of its hash. `created`: unix seconds, 0 if not known."""
+
+    id: str
+    label: str
+    created: int
+
+
+class _Record(msgspec.Struct, frozen=True):
+    label: str = ""
+    created: int = 0
+
+
+def enrollment_hash(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Enrollments:
+    """All of a store."""
+
+    store: Store
+
+    async def add(self, token_hash: str, *, label: str, created: int) -> Enrollment:
+        """Let a token in. Repeating it is no error, and the first label stays. Raises BadRequest."""
+        if _HASH.match(token_hash) is None:
+            raise BadRequest("a token's hash has 64 lower-case hex digits")
+        if len(label) > LABEL_CHARS_MAX or not label.isprintable():
+            raise BadRequest(f"a label has at most {LABEL_CHARS_MAX} characters, all of them printable")
+        try:
+            await self.store.put_new(PREFIX + token_hash, msgspec.json.encode(_Record(label, created)))
+        except AlreadyExists:
+            return await self._read(token_hash)
+        return Enrollment(token_hash[:ID_CHARS], label, created)
+
+    async def all(self) -> list[Enrollment]:
+        """Every token, in no meaningful order. One read for each."""
+        found: list[Enrollment] = []
+        for name in await self._names():
+            try:
+                found.append(await self._read(name))
+            except NotFound:  # revoked meanwhile
+                continue
+        return found
+
+    async def revoke(self, name: str) -> Enrollment:
+        """Shut out the token whose hash begins so. Raises NotFound, BadRequest (several begin so, or no id)."""
+        if _ID.match(name) is None:
+            raise BadRequest(f"an enrolment token's id has {ID_CHARS} lower-case hex digits or more")
+        names = [each for each in await self._names() if each.startswith(name)]
+        if not names:
+            raise NotFound(
+                "there is no enrolment token of that id", hint="`crystal-relay tokens list` shows them."
+            )
+        if len(names) > 1:
+            raise BadRequest(
+                "several enrolment tokens begin so", hint="Give more digits of the token's hash."
+            )
+        found = await self._read(names[0])
+        await self.store.delete(PREFIX + names[0])
+        return found
+
+    async def _names(self) -> list[str]:
+        names: list[str] = []
+        after, more = "", True
+        while more:
+            page = await self.store.list(PREFIX, after=after)
+            names += [entry.key.removeprefix(PREFIX) for entry in page.entries]
+            more = page.more
+            after = page.entries[-1].key if page.entries else after
+        return names
+
+    async def _read(self, name: str) -> Enrollment:
+        text = await (await self.store.get(PREFIX + name)).read()
+        try:
+            record = msgspec.json.decode(text, type=_Record)
+        except msgspec.DecodeError:
+            record = _Record("(damaged record)")  # still to be listed and revoked: it lets its token in
+        return Enrollment(name[:ID_CHARS], record.label, record.created)

@@ -1,0 +1,180 @@
+"""What whoever runs the relay can do: look at vaults from outside, drop and restore them, let people in, try out the store.
+
+`Operations` is the port. `Operator` does it on a store that this process has open; `server.admin` carries it to a relay
+that has the store's directory to itself. A vault is known by its opaque id and its size here; no object of a vault is read.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from crystal_relay.errors import BadRequest, NotFound
+from crystal_relay.keys import check_vault
+from crystal_relay.server.check import CheckReport, check_store
+from crystal_relay.server.dropped import DroppedVaults
+from crystal_relay.server.enrollment import Enrollment, Enrollments
+from crystal_relay.server.registry import Registry
+from crystal_relay.server.sweeper import Sweeper
+from crystal_relay.server.usage import count_usage
+from crystal_relay.store import Store
+
+GRACE_SECONDS = 7 * 24 * 3600
+"""How long a dropped vault can be restored, unless said otherwise."""
+GRACE_SECONDS_MAX = 366 * 24 * 3600
+
+
+_VAULTS = "r/vault/"
+_LAST_OF_VAULT = "z"
+"""Sorts after the name of every record of a vault: where the next vault begins."""
+
+
+class VaultSummary(msgspec.Struct, frozen=True):
+    """A vault from outside. `dropped_until`: unix seconds; None: it is in use."""
+
+    vault: str
+    entries: int
+    bytes: int
+    dropped_until: int | None
+
+
+class VaultState(msgspec.Struct, frozen=True):
+    """Whether a vault is dropped, as `VaultSummary` says it."""
+
+    vault: str
+    dropped_until: int | None
+
+
+class SweepReport(msgspec.Struct, frozen=True):
+    """What one sweep has deleted, by what named it, how often the store failed, and how long it took."""
+
+    deleted: dict[str, int]
+    failures: int
+    seconds: float
+
+
+class Operations(Protocol):
+    """All raise what the store raises, BadRequest for what is no id, NotFound for what is not there."""
+
+    def vaults(self) -> AsyncIterator[VaultSummary]:
+        """Every vault, in order of ids. Lists every object: one store operation for each 1,000."""
+        ...
+
+    async def vault(self, vault: str) -> VaultSummary:
+        """One of them."""
+        ...
+
+    async def drop(self, vault: str, grace_seconds: int) -> VaultState:
+        """Refuse its devices from now on; when the time of grace is over, the sweeper deletes it."""
+        ...
+
+    async def restore(self, vault: str) -> VaultState:
+        """Take back a drop whose time of grace is not over."""
+        ...
+
+    async def enroll(self, token_hash: str, label: str) -> Enrollment:
+        """Let an enrolment token in, by its hash."""
+        ...
+
+    async def enrollments(self) -> list[Enrollment]:
+        """All enrolment tokens, oldest first."""
+        ...
+
+    async def revoke_enrollment(self, name: str) -> Enrollment:
+        """Shut out an enrolment token, by its id."""
+        ...
+
+    async def check(self) -> CheckReport:
+        """Try the store out."""
+        ...
+
+    async def sweep(self) -> SweepReport:
+        """Delete now what is due."""
+        ...
+
+
+class Operator:
+    """`Operations` on an open store.
+
+    `registry`, `sweeper`: those of the relay that this process runs, if it does. `changed` is told of each vault whose
+    state other processes have to look up anew.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        registry: Registry | None = None,
+        sweeper: Sweeper | None = None,
+        changed: Callable[[str], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._sweeper = sweeper or Sweeper(store, clock=clock)
+        self._dropped = DroppedVaults(store, clock=clock)
+        self._enrollments = Enrollments(store)
+        self._changed = changed
+        self._clock = clock
+
+    async def vaults(self) -> AsyncIterator[VaultSummary]:
+        after, more = "", True
+        while more:
+            page = await self._store.list(_VAULTS, after=after)
+            for vault in dict.fromkeys(entry.key.split("/")[2] for entry in page.entries):
+                yield await self._summary(vault)
+                after = f"{_VAULTS}{vault}/{_LAST_OF_VAULT}"
+            more = page.more
+
+    async def vault(self, vault: str) -> VaultSummary:
+        await self._require(vault)
+        return await self._summary(vault)
+
+    async def drop(self, vault: str, grace_seconds: int) -> VaultState:
+        if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
+            raise BadRequest(f"a time of grace has at most {GRACE_SECONDS_MAX // 86400} days")
+        await self._require(vault)
+        until = await self._dropped.drop(vault, self._clock() + grace_seconds)
+        await self._tell(vault)
+        return VaultState(vault, until)
+
+    async def restore(self, vault: str) -> VaultState:
+        await self._require(vault)
+        await self._dropped.restore(vault)
+        await self._tell(vault)
+        return VaultState(vault, None)
+
+    async def enroll(self, token_hash: str, label: str) -> Enrollment:
+        return await self._enrollments.add(token_hash, label=label, created=int(self._clock()))
+
+    async def enrollments(self) -> list[Enrollment]:
+        return sorted(await self._enrollments.all(), key=lambda each: (each.created, each.id))
+
+    async def revoke_enrollment(self, name: str) -> Enrollment:
+        return await self._enrollments.revoke(name)
+
+    async def check(self) -> CheckReport:
+        return await check_store(self._store)
+
+    async def sweep(self) -> SweepReport:
+        began = time.monotonic()
+        swept = await self._sweeper.run()
+        return SweepReport(dict(swept.deleted), swept.failures, round(time.monotonic() - began, 3))
+
+    # --- inside ---
+
+    async def _require(self, vault: str) -> None:
+        prefix = f"{_VAULTS}{check_vault(vault)}/"
+        if not (await self._store.list(prefix, limit=1)).entries:
+            raise NotFound("there is no such vault", hint="`crystal-relay vaults` lists them.")
+
+    async def _summary(self, vault: str) -> VaultSummary:
+        usage = await count_usage(self._store, vault)
+        return VaultSummary(vault, usage.entries, usage.bytes, await self._dropped.until(vault))
+
+    async def _tell(self, vault: str) -> None:
+        if self._registry is not None:
+            self._registry.forget(vault)
+        if self._changed is not None:
+            await self._changed(vault)

@@ -1,0 +1,82 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# schemathesis leaves the type parameters of its cases open.
+"""The description of the prototype's routes against the live server: there when they are served, and true."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings, create_app
+from crystal_relay.server.openapi import openapi_document
+from crystal_relay.server.v1.names import Channel, Role
+from tests.relay.test_openapi import CHECKS
+from tests.support.relay_server import threaded_relay
+from tests.support.v1_device import let_in
+
+DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(v1=True))
+PLAIN: dict[str, Any] = msgspec.json.decode(openapi_document())
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+PATHS = sorted(DOCUMENT["paths"].keys() - PLAIN["paths"].keys())
+OPERATIONS = [
+    (path, method, mode) for path in PATHS for method in DOCUMENT["paths"][path] for mode in GenerationMode
+]
+
+
+@pytest.fixture(scope="module")
+def relay() -> Generator[tuple[str, dict[Role, str]]]:
+    store = MemoryStore()
+    tokens = {role: asyncio.run(let_in(store, f"cc-{role}", role))[0] for role in Role}
+    with threaded_relay(lambda: store, Settings(v1=True)) as url:
+        for channel in Channel:
+            dropper = Role.NODE if channel.reader is Role.CORE else Role.CORE
+            headers = {"Authorization": f"Bearer {tokens[dropper]}"}
+            httpx.post(f"{url}/drop/{channel}", content=b"sealed", headers=headers).raise_for_status()
+        yield url, tokens
+
+
+@pytest.mark.parametrize(("path", "method", "mode"), OPERATIONS)
+@pytest.mark.parametrize("role", Role)
+@given(data=st.data())
+@settings(
+    max_examples=12,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.filter_too_much,
+        HealthCheck.too_slow,
+    ],
+)
+def test_the_server_does_what_its_description_says(
+    relay: tuple[str, dict[Role, str]],
+    role: Role,
+    path: str,
+    method: str,
+    mode: GenerationMode,
+    data: st.DataObject,
+) -> None:
+    url, tokens = relay
+    case = data.draw(SCHEMA[path][method].as_strategy(generation_mode=mode))
+    headers = {"Authorization": f"Bearer {tokens[role]}"}
+    case.call_and_validate(base_url=url, headers=headers, checks=CHECKS, timeout=30)
+
+
+def test_every_route_of_the_prototype_is_described_and_no_other() -> None:
+    app = create_app(MemoryStore(), Settings(v1=True))
+    served = {
+        (route.path, method.lower())
+        for route in app.state.relay.v1.routes()
+        for method in route.methods - {"HEAD"}
+    }
+    assert served == {(path, method) for path in PATHS for method in DOCUMENT["paths"][path]}
+    assert len(served) == 4
+    assert create_app(MemoryStore(), Settings()).state.relay.v1 is None

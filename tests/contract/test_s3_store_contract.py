@@ -1,36 +1,65 @@
-"""The contract of stores, on buckets of real servers."""
+"""The contract of stores, on buckets of real servers: two that honour conditional writes, two that do not.
 
-from collections.abc import AsyncGenerator, Generator
+What a server makes of conditions is known here; that the start-up probe finds it out is tested in tests/relay/s3.
+"""
+
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from crystal_relay.s3 import Conditions
 from tests.contract.store_contract import Opened, StoreContract
-from tests.support.s3_servers import S3Server, running_moto
-from tests.support.s3_stores import opened_s3_store
+from tests.support.s3_servers import S3Server
+from tests.support.s3_stores import s3_store_on
 
 
 class S3Contract(StoreContract):
-    """In a bucket of its own, on a server that one class's tests share."""
+    """In a bucket of its own, on a server that all tests share."""
 
     paged_keys = 1_050
     race_rounds = 30
+    conditions = Conditions.HONOURED
     server: S3Server
 
     @asynccontextmanager
     async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
-        async with opened_s3_store(self.server.with_new_bucket(), prefix="relay/one") as store:
+        place = self.server.with_new_bucket()
+        async with s3_store_on(place, self.conditions, prefix="relay/one") as store:
             yield Opened(store)
 
 
 class TestS3StoreOnMoto(S3Contract):
     @pytest.fixture(autouse=True)
-    def use(self, moto: S3Server) -> None:
-        self.server = moto
+    def use(self, moto_server: S3Server) -> None:
+        self.server = moto_server
 
 
-@pytest.fixture(scope="module")
-def moto() -> Generator[S3Server]:
-    with running_moto() as server:
-        yield server
+class TestS3StoreOnCeph(S3Contract):
+    race_rounds = 200
+
+    @pytest.fixture(autouse=True)
+    def use(self, rgw_server: S3Server) -> None:
+        self.server = rgw_server
+
+
+class TestS3StoreOnSwift(S3Contract):
+    """Its conditions are not atomic: the relay puts writers in order itself."""
+
+    conditions = Conditions.NOT_HONOURED
+    race_rounds = 15
+
+    @pytest.fixture(autouse=True)
+    def use(self, swift_server: S3Server) -> None:
+        self.server = swift_server
+
+
+class TestS3StoreOnRclone(S3Contract):
+    """It ignores conditions."""
+
+    conditions = Conditions.NOT_HONOURED
+
+    @pytest.fixture(autouse=True)
+    def use(self, rclone_server: S3Server) -> None:
+        self.server = rclone_server

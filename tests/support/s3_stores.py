@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from crystal_relay.notify import Notifier
-from crystal_relay.s3 import S3Address, S3Settings, S3Store, open_s3_store, parse_s3_address
+from crystal_relay.s3 import Conditions, S3Address, S3Settings, S3Store, open_s3_store, parse_s3_address
+from crystal_relay.s3.bucket import Bucket
 from crystal_relay.s3.claim import ClaimTimes
 from tests.support.s3_servers import S3Server
 from tests.support.s3_servers.server import REGION
@@ -27,6 +28,26 @@ def session_of(server: S3Server) -> Any:
 def address_of(server: S3Server, *, prefix: str = "", endpoint: str | None = None) -> S3Address:
     """Of the server's bucket; `endpoint`: where a proxy listens in its place."""
     return parse_s3_address(f"s3://{server.bucket}/{prefix}", endpoint or server.endpoint)
+
+
+@asynccontextmanager
+async def s3_store_on(
+    server: S3Server,
+    conditions: Conditions,
+    *,
+    prefix: str = "",
+    endpoint: str | None = None,
+    settings: S3Settings | None = None,
+) -> AsyncGenerator[S3Store]:
+    """On a server of which it is known what it makes of conditions: without the probe, and without a claim."""
+    settings = settings if settings is not None else S3Settings()
+    address = address_of(server, prefix=prefix, endpoint=endpoint)
+    bucket = Bucket(address, settings, session_of(server))
+    store = S3Store(bucket, conditions, settings=settings)
+    try:
+        yield store
+    finally:
+        await store.aclose()
 
 
 @asynccontextmanager

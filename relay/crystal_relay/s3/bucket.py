@@ -178,6 +178,8 @@ class Bucket:
                 answer = self.client.head_object(Bucket=self.address.bucket, Key=self._name(key))
         except _Answered as answered:
             raise answered.found_error() from None
+        if not answer.get("ETag"):
+            raise _bad_reply()
         metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
         return Head(_size(answer.get("ContentLength")), str(metadata.get(WRITE_METADATA, "")))
 
@@ -212,10 +214,13 @@ class Bucket:
         """No error if there is none. Raises StoreUnavailable (unknown), Busy."""
         try:
             with self._asking("DeleteObject", write=True):
-                self.client.delete_object(Bucket=self.address.bucket, Key=self._name(key))
+                answer = self.client.delete_object(Bucket=self.address.bucket, Key=self._name(key))
         except _Answered as answered:
             if not answered.is_missing:
                 raise answered.error from None
+            return
+        if answer["ResponseMetadata"]["HTTPStatusCode"] != 204:
+            raise _bad_reply()
 
     def close(self) -> None:
         """Give all connections up."""
@@ -229,6 +234,8 @@ class Bucket:
                 )
         except _Answered as answered:
             raise answered.error from None
+        if "IsTruncated" not in answer:
+            raise _bad_reply()
         return answer
 
     def _put(self, key: str, content: Content, write: str, **condition: str) -> None:
@@ -244,7 +251,7 @@ class Bucket:
                 **condition,
             )
         if not answer.get("ETag"):
-            raise BadReply("the answer is not an object store's")
+            raise _bad_reply()
 
     def _whose(self, key: str, write: str, *, free: Written = Written.TAKEN) -> Written:
         """Whether what is at the key is of this write. `free`: what it means that nothing is there any more."""
@@ -293,7 +300,7 @@ def _found(answer: dict[str, Any], start: int | None) -> Found:
     try:
         length = _size(answer.get("ContentLength"))
         if not answer.get("ETag"):
-            raise BadReply("the answer is not an object store's")
+            raise _bad_reply()
         if start is None:
             return Found(Stream(body, length), length, 0, length)
         unit, _, rest = str(answer.get("ContentRange", "")).partition(" ")
@@ -312,3 +319,10 @@ def _size(value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise BadReply("the object store's answer has no size")
     return value
+
+
+def _bad_reply() -> BadReply:
+    """A web page in place of an answer, of a portal or a proxy in between, must never pass for a success."""
+    return BadReply(
+        "the answer is not an object store's", hint="Check that --s3-endpoint points at an object store."
+    )

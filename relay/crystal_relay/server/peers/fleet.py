@@ -35,7 +35,9 @@ from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import Settings
 from crystal_relay.store import Store
 
-PEERS_MAX = WAIT_TOKEN_ORIGINS_MAX - 1
+RELAY_KEYS = "r/"
+PEERS_MAX = 128
+"""That are tried at once, dead ones among them."""
 
 _log = logging.getLogger("crystal_relay.peers")
 
@@ -85,6 +87,7 @@ class Peers:
         """When the processes left whose last writes are still known."""
         self._batch: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._started = False
         self._told = 0
         self._not_told = 0
 
@@ -134,10 +137,11 @@ class Peers:
             await self.stop()
 
     async def start(self) -> None:
-        """Go on the list and greet all others on it. Raises what the store raises."""
+        """Go on the list and greet all others on it, before anything is served. Raises what the store raises."""
         self._secret = await self._records.secret()
         self._notifier.on_written = self._written
         await self.look_at_list()
+        self._started = True
         greeted = [asyncio.create_task(peer.sender.tried.wait()) for peer in self._peers.values()]
         if greeted:
             _, late = await asyncio.wait(greeted, timeout=self._times.greeting)
@@ -187,6 +191,10 @@ class Peers:
             process = await self._records.process(name)
             if process is not None:
                 self._meet(process)
+        if self.status().reached >= WAIT_TOKEN_ORIGINS_MAX:
+            _log.error(
+                "more than %d processes over one store: waits wake for nothing", WAIT_TOKEN_ORIGINS_MAX
+            )
 
     def look_around(self) -> None:
         """What is done every few seconds: who is silent, who has left long ago, who is another one now."""
@@ -236,7 +244,7 @@ class Peers:
             sender = Sender(
                 process,
                 here=self.here,
-                number=self._notifier.number,
+                number=self._notifier.number if self._started else 0,
                 secret=lambda: self._secret or b"",
                 clock=self._clock,
                 times=self._times,
@@ -245,6 +253,9 @@ class Peers:
         except NotHeard:
             _log.warning("%s is at no address that could be reached", process.name)
             return
+        if not self._started:
+            # Whatever was written so far was the relay's own: a process that starts must not wake everybody everywhere.
+            sender.note({RELAY_KEYS: self._notifier.number}, self._notifier.number)
         task = asyncio.create_task(sender.run(), name=f"peer {process.name}")
         task.add_done_callback(_told_if_broken)
         self._left.pop(process.name, None)
@@ -260,9 +271,7 @@ class Peers:
             if peer.sender.failing_since is not None
         ]
         if not failing:
-            _log.error(
-                "more than %d processes over one store: further ones are not told of writes", PEERS_MAX
-            )
+            _log.error("more than %d processes are listed: one is left out until the next look", PEERS_MAX)
             return False
         self._part(min(failing)[1])
         return True

@@ -74,10 +74,11 @@ class Hearer:
             self._forget(None)
         if not news.url:
             return
-        # Who missed a message may have missed a revocation.
+        known = news.origin in self._notifier.others
         if self._notifier.heard(news.origin, news.first, news.last, news.groups):
-            self.missed += 1
+            # Who missed a message may have missed a revocation.
             self._forget(None)
+            self.missed += known
         for group, _ in news.groups:
             if group.startswith(_REGISTRY):
                 self._forget(group.removeprefix(_REGISTRY).rstrip("/"))

@@ -1,18 +1,22 @@
-"""The least that a Starlette server can do: read the body, answer 201. What the relay's HTTP side is measured against.
+"""The least that a Starlette server can do: what the relay's HTTP side is measured against.
+
+    PUT /…            reads the body piece by piece, answers 201
+    GET /bytes/<n>    answers with n bytes, as one message up to 256 KiB, else piece by piece
 
 python -m bench.bare_server     prints its address on stdout once it serves
 """
 
 import asyncio
 import socket
+from collections.abc import AsyncGenerator
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-BODY = bytes(4096)
+PIECE = bytes(256 * 1024)
 
 
 async def put(request: Request) -> Response:
@@ -21,14 +25,29 @@ async def put(request: Request) -> Response:
     return Response(status_code=201)
 
 
-async def get(_: Request) -> Response:
-    return Response(BODY, media_type="application/octet-stream")
+async def get(request: Request) -> Response:
+    size = int(request.path_params["size"])
+    if size <= len(PIECE):
+        return Response(PIECE[:size], media_type="application/octet-stream")
+    return StreamingResponse(
+        _pieces(size), media_type="application/octet-stream", headers={"content-length": str(size)}
+    )
+
+
+async def _pieces(size: int) -> AsyncGenerator[bytes]:
+    for _ in range(size // len(PIECE)):
+        yield PIECE
+    if size % len(PIECE):
+        yield PIECE[: size % len(PIECE)]
 
 
 def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     app = Starlette(
-        routes=[Route("/{path:path}", put, methods=["PUT"]), Route("/{path:path}", get, methods=["GET"])]
+        routes=[
+            Route("/{path:path}", put, methods=["PUT", "POST"]),
+            Route("/bytes/{size:int}", get, methods=["GET"]),
+        ]
     )
     config = uvicorn.Config(
         app,

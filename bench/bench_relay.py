@@ -1,211 +1,177 @@
-"""The relay: durable drops, pickups and lists, at the store and over HTTP, each beside what bounds it."""
+"""Small objects over HTTP: drops, pickups and lists, each beside a bare handler and, for drops, the store by itself."""
 
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count as numbers
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from bench.harness import Row, percentile, value_at_least, value_at_most
-from bench.relay_load import Load, load
+from bench.harness import Row, percentile, ratio_at_least, value_at_most
+from bench.relay_load import (
+    CONCURRENCY,
+    SMALL_BYTES,
+    UNLIMITED,
+    Load,
+    bare_server,
+    concurrently,
+    get,
+    headers,
+    load,
+    on_uvloop,
+    put,
+    stream,
+)
 from crystal_relay.local import LocalStore
-from tests.support.relay_process import running_relay
+from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import Member, enrolled
 
-SMALL_BYTES = 4096
-CONCURRENCY = 32
 BODY = os.urandom(SMALL_BYTES)
+LISTED = 100
+FEW_VAULTS = 10
+MANY_VAULTS = 10_000
+
+
+@dataclass
+class Pairs:
+    """Measured in turns: the relay, and what it is compared with."""
+
+    ours: list[Load] = field(default_factory=list[Load])
+    theirs: list[Load] = field(default_factory=list[Load])
+
+    def row(self, name: str, baseline: str, target: float, note: str = "") -> Row:
+        """The rates and their ratio."""
+        return Row(
+            name=name,
+            value=median(each.rate for each in self.ours),
+            unit="/s",
+            baseline=baseline,
+            baseline_value=median(each.rate for each in self.theirs),
+            target=ratio_at_least(target),
+            note=note,
+        )
 
 
 def run(quick: bool) -> list[Row]:
     """Rows for the result table."""
-    count = 2_000 if quick else 10_000
-    rounds = 3 if quick else 5
-    with tempfile.TemporaryDirectory(prefix="crystal-bench-") as directory:
-        return [
-            *_on_loop(lambda: _store(Path(directory), count, rounds)),
-            *_over_http(Path(directory), count // 2, rounds),
-        ]
+    count, rounds = (2_000, 3) if quick else (8_000, 5)
+    vaults = 1_000 if quick else MANY_VAULTS
+    with tempfile.TemporaryDirectory(prefix="crystal-bench-") as directory, bare_server() as bare:
+        with running_relay(Path(directory) / "relay", options=UNLIMITED) as relay:
+            member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
+            rows = on_uvloop(lambda: _drops(Path(directory), relay.url, bare, member, count, rounds))
+            rows += on_uvloop(lambda: _reads(relay, bare, member, count, rounds))
+        with running_relay(Path(directory) / "vaults", options=UNLIMITED) as relay:
+            rows.append(on_uvloop(lambda: _vaults(relay, vaults, rounds)))
+        return rows
 
 
-def _on_loop(work: Callable[[], Coroutine[Any, Any, list[Row]]]) -> list[Row]:
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work())
-
-
-# --- the store ---
-
-
-async def _store(directory: Path, count: int, rounds: int) -> list[Row]:
-    drops: list[Load] = []
-    pickups: list[Load] = []
-    pages: list[float] = []
-    files: list[float] = []
-    for number in range(rounds):
-        store = LocalStore(directory / f"store-{number}")
-        keys = [f"v/a/conversations/d/{at:016d}" for at in range(count)]
-        drops.append(await _concurrently(keys, partial(_drop, store)))
-        pickups.append(await _concurrently(keys, partial(_pick_up, store)))
-        began = time.perf_counter()
-        for at in range(0, 1000, 20):
-            await store.list("v/a/", after=keys[at], limit=100)
-        pages.append((time.perf_counter() - began) / 50)
-        await store.aclose()
-        files.append(await asyncio.to_thread(_one_file_each, directory / f"files-{number}", count // 10))
-    rate = median(drop.rate for drop in drops)
+async def _drops(directory: Path, url: str, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
+    over_http, at_store = Pairs(), Pairs()
+    store = LocalStore(directory / "store")
+    for number in range(rounds + 1):
+        first = number * count
+        request = partial(put, member, body=BODY)
+        keys = [member.prefix + stream(member, at) for at in range(first, first + count)]
+        mine = await _load(url, request, count, 201, first)
+        over_http.ours.append(mine)
+        over_http.theirs.append(await _load(bare, request, count, 201, first))
+        at_store.ours.append(mine)
+        at_store.theirs.append(await concurrently(keys, lambda key: store.put_new(key, BODY)))
+    await store.aclose()
+    for pairs in (over_http, at_store):
+        del pairs.ours[0], pairs.theirs[0]  # the first round warmed up
+    name = f"durable 4 KB drops, {CONCURRENCY} at once"
     return [
+        over_http.row(name, "a bare Starlette handler", 0.5),
+        at_store.row(f"{name} (again)", "the local store by itself", 0.7),
         Row(
-            name=f"local store, durable {SMALL_BYTES // 1024} KB drops, {CONCURRENCY} at once",
-            value=rate,
-            unit="/s",
-            baseline="a file and two fsyncs each, one thread",
-            baseline_value=median(files),
-            target=value_at_least(3_000),
-        ),
-        Row(
-            name="local store, the same drops, p99",
-            value=median(percentile(drop.latencies, 99) for drop in drops) * 1000,
+            name="the same drops, p99",
+            value=median(percentile(each.latencies, 99) for each in over_http.ours) * 1000,
             unit="ms",
             target=value_at_most(50),
         ),
-        Row(
-            name=f"local store, {SMALL_BYTES // 1024} KB pickups, {CONCURRENCY} at once",
-            value=median(pickup.rate for pickup in pickups),
-            unit="/s",
-        ),
-        Row(name="local store, a list of 100", value=median(pages) * 1000, unit="ms"),
     ]
 
 
-async def _drop(store: LocalStore, key: str) -> None:
-    await store.put_new(key, BODY)
-
-
-async def _pick_up(store: LocalStore, key: str) -> None:
-    await (await store.get(key)).read()
-
-
-async def _concurrently(keys: list[str], call: Callable[[str], Coroutine[Any, Any, None]]) -> Load:
-    latencies: list[float] = []
-    left = iter(keys)
-
-    async def worker() -> None:
-        for key in left:
-            began = time.perf_counter()
-            await call(key)
-            latencies.append(time.perf_counter() - began)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
-    return Load(len(keys), time.perf_counter() - began, tuple(latencies))
-
-
-def _one_file_each(directory: Path, count: int) -> float:
-    """Files a second when each is written, synced, renamed and its directory synced."""
-    directory.mkdir()
-    began = time.perf_counter()
-    for number in range(count):
-        temporary = directory / f"{number}.tmp"
-        with temporary.open("wb", buffering=0) as file:
-            file.write(BODY)
-            os.fsync(file.fileno())
-        temporary.rename(directory / str(number))
-        descriptor = os.open(directory, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-    return count / (time.perf_counter() - began)
-
-
-# --- HTTP ---
-
-
-def _over_http(directory: Path, count: int, rounds: int) -> list[Row]:
-    with running_relay(directory / "relay") as relay, _bare_server() as bare:
-        member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
-        return _on_loop(lambda: _compare(relay.url, bare, member, count, rounds))
-
-
-async def _compare(url: str, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
-    drops: list[tuple[Load, Load]] = []
-    pickups: list[tuple[Load, Load]] = []
-    for number in range(rounds + 1):
-        first = number * count
-
-        async def both(
-            request: Callable[[int], bytes], expected: int, first: int = first
-        ) -> tuple[Load, Load]:
-            return (
-                await load(
-                    url, request, count=count, connections=CONCURRENCY, expected=expected, first=first
-                ),
-                await load(
-                    bare, request, count=count, connections=CONCURRENCY, expected=expected, first=first
-                ),
-            )
-
-        drops.append(await both(lambda at: _put(member, at), 201))
-        pickups.append(await both(lambda at: _get(member, at), 200))
-    del drops[0], pickups[0]  # the first round warmed up
+async def _reads(relay: RelayProcess, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
+    recent, old, lists = Pairs(), Pairs(), Pairs()
+    newest = rounds * count
+    some = min(count, 4_000)
+    bytes_of_list = 0
+    for number in range(rounds):
+        recent.ours.append(await _load(relay.url, partial(get, member), some, 200, newest))
+        recent.theirs.append(await _load(bare, _bare(SMALL_BYTES), some, 200))
+        bytes_of_list = bytes_of_list or len(await _one_list(relay.url, member))
+        lists.ours.append(await _load(relay.url, partial(_list, member), some // 4, 200, number * some))
+        lists.theirs.append(await _load(bare, _bare(bytes_of_list), some // 4, 200))
+    for number in range(rounds):
+        if number % 2 == 0:  # nothing is in a new process's memory; two parts are read of each
+            relay.stop()
+            relay.start()
+            await _load(relay.url, partial(_list, member), 10, 200)
+        part = (number % 2) * some
+        old.ours.append(await _load(relay.url, partial(get, member), some, 200, part))
+        old.theirs.append(await _load(bare, _bare(SMALL_BYTES), some, 200))
+    bare_name = "a bare Starlette handler"
     return [
-        _row("relay, durable 4 KB drops, 32 at once", drops),
-        Row(
-            name="relay, the same drops, p99",
-            value=median(percentile(ours.latencies, 99) for ours, _ in drops) * 1000,
-            unit="ms",
-        ),
-        _row("relay, 4 KB pickups, 32 at once", pickups),
+        recent.row(f"4 KB pickups, {CONCURRENCY} at once", bare_name, 0.6, "dropped lately"),
+        old.row(f"4 KB pickups, {CONCURRENCY} at once", bare_name, 0.6, "after a restart"),
+        lists.row(f"lists of {LISTED}, {CONCURRENCY} at once", f"{bare_name}, as many bytes", 0.6),
     ]
 
 
-def _row(name: str, loads: list[tuple[Load, Load]]) -> Row:
-    return Row(
-        name=name,
-        value=median(ours.rate for ours, _ in loads),
-        unit="/s",
-        baseline="a bare Starlette handler",
-        baseline_value=median(bare.rate for _, bare in loads),
+async def _vaults(relay: RelayProcess, many: int, rounds: int) -> Row:
+    """Drops spread over many vaults, beside the same drops spread over ten."""
+    members = [Member() for _ in range(many)]
+    await concurrently([str(at) for at in range(many)], lambda at: _enrol(relay, members[int(at)]))
+    pairs = Pairs()
+    number = numbers()
+    for _ in range(rounds):
+        for some, loads in ((members, pairs.ours), (members[:FEW_VAULTS], pairs.theirs)):
+            first = next(number) * many
+
+            def request(at: int, some: list[Member] = some) -> bytes:
+                return put(some[at % len(some)], at, BODY)
+
+            loads.append(await _load(relay.url, request, many, 201, first))
+    return pairs.row(f"drops to {many:,} vaults", f"to {FEW_VAULTS}", 0.9)
+
+
+async def _enrol(relay: RelayProcess, member: Member) -> None:
+    from crystal_relay.tokens import recovery_hash, token_hash
+
+    client = member.store(relay.url)
+    await client.create_vault(
+        enroll_token=relay.enroll_token,
+        recovery_hash=recovery_hash(member.recovery),
+        device=member.device,
+        token_hash=token_hash(member.token),
     )
+    await client.aclose()
 
 
-def _put(member: Member, at: int) -> bytes:
-    return b"PUT %s HTTP/1.1\r\n%sIf-None-Match: *\r\nContent-Length: %d\r\n\r\n%s" % (
-        _path(member, at),
-        _headers(member),
-        SMALL_BYTES,
-        BODY,
-    )
+async def _load(url: str, request: Callable[[int], bytes], count: int, expected: int, first: int = 0) -> Load:
+    return await load(url, request, count=count, connections=CONCURRENCY, expected=expected, first=first)
 
 
-def _get(member: Member, at: int) -> bytes:
-    return b"GET %s HTTP/1.1\r\n%s\r\n" % (_path(member, at), _headers(member))
+def _list(member: Member, at: int) -> bytes:
+    after = stream(member, at).replace("/", "%2F")
+    target = f"/v2/vaults/{member.vault}/list?prefix=conversations%2F&after={after}&limit={LISTED}"
+    return b"GET %s HTTP/1.1\r\n%s\r\n" % (target.encode(), headers(member))
 
 
-def _path(member: Member, at: int) -> bytes:
-    stream = f"{member.device}.{'0' * 16}"
-    return f"/v2/vaults/{member.vault}/objects/conversations/{stream}/{at:016d}".encode()
+async def _one_list(url: str, member: Member) -> bytes:
+    import httpx
+
+    async with httpx.AsyncClient(base_url=url, headers=member.authorization) as client:
+        target = _list(member, 0).split(b" ")[1].decode()
+        return (await client.get(target)).content
 
 
-def _headers(member: Member) -> bytes:
-    return f"Host: relay\r\nAuthorization: Bearer {member.token}\r\n".encode()
-
-
-@contextmanager
-def _bare_server() -> Generator[str]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.bare_server"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-        assert process.stdout is not None
-        process.stdout.close()
+def _bare(size: int) -> Callable[[int], bytes]:
+    request = f"GET /bytes/{size} HTTP/1.1\r\nHost: bare\r\n\r\n".encode()
+    return lambda _: request

@@ -1,11 +1,23 @@
 """A load generator that costs little: raw HTTP/1.1 over kept connections, one request in flight on each."""
 
 import asyncio
+import contextlib
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
+
+from tests.support.relay_server import Member
+
+SMALL_BYTES = 4096
+CONCURRENCY = 32
+UNLIMITED = ("--rate-per-token", "0", "--rate-per-address", "0")
+"""Options of a relay that is to be measured, not to be protected."""
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +102,72 @@ async def load(
     ]
     await asyncio.gather(*(connection.done for _, connection in made))
     return Load(count, time.perf_counter() - began, tuple(latencies))
+
+
+async def concurrently(
+    keys: Sequence[str], call: Callable[[str], Coroutine[Any, Any, None]], *, at_once: int = CONCURRENCY
+) -> Load:
+    """Make a call for each key, so many at once."""
+    latencies: list[float] = []
+    left = iter(keys)
+
+    async def worker() -> None:
+        for key in left:
+            began = time.perf_counter()
+            await call(key)
+            latencies.append(time.perf_counter() - began)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(at_once)))
+    return Load(len(keys), time.perf_counter() - began, tuple(latencies))
+
+
+def on_uvloop(work: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
+    """Run it on the event loop that the relay's server runs on."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work())
+
+
+@contextlib.contextmanager
+def bare_server() -> Generator[str]:
+    """The address of `bench.bare_server`, as a process."""
+    process = subprocess.Popen([sys.executable, "-m", "bench.bare_server"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+# --- requests of a member ---
+
+
+def put(member: Member, at: int, body: bytes) -> bytes:
+    """Create the object of that number."""
+    head = b"PUT %s HTTP/1.1\r\n%sIf-None-Match: *\r\nContent-Length: %d\r\n\r\n"
+    return head % (path(member, stream(member, at)), headers(member), len(body)) + body
+
+
+def get(member: Member, at: int) -> bytes:
+    """Read it."""
+    return b"GET %s HTTP/1.1\r\n%s\r\n" % (path(member, stream(member, at)), headers(member))
+
+
+def stream(member: Member, at: int) -> str:
+    """The key of a member's entry."""
+    return f"conversations/{member.device}.{'0' * 16}/{at:016d}"
+
+
+def path(member: Member, key: str) -> bytes:
+    """Where an object is."""
+    return f"/v2/vaults/{member.vault}/objects/{key}".encode()
+
+
+def headers(member: Member) -> bytes:
+    """Those that every request of a member has."""
+    return f"Host: relay\r\nAuthorization: Bearer {member.token}\r\n".encode()

@@ -13,6 +13,7 @@ import typer
 
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.peering import peer_url_of
 from crystal_relay.cli.settings import (
     ENROLL_VARIABLE,
     METRICS_VARIABLE,
@@ -76,6 +77,15 @@ def serve(
     ] = None,
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
+    peer_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_PEER_URL",
+            metavar="URL",
+            help="Where other relay processes over the same bucket reach this one.",
+            show_default="http://, the host and the port",
+        ),
+    ] = None,
     log: Annotated[
         Literal["text", "json"], typer.Option(envvar="CRYSTAL_RELAY_LOG", help="The form of lines on stderr.")
     ] = "text",
@@ -116,30 +126,44 @@ def serve(
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(host, port, place, settings, ready_file, as_json=as_json))
+            runner.run(_run(host, port, place, settings, peer_url, ready_file, as_json=as_json))
 
 
 async def _run(
-    host: str, port: int, place: Place, settings: "Settings", ready_file: Path | None, *, as_json: bool
+    host: str,
+    port: int,
+    place: Place,
+    settings: "Settings",
+    peer_url: str | None,
+    ready_file: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """The composition: everything that a relay process is made of is made here, and closed in the reverse order."""
+    from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app
     from crystal_relay.server.admin import admin_socket
     from crystal_relay.server.authorization import ensure_enrollment
     from crystal_relay.server.operator import Operator
+    from crystal_relay.server.peers import Peers
     from crystal_relay.server.serving import Server, listen
 
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
-        store = await open_store(place)
+        notifier = Notifier()
+        store = await open_store(place, notifier=notifier)
         stack.push_async_callback(store.aclose)
-        application = create_app(store, settings)
+        url = peer_url_of(peer_url, listener)
+        peers = Peers(store, notifier, url=url) if place.is_bucket else None
+        application = create_app(store, settings, peers=peers)
         relay = application.state.relay
         if settings.enroll_token is None:
             await ensure_enrollment(relay.registry, _announce_enrollment)
         if place.directory is not None:
             operator = Operator(store, registry=relay.registry)
             await stack.enter_async_context(admin_socket(place.directory, operator))
+        if peers is not None:
+            await stack.enter_async_context(peers.running())
         server = Server(application, listener)
 
         def ready() -> None:

@@ -49,7 +49,7 @@ class Condemned:
                 f"{PENDING_MAX} deletions are under way in this vault", retry_after=self._retry_seconds
             )
         name = secrets.token_hex(ID_BYTES)
-        await record_expiry(self._store, expiry_at(self._clock(), Kind.CONDEMNED, vault, name))
+        await record_expiry(self._store, expiry_at(int(self._clock()), Kind.CONDEMNED, vault, name))
         await self._store.put_new(condemned_prefix(vault) + name, msgspec.json.encode(condemnation))
         return name
 

@@ -3,6 +3,7 @@
     r/vault/<vault>/record                       the recovery hash, the first device and its token's hash
     r/vault/<vault>/token/<device>/<hash>        a token that was let in, with its preset
     r/vault/<vault>/revoked/<device>/<hash>      that token was shut out, for good
+    r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped`)
     r/enrollment/<hash>                          an enrolment token
 
 Everything here is written once and never changed, so any number of relay processes may do so over one store in any order:
@@ -13,18 +14,28 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, StoreDamaged, Unauthorized
+from crystal_relay.errors import (
+    AlreadyExists,
+    Forbidden,
+    NotFound,
+    QuotaExceeded,
+    StoreDamaged,
+    Unauthorized,
+)
+from crystal_relay.server.dropped import DroppedVaults
 from crystal_relay.server.scopes import SCOPES, Identity, Scope
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
+TOKENS_MAX = 1_000
+"""Of a vault, over its life: one page, so that nobody can fill the relay with tokens."""
 _RECORD_VERSION = 1
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -47,7 +58,12 @@ class Registry:
     """Who may do what. One for each relay process."""
 
     def __init__(
-        self, store: Store, *, cache_seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        *,
+        cache_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._cache_seconds = cache_seconds
@@ -56,6 +72,7 @@ class Registry:
         self._cached_of: dict[str, set[tuple[str, str, str]]] = {}
         """What of each vault is in the cache."""
         self._changes = 0
+        self._dropped = DroppedVaults(store, clock=wall_clock)
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device that this token (of the right form) stands for, if it was looked up lately."""
@@ -65,7 +82,7 @@ class Registry:
         return found[0]
 
     async def identify(self, vault: str, device: str, token: str) -> Identity:
-        """The device that this token (of the right form) stands for. Raises Unauthorized.
+        """The device that this token (of the right form) stands for. Raises Unauthorized, VaultDropped.
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
@@ -75,21 +92,24 @@ class Registry:
         name = (vault, device, _hash_of(token))
         changes = self._changes
         identity = Identity(vault, device, await self._scopes(*name))
+        await self._dropped.check(vault)
         if changes == self._changes:  # else a token was shut out while this one was being looked up
             self._remember(name, identity)
         return identity
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
-        """Raises Unauthorized unless it is the hash of the vault's recovery secret."""
+        """Raises Unauthorized unless it is the hash of the vault's recovery secret; VaultDropped."""
         try:
             record = await self._vault(vault)
         except NotFound:
             raise _unauthorized() from None
         if not hmac.compare_digest(record.recovery_hash, presented_hash):
             raise _unauthorized()
+        await self._dropped.check(vault)
 
     async def create_vault(self, creation: VaultCreation) -> None:
-        """Create a vault and let its first token in. Repeating it is no error. Raises AlreadyExists."""
+        """Create a vault and let its first token in. Repeating it is no error. Raises AlreadyExists, VaultDropped."""
+        await self._dropped.check(creation.vault)
         record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
         try:
             await self._store.put_new(f"r/vault/{creation.vault}/record", msgspec.json.encode(record))
@@ -104,11 +124,16 @@ class Registry:
             raise AlreadyExists("the vault exists already, and its first token was revoked") from None
 
     async def register(self, vault: str, registration: TokenRegistration) -> None:
-        """Let a token in. Repeating it is no error. Raises Forbidden (it was shut out), AlreadyExists (other preset)."""
+        """Let a token in. Repeating it is no error.
+
+        Raises Forbidden (it was shut out), AlreadyExists (other preset), QuotaExceeded (too many, those shut out included).
+        """
         device, name = registration.device, registration.token_hash
         if await self._is_revoked(vault, device, name):
             raise Forbidden("this token was revoked", hint="Make a new token and register that.")
         record = _TokenRecord(_RECORD_VERSION, name, registration.preset)
+        if len((await self._store.list(f"r/vault/{vault}/token/", limit=TOKENS_MAX)).entries) >= TOKENS_MAX:
+            raise QuotaExceeded(f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included")
         try:
             await self._store.put_new(_token_key(vault, device, name), msgspec.json.encode(record))
         except AlreadyExists:
@@ -138,6 +163,41 @@ class Registry:
             return
         for cached in self._cached_of.pop(vault, ()):
             del self._cache[cached]
+
+    async def has_vault(self, vault: str) -> bool:
+        """Whether the vault exists, dropped or not."""
+        return bool((await self._store.list(f"r/vault/{vault}/", limit=1)).entries)
+
+    async def vaults(self) -> AsyncIterator[str]:
+        """The ids of all vaults, dropped ones too, in order."""
+        last, after, more = "", "", True
+        while more:
+            page = await self._store.list("r/vault/", after=after)
+            for entry in page.entries:
+                vault = entry.key.split("/")[2]
+                if vault != last:
+                    yield vault
+                last = vault
+            more = page.more
+            after = page.entries[-1].key if page.entries else after
+
+    async def dropped_until(self, vault: str) -> int | None:
+        """When a dropped vault will be deleted (unix seconds); None: it is in use."""
+        return await self._dropped.until(vault)
+
+    async def drop_vault(self, vault: str, until: float) -> int:
+        """Close a vault and have it deleted at that time (unix seconds), or at the earliest that is safe. Returns when.
+
+        Other processes learn of it as of a revocation: tell them, or their tokens are good for as long as they remember them.
+        """
+        try:
+            return await self._dropped.drop(vault, until)
+        finally:
+            self.forget(vault)
+
+    async def restore_vault(self, vault: str) -> None:
+        """Open a dropped vault again. Raises BadRequest when it is too late."""
+        await self._dropped.restore(vault)
 
     async def is_enrollment(self, token: str) -> bool:
         """Whether the store holds this enrolment token's hash."""

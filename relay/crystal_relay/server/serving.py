@@ -112,6 +112,7 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._relay.start()
         self._relay.health.serving()
         if self.ready is not None:
             self.ready()
@@ -120,6 +121,7 @@ class _Uvicorn(uvicorn.Server):
         self._relay.health.stopping()
         self._relay.waits.close()
         await super().shutdown(sockets)
+        await self._relay.aclose()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

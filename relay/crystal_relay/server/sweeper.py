@@ -1,0 +1,203 @@
+"""The sweeper: deletes what a record names, when its time has come, and nothing else.
+
+    invite      the one object that the record names
+    condemned   the keys, or the range of keys, that a Core named; then the condemnation
+    dropped     all objects of the vault, then its registry, the record that says so last
+
+The record in the expiry index goes last of all, so that a sweep that was killed is taken up by the next, here or in another
+process. Deleting is idempotent, so any number of processes may sweep at once. Nothing is ever judged: what no record names
+stays. One look that finds nothing due costs one listing.
+
+A long deletion is done in slices, between which whatever else is due has its turn.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from crystal_relay.errors import Busy, Closed, RelayError, StoreUnavailable
+from crystal_relay.keys import vault_prefix
+from crystal_relay.server.condemned import Condemned, condemned_prefix
+from crystal_relay.server.dropped import DroppedVaults, dropped_key
+from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, Kind, due_at, parse_expiry
+from crystal_relay.server.scopes import parse_place
+from crystal_relay.store import Store
+from crystal_relay.wire import Condemnation
+
+DELETES_AT_ONCE = 8
+SLICE_PAGES = 4
+"""Pages of objects (1,000 each) of one deletion, before the next has its turn."""
+FAILURES_MAX = 3
+"""After this many failures of the store a sweep ends: the next one tries again."""
+CONDEMNED_SETTLE_SECONDS = 300
+"""The record in the index is written first: for this long the condemnation itself may still be under way."""
+
+_log = logging.getLogger("crystal_relay.server")
+
+
+@dataclass(slots=True)
+class Swept:
+    """What one sweep did. `deleted`: objects, by the kind of the record that named them."""
+
+    deleted: Counter[str] = field(default_factory=Counter)
+    failures: int = 0
+    unfinished: bool = False
+    """More is due already."""
+    stopped: bool = False
+    """The store fails."""
+    failed: set[str] = field(default_factory=set)
+    """Records that are left to the next sweep."""
+
+
+class Sweeper:
+    """One for each relay process."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.time,
+        deleted: Callable[[str], None] = lambda vault: None,
+    ) -> None:
+        """`deleted` is told of each vault in which something was deleted."""
+        self._store = store
+        self._clock = clock
+        self._deleted = deleted
+        self._condemned = Condemned(store, retry_seconds=0, clock=clock)
+        self._dropped = DroppedVaults(store, clock=clock)
+        self.sweeps = 0
+        self.failures = 0
+        self.deleted: Counter[str] = Counter()
+        """Since this process began."""
+
+    async def run(self) -> Swept:
+        """Sweep until nothing is due, or the store fails. Raises nothing that the store raises: that is logged."""
+        swept = Swept(unfinished=True)
+        while swept.unfinished and not swept.stopped:
+            swept.unfinished = False
+            await self._look(swept)
+        self.sweeps += 1
+        self.failures += swept.failures
+        self.deleted += swept.deleted
+        return swept
+
+    # --- inside ---
+
+    async def _look(self, swept: Swept) -> None:
+        """Take each record that is due once."""
+        unavailable = 0
+        try:
+            async for page in self._due():
+                # What is short first: an invite does not wait for a vault.
+                for expiry in sorted(page, key=lambda each: (each.kind is not Kind.INVITE, each.when)):
+                    if expiry.key in swept.failed:
+                        continue
+                    try:
+                        await self._carry_out(expiry, swept)
+                    except Closed:
+                        raise
+                    except RelayError as error:
+                        _log.warning(
+                            "sweeping (%s) failed, which is tried again: %s", expiry.kind.value, error
+                        )
+                        swept.failures += 1
+                        swept.failed.add(expiry.key)
+                        unavailable += isinstance(error, StoreUnavailable | Busy)
+                        if unavailable >= FAILURES_MAX:
+                            swept.stopped = True
+                            return
+        except RelayError as error:
+            _log.warning("sweeping failed, which is tried again: %s", error)
+            swept.failures += 1
+            swept.stopped = True
+
+    async def _due(self) -> AsyncIterator[list[Expiry]]:
+        now, after, more = self._clock(), "", True
+        while more:
+            page = await self._store.list(EXPIRY_PREFIX, after=after)
+            keys = [entry.key for entry in page.entries]
+            due = [key for key in keys if (when := due_at(key)) is not None and when <= now]
+            found = [parse_expiry(key) for key in due]
+            # What a newer version wrote is left to it.
+            yield [expiry for expiry in found if expiry is not None]
+            more = page.more and bool(due) and due[-1] == keys[-1]
+            after = keys[-1] if keys else after
+
+    async def _carry_out(self, expiry: Expiry, swept: Swept) -> None:
+        match expiry.kind:
+            case Kind.INVITE:
+                finished = await self._remove_invite(expiry, swept)
+            case Kind.CONDEMNED:
+                finished = await self._remove_condemned(expiry, swept)
+            case Kind.DROPPED:
+                finished = await self._remove_vault(expiry, swept)
+        if finished:
+            await self._store.delete(expiry.key)
+
+    async def _remove_invite(self, expiry: Expiry, swept: Swept) -> bool:
+        mailbox, _, slot = expiry.rest.partition(".")
+        place = parse_place(f"invite/{mailbox}/{slot}")
+        await self._delete([vault_prefix(expiry.vault) + place.key], expiry, swept)
+        return True
+
+    async def _remove_condemned(self, expiry: Expiry, swept: Swept) -> bool:
+        condemnation = await self._condemned.read(expiry.vault, expiry.rest)
+        if condemnation is None:
+            return self._clock() - expiry.when > CONDEMNED_SETTLE_SECONDS
+        mine = vault_prefix(expiry.vault)
+        if condemnation.keys is not None:
+            await self._delete([mine + key for key in condemnation.keys], expiry, swept)
+        elif not await self._remove_range(condemnation, expiry, swept):
+            swept.unfinished = True
+            return False
+        await self._store.delete(condemned_prefix(expiry.vault) + expiry.rest)
+        return True
+
+    async def _remove_range(self, condemnation: Condemnation, expiry: Expiry, swept: Swept) -> bool:
+        mine = vault_prefix(expiry.vault)
+        if condemnation.prefix is None or condemnation.through is None:
+            return True
+        last = mine + condemnation.through
+        return await self._remove_all(mine + condemnation.prefix, expiry, swept, last=last)
+
+    async def _remove_vault(self, expiry: Expiry, swept: Swept) -> bool:
+        vault = expiry.vault
+        until = await self._dropped.until(vault)
+        if until is None or until > self._clock():
+            return True  # restored; if it was dropped again, another record says until when
+        registry, record = f"r/vault/{vault}/", dropped_key(vault)
+        for prefix in (vault_prefix(vault), condemned_prefix(vault), registry):
+            if not await self._remove_all(prefix, expiry, swept, keep=record):
+                swept.unfinished = True
+                return False
+        await self._store.delete(record)
+        return True
+
+    async def _remove_all(
+        self, prefix: str, expiry: Expiry, swept: Swept, *, last: str | None = None, keep: str | None = None
+    ) -> bool:
+        """Delete a slice of what is under a prefix, up to `last`, but `keep`. Returns whether that was all."""
+        after = ""
+        for _ in range(SLICE_PAGES):
+            page = await self._store.list(prefix, after=after)
+            keys = [entry.key for entry in page.entries]
+            named = [key for key in keys if last is None or key <= last]
+            await self._delete([key for key in named if key != keep], expiry, swept)
+            if not page.more or len(named) < len(keys):
+                return True
+            after = keys[-1]
+        return False
+
+    async def _delete(self, keys: Sequence[str], expiry: Expiry, swept: Swept) -> None:
+        """Delete objects, a few at once. Raises what the first that failed raised."""
+        for at in range(0, len(keys), DELETES_AT_ONCE):
+            some = keys[at : at + DELETES_AT_ONCE]
+            ended = await asyncio.gather(*map(self._store.delete, some), return_exceptions=True)
+            failed = [each for each in ended if each is not None]
+            swept.deleted[expiry.kind.value] += len(some) - len(failed)
+            self._deleted(expiry.vault)
+            if failed:
+                raise failed[0]

@@ -28,6 +28,8 @@ from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable, Unusa
 from crystal_relay.server.check import CheckReport
 from crystal_relay.server.enrollment import Enrollment
 from crystal_relay.server.operator import Operations, SweepReport, VaultState, VaultSummary
+from crystal_relay.server.v1.names import Role
+from crystal_relay.server.v1.tokens import V1Token
 from crystal_relay.wire import ErrorReply, error_of_reply
 
 SOCKET_NAME = "admin.sock"
@@ -76,6 +78,21 @@ class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     name: str
 
 
+class _LetV1In(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="let-v1-in"):
+    token_hash: str
+    agent_id: str
+    role: Role
+    space: str
+
+
+class _V1Tokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="v1-tokens"):
+    pass
+
+
+class _RevokeV1(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="revoke-v1"):
+    name: str
+
+
 class _Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="check"):
     pass
 
@@ -84,7 +101,9 @@ class _Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     pass
 
 
-_Request = _Vaults | _Vault | _Drop | _Restore | _Enroll | _Enrollments | _Revoke | _Check | _Sweep
+_Enrolling = _Enroll | _Enrollments | _Revoke
+_V1 = _LetV1In | _V1Tokens | _RevokeV1
+_Request = _Vaults | _Vault | _Drop | _Restore | _Enrolling | _V1 | _Check | _Sweep
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -186,6 +205,13 @@ class _Door:
                     yield enrollment
             case _Revoke(name):
                 yield await do.revoke_enrollment(name)
+            case _LetV1In(token_hash, agent, role, space):
+                yield await do.let_v1_in(token_hash, agent, role, space)
+            case _V1Tokens():
+                async for token in do.v1_tokens():
+                    yield token
+            case _RevokeV1(name):
+                yield await do.revoke_v1(name)
             case _Check():
                 yield await do.check()
             case _Sweep():
@@ -260,7 +286,7 @@ async def answers(directory: Path) -> bool:
         ) from None
     except OSError:
         return False
-    writer.close()
+    await _close(writer)
     return True
 
 
@@ -291,6 +317,16 @@ class RemoteOperator:
 
     async def revoke_enrollment(self, name: str) -> Enrollment:
         return await self._one(_Revoke(name), Enrollment)
+
+    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
+        return await self._one(_LetV1In(token_hash, agent, role, space), V1Token)
+
+    async def v1_tokens(self) -> AsyncIterator[V1Token]:
+        async for token in self._items(_V1Tokens(), V1Token):
+            yield token
+
+    async def revoke_v1(self, name: str) -> V1Token:
+        return await self._one(_RevokeV1(name), V1Token)
 
     async def check(self) -> CheckReport:
         return await self._one(_Check(), CheckReport)
@@ -326,11 +362,15 @@ class RemoteOperator:
             ) from None
         finally:
             if writer is not None:
-                writer.close()
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
+                await _close(writer)
 
 
 async def _connect(directory: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     with _short_path(directory) as path:
         return await asyncio.open_unix_connection(str(path), limit=LINE_BYTES_MAX)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

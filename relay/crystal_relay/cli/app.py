@@ -8,6 +8,7 @@ from crystal_relay.cli.check import check
 from crystal_relay.cli.serve import serve
 from crystal_relay.cli.sweep import sweep
 from crystal_relay.cli.tokens import tokens
+from crystal_relay.cli.v1 import v1
 from crystal_relay.cli.vaults import vaults
 
 app = typer.Typer(
@@ -46,5 +47,6 @@ def _root(
 app.command()(serve)
 app.add_typer(vaults, name="vaults")
 app.add_typer(tokens, name="tokens")
+app.add_typer(v1, name="v1")
 app.command()(check)
 app.command()(sweep)

@@ -18,6 +18,9 @@ from crystal_relay.server.enrollment import Enrollment, Enrollments
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
+from crystal_relay.server.v1.drops import Drops
+from crystal_relay.server.v1.names import Role
+from crystal_relay.server.v1.tokens import Tokens, V1Token
 from crystal_relay.store import Store
 
 GRACE_SECONDS = 7 * 24 * 3600
@@ -85,6 +88,18 @@ class Operations(Protocol):
         """Shut out an enrolment token, by its id."""
         ...
 
+    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
+        """Let a device of the published prototype in, by its token's hash."""
+        ...
+
+    def v1_tokens(self) -> AsyncIterator[V1Token]:
+        """All tokens of such devices, by space, the revoked ones too."""
+        ...
+
+    async def revoke_v1(self, name: str) -> V1Token:
+        """Shut out such a device, by its token's id; nothing is kept for it any longer."""
+        ...
+
     async def check(self) -> CheckReport:
         """Try the store out."""
         ...
@@ -115,6 +130,8 @@ class Operator:
         self._sweeper = sweeper or Sweeper(store, clock=clock)
         self._dropped = DroppedVaults(store, clock=clock)
         self._enrollments = Enrollments(store)
+        self._v1_tokens = Tokens(store)
+        self._v1_drops = Drops(store, self._v1_tokens, clock=clock)
         self._changed = changed
         self._clock = clock
 
@@ -153,6 +170,16 @@ class Operator:
 
     async def revoke_enrollment(self, name: str) -> Enrollment:
         return await self._enrollments.revoke(name)
+
+    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
+        return V1Token.of(await self._v1_tokens.add(token_hash, agent, role, space))
+
+    async def v1_tokens(self) -> AsyncIterator[V1Token]:
+        async for member in self._v1_tokens.members():
+            yield V1Token.of(member.holder, revoked=member.revoked)
+
+    async def revoke_v1(self, name: str) -> V1Token:
+        return V1Token.of(await self._v1_drops.revoke(name), revoked=True)
 
     async def check(self) -> CheckReport:
         return await check_store(self._store)

@@ -14,6 +14,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Self
 
 import msgspec
 
@@ -64,10 +65,25 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A token as the operator sees it."""
+    """A holder, and whether its token still counts."""
 
     holder: Holder
     revoked: bool
+
+
+class V1Token(msgspec.Struct, frozen=True):
+    """A token as the operator sees it."""
+
+    id: str
+    agent_id: str
+    role: Role
+    space: str
+    revoked: bool = False
+
+    @classmethod
+    def of(cls, holder: Holder, *, revoked: bool = False) -> Self:
+        """That holder's."""
+        return cls(holder.id, holder.agent, holder.role, holder.space, revoked)
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,110 @@
+"""`crystal-relay v1`: tokens for devices that run the published prototype. A relay serves them with `serve --v1`."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.output import show_json, show_table, tell
+from crystal_relay.cli.stores import Place
+
+if TYPE_CHECKING:
+    from crystal_relay.server.operator import Operations
+    from crystal_relay.server.v1.tokens import V1Token
+
+v1 = typer.Typer(
+    help="Devices that run the published prototype: their tokens. A relay serves them when it runs with --v1.",
+    no_args_is_help=True,
+)
+
+
+class RoleOption(StrEnum):
+    """What a device is: spelt here too, so that help does not import the server."""
+
+    CORE = "core"
+    NODE = "node"
+
+
+@v1.command()
+def add(
+    agent: Annotated[str, typer.Option(help="The agent's id, as its devices know it (CRYSTAL_AGENT_ID).")],
+    role: Annotated[
+        RoleOption,
+        typer.Option(help="core reads conversations and commands, node reads the mirror and files."),
+    ],
+    space: Annotated[
+        str, typer.Option(help="Devices of one space see each other's drops, and nobody else's.")
+    ] = "default",
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token for one device, and show it on stdout, this once. The device takes it as CRYSTAL_RELAY_TOKEN.
+
+    Every device needs its own: what one has confirmed is kept for the others. From now on drops are kept until this
+    device has confirmed them, so revoke the token of a device that is no longer used.
+    """
+    from crystal_relay.server.v1.names import Role
+    from crystal_relay.server.v1.tokens import new_token, token_hash
+
+    with told(as_json=as_json):
+        token = new_token()
+        made = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.let_v1_in(token_hash(token), agent, Role(role), space),
+        )
+        if as_json:
+            show_json({"token": token, "id": made.id, "agent_id": agent, "role": made.role, "space": space})
+        else:
+            print(token, flush=True)
+            tell(f"Token {made.id} for {agent} ({role}) in the space {space}, shown this once.")
+
+
+@v1.command("list")
+def show_tokens(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show all tokens that were ever made for such devices: their ids, agents, roles and spaces."""
+
+    async def listed(operations: "Operations") -> "list[V1Token]":
+        return [each async for each in operations.v1_tokens()]
+
+    with told(as_json=as_json):
+        found = operate(Place.of_options(store, s3_endpoint, s3_allow_http), listed)
+        if as_json:
+            show_json({"tokens": found})
+        elif found:
+            rows = [
+                (each.id, each.agent_id, each.role, each.space, "yes" if each.revoked else "")
+                for each in found
+            ]
+            show_table(("ID", "AGENT", "ROLE", "SPACE", "REVOKED"), rows)
+        else:
+            tell("There is no such token. `crystal-relay v1 add` makes one.")
+
+
+@v1.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `v1 list` shows it.")],
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Shut out a device, at once. What was kept for it alone is deleted; what it has dropped stays for the others."""
+    with told(as_json=as_json):
+        gone = operate(
+            Place.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.revoke_v1(name),
+        )
+        if as_json:
+            show_json(gone)
+        else:
+            print(f"Revoked: {gone.id} ({gone.agent_id}, {gone.role}, {gone.space}).")

@@ -25,6 +25,7 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings, create_app
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.scopes import CHANNELS
+from tests.support.direct_memory import DirectMemoryStore
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_relay
 
 METRICS_TOKEN = "metrics-token-of-the-tests"
@@ -60,7 +61,7 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def relay() -> Generator[tuple[str, Member]]:
-    with threaded_relay(MemoryStore, SETTINGS) as url:
+    with threaded_relay(DirectMemoryStore, SETTINGS) as url:
         yield url, asyncio.run(enrolled(url))
 
 

@@ -69,7 +69,7 @@ class Transfers:
         self._device_of = device_of
         self._quota = quota
         self._clock = clock
-        self._grants = _Grants(quota, clock)
+        self._grants = OpenGrants(quota, clock)
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -136,7 +136,7 @@ class Transfers:
             self._quota.admit(vault, granted + size)
         name = vault_prefix(vault) + key
         signed = await self._store.direct_put(name, size=size, md5=md5)
-        self._grants.add(_Grant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
+        self._grants.add(OpenGrant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
         return _granted(signed, size)
 
 
@@ -155,20 +155,22 @@ def _granted(signed: DirectRequest, size: int) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grant:
+class OpenGrant:
+    """A put that was granted."""
+
     vault: str
     key: str
     size: int
     until: float
 
 
-class _Grants:
+class OpenGrants:
     """The puts that were granted and not yet reported, in order of time."""
 
     def __init__(self, quota: Quota | None, clock: Callable[[], float]) -> None:
         self._quota = quota
         self._clock = clock
-        self._open: OrderedDict[str, _Grant] = OrderedDict()
+        self._open: OrderedDict[str, OpenGrant] = OrderedDict()
         self._of_vault: dict[str, tuple[int, int]] = {}
         """How many, and their bytes."""
 
@@ -180,7 +182,8 @@ class _Grants:
             return None
         return size
 
-    def add(self, grant: _Grant, receipt: str) -> None:
+    def add(self, grant: OpenGrant, receipt: str) -> None:
+        """A put was granted."""
         self._open[receipt] = grant
         self._count(grant.vault, 1, grant.size)
 
@@ -190,7 +193,7 @@ class _Grants:
         if grant is not None and self._quota is not None:
             self._quota.stored(grant.vault, grant.size)
 
-    def drop(self, receipt: str, key: str) -> _Grant | None:
+    def drop(self, receipt: str, key: str) -> OpenGrant | None:
         """Nothing came of this grant, and nothing can any more. It has to be the one of that key."""
         grant = self._open.get(receipt)
         if grant is None or grant.key != key:

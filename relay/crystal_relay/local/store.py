@@ -21,7 +21,6 @@ import apsw
 from crystal_relay.errors import (
     AlreadyExists,
     Closed,
-    NotFound,
     RelayError,
     StoreDamaged,
     StoreFull,
@@ -36,6 +35,7 @@ from crystal_relay.local.database import (
     open_for_writing,
 )
 from crystal_relay.local.files import FileInProgress, ObjectFiles
+from crystal_relay.local.lookups import Lookups
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.recent import Recent
 from crystal_relay.local.room import Room
@@ -96,6 +96,7 @@ class LocalStore:
         self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
         self._file_lane = Lane("relay-files", threads=FILE_THREADS, pending_max=PENDING_CALLS_MAX)
         self._rows = RowReader(self._database, self._files)
+        self._lookups = Lookups(self._rows, self._readers)
         self._notifier = Notifier()
         self._delivery: Delivery | None = None
         self._thread = 0
@@ -118,10 +119,11 @@ class LocalStore:
         if (recent := self._recent.get(key)) is not None:
             self._check_usable()
             return Object.of(recent, start=start, length=length)
-        found = await self._read(lambda: self._rows.look_up(key), unwanted=_close_unread)
-        if found is None:
-            raise NotFound("there is no such object")
-        size, held = found
+        self._enter()
+        try:
+            size, held = await self._lookups.ask(self._deliver(), key)
+        finally:
+            self._leave()
         if isinstance(held, bytes):
             return Object.of(held, start=start, length=length)
         try:
@@ -167,6 +169,7 @@ class LocalStore:
             await self._idle.wait()
         while self._removals:
             await asyncio.wait(self._removals)
+        await self._lookups.finish()
         await asyncio.to_thread(self._close)
 
     # --- writing ---
@@ -264,17 +267,14 @@ class LocalStore:
 
     # --- inside ---
 
-    async def _read(
-        self, call: Callable[[], Result], unwanted: Callable[[Result], None] | None = None
-    ) -> Result:
+    async def _read(self, call: Callable[[], Result]) -> Result:
         self._enter()
         try:
-            try:
-                return await self._readers.run(self._deliver(), call, unwanted=unwanted)
-            except apsw.Error as error:
-                raise error_of_sqlite(error) from None
-            except OSError as error:
-                raise error_of_system(error) from None
+            return await self._readers.run(self._deliver(), call)
+        except apsw.Error as error:
+            raise error_of_sqlite(error) from None
+        except OSError as error:
+            raise error_of_system(error) from None
         finally:
             self._leave()
 
@@ -338,11 +338,6 @@ class LocalStore:
         self._rows.close()
         self._writer.close()
         self._lock.close()
-
-
-def _close_unread(found: tuple[int, bytes | BinaryIO] | None) -> None:
-    if found is not None and not isinstance(found[1], bytes):
-        found[1].close()
 
 
 def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:

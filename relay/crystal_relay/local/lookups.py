@@ -1,0 +1,79 @@
+"""Look-ups of objects, gathered: those of one turn of the event loop go to the reader threads together.
+
+A thread's wake-up and the way back into the loop cost more than the look-up of a small object.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import BinaryIO, TypeAlias
+
+import apsw
+
+from crystal_relay.errors import NotFound, RelayError
+from crystal_relay.local.database import error_of_sqlite, error_of_system
+from crystal_relay.local.reader import RowReader
+from crystal_relay.threads import Delivery, Lane
+
+TOGETHER_MAX = 16
+"""Few enough that one object on a slow part of the disk holds up few others."""
+
+Found: TypeAlias = tuple[int, bytes | BinaryIO]
+"""An object's size, and its bytes or an open file of them."""
+_Answer: TypeAlias = asyncio.Future[Found]
+
+
+class Lookups:
+    """Of one store and one event loop."""
+
+    def __init__(self, rows: RowReader, readers: Lane) -> None:
+        self._rows = rows
+        self._readers = readers
+        self._asked: list[tuple[str, _Answer]] = []
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def ask(self, delivery: Delivery, key: str) -> Found:
+        """The object under `key`. Raises NotFound, StoreDamaged, StoreUnavailable, Busy."""
+        answer: _Answer = delivery.loop.create_future()
+        self._asked.append((key, answer))
+        if len(self._asked) == 1:
+            delivery.loop.call_soon(self._start, delivery)
+        return await answer
+
+    async def finish(self) -> None:
+        """Wait for what is under way, whose askers may have gone."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _start(self, delivery: Delivery) -> None:
+        asked, self._asked = self._asked, []
+        for first in range(0, len(asked), TOGETHER_MAX):
+            task = delivery.loop.create_task(self._look_up(delivery, asked[first : first + TOGETHER_MAX]))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _look_up(self, delivery: Delivery, asked: list[tuple[str, _Answer]]) -> None:
+        try:
+            keys = [key for key, _ in asked]
+            found = await self._readers.run(delivery, lambda: list(self._find(keys)))
+        except RelayError as error:
+            found = [error] * len(asked)
+        for (_, answer), each in zip(asked, found, strict=True):
+            if answer.done():  # its asker was cancelled
+                if isinstance(each, tuple) and not isinstance(each[1], bytes):
+                    each[1].close()
+            elif isinstance(each, RelayError):
+                answer.set_exception(each)
+            else:
+                answer.set_result(each)
+
+    def _find(self, keys: list[str]) -> Iterator[Found | RelayError]:
+        """In a reader thread. One that fails takes no others with it."""
+        for key in keys:
+            try:
+                yield self._rows.look_up(key) or NotFound("there is no such object")
+            except RelayError as error:
+                yield error
+            except apsw.Error as error:
+                yield error_of_sqlite(error)
+            except OSError as error:
+                yield error_of_system(error)

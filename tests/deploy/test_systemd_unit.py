@@ -180,6 +180,9 @@ def test_the_restrictions_are_really_in_force(relay: _Sandboxed) -> None:
         "import os; os.listdir('/root/.ssh')",
         "import ctypes\nif ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None): raise OSError(1)",
         "import os; os.sched_setaffinity(0, {0})",
+        "open('/proc/1/status')",
+        "open('/proc/meminfo')",
+        "import os, shutil\nmine = os.environ['STATE'] + '/mine'\nshutil.copy('/usr/bin/true', mine)\nos.execv(mine, ['mine'])",
         "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): raise OSError(1)",
         "import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
         "import mmap; mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)",
@@ -197,6 +200,7 @@ def test_what_the_unit_forbids_fails_in_there(attempt: str) -> None:
         done = subprocess.run(
             sandboxed(UNIT, state, sys.executable, "-I", "-c", attempt),
             cwd=PROJECT,
+            env=os.environ | {"STATE": str(state)},
             capture_output=True,
             text=True,
             timeout=60,

@@ -3,9 +3,10 @@
 `unshare --mount --ipc [--map-root-user] python -m tests.support.unit_sandbox UNIT STATE_DIRECTORY COMMAND…`
 
 Applied: the user (as root: 65534), no capabilities, no new privileges, a read-only view of every file system but the state
-directory and a `/tmp` of its own, homes hidden, no devices but the harmless ones, only the system calls and the address
-families that the unit leaves, no memory that is both writable and executable, no executables outside the unit's places.
-Not applied: cgroup settings (memory, tasks, devices, IP addresses), ProtectProc, PrivateUsers, the personality lock.
+directory and a `/tmp` of its own, homes and other processes hidden, no devices but the harmless ones, nothing executed from
+outside the unit's places, only the system calls and the address families that the unit leaves, no memory that is both
+writable and executable. Not applied: cgroup settings (memory, tasks, devices, IP addresses), PrivateUsers, the lock on
+the personality.
 """
 
 import ctypes
@@ -50,15 +51,22 @@ def hide_homes(hold: Path) -> None:
             run("mount", "--rbind", str(hold / str(number)), str(place))
 
 
-def read_only_but(*writable: Path) -> None:
-    """Remount everything read-only in this process's mount namespace, but these places, which are mounts."""
+def read_only_but(*writable: Path, executable: tuple[Path, ...] = (Path("/"),)) -> None:
+    """Remount everything read-only in this process's mount namespace, but these places, which are mounts.
+
+    Only below `executable`, which are mounts as well, may files be executed.
+    """
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         place = line.split()[1].encode().decode("unicode_escape")
         # The kernel's own trees are not files of anybody; systemd leaves them to other settings.
-        if place.startswith(("/proc", "/sys", "/dev/")) or Path(place) in writable:
+        if place.startswith(("/proc", "/sys", "/dev/")):
             continue
+        writing = "rw" if Path(place) in writable else "ro"
+        execution = "exec" if any(Path(place).is_relative_to(one) for one in executable) else "noexec"
         # A mount that another one covers cannot be reached, and need not be.
-        subprocess.run(["mount", "-o", "remount,bind,ro", place], capture_output=True, check=False)
+        subprocess.run(
+            ["mount", "-o", f"remount,bind,{writing},{execution}", place], capture_output=True, check=False
+        )
     for place in writable:
         (place / "probe").touch()
         (place / "probe").unlink()
@@ -105,7 +113,15 @@ def _hide(unit: Unit, state: Path) -> None:
     own_tmp.mkdir()
     own_tmp.chmod(0o1777)
     run("mount", "--rbind", str(own_tmp), str(own_tmp))
-    read_only_but(state, own_tmp)
+    assert unit.one("NoExecPaths") == "/"
+    named = [Path(word.lstrip("-")).resolve() for word in unit.one("ExecPaths").split()]
+    # Where the program and its Python are installed, in place of /opt/crystal-relay.
+    executable = {place for place in named if place.is_dir()} | {Path(sys.prefix), Path(sys.base_prefix)}
+    for place in executable:
+        run("mount", "--rbind", str(place), str(place))
+    if unit.one("ProtectProc") == "invisible" and unit.one("ProcSubset") == "pid":
+        run("mount", "-t", "proc", "-o", "hidepid=invisible,subset=pid", "proc", "/proc")
+    read_only_but(state, own_tmp, executable=tuple(executable))
 
 
 def _private_devices(hold: Path) -> None:

@@ -160,7 +160,7 @@ async def _run(
         if settings.enroll_token is None:
             await ensure_enrollment(relay.registry, _announce_enrollment)
         if place.directory is not None:
-            operator = Operator(store, registry=relay.registry)
+            operator = Operator(store, registry=relay.registry, sweeper=relay.sweeper)
             await stack.enter_async_context(admin_socket(place.directory, operator))
         if peers is not None:
             await stack.enter_async_context(peers.running())

@@ -13,7 +13,6 @@ import msgspec
 from crystal_relay.errors import BadRequest, NotFound
 from crystal_relay.keys import check_vault
 from crystal_relay.server.check import CheckReport, check_store
-from crystal_relay.server.dropped import DroppedVaults
 from crystal_relay.server.enrollment import Enrollment, Enrollments
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
@@ -26,11 +25,6 @@ from crystal_relay.store import Store
 GRACE_SECONDS = 7 * 24 * 3600
 """How long a dropped vault can be restored, unless said otherwise."""
 GRACE_SECONDS_MAX = 366 * 24 * 3600
-
-
-_VAULTS = "r/vault/"
-_LAST_OF_VAULT = "z"
-"""Sorts after the name of every record of a vault: where the next vault begins."""
 
 
 class VaultSummary(msgspec.Struct, frozen=True):
@@ -126,9 +120,8 @@ class Operator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._registry = registry
+        self._registry = registry or Registry(store, cache_seconds=0, wall_clock=clock)
         self._sweeper = sweeper or Sweeper(store, clock=clock)
-        self._dropped = DroppedVaults(store, clock=clock)
         self._enrollments = Enrollments(store)
         self._v1_tokens = Tokens(store)
         self._v1_drops = Drops(store, self._v1_tokens, clock=clock)
@@ -136,13 +129,8 @@ class Operator:
         self._clock = clock
 
     async def vaults(self) -> AsyncIterator[VaultSummary]:
-        after, more = "", True
-        while more:
-            page = await self._store.list(_VAULTS, after=after)
-            for vault in dict.fromkeys(entry.key.split("/")[2] for entry in page.entries):
-                yield await self._summary(vault)
-                after = f"{_VAULTS}{vault}/{_LAST_OF_VAULT}"
-            more = page.more
+        async for vault in self._registry.vaults():
+            yield await self._summary(vault)
 
     async def vault(self, vault: str) -> VaultSummary:
         await self._require(vault)
@@ -152,13 +140,13 @@ class Operator:
         if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
             raise BadRequest(f"a time of grace has at most {GRACE_SECONDS_MAX // 86400} days")
         await self._require(vault)
-        until = await self._dropped.drop(vault, self._clock() + grace_seconds)
+        until = await self._registry.drop_vault(vault, self._clock() + grace_seconds)
         await self._tell(vault)
         return VaultState(vault, until)
 
     async def restore(self, vault: str) -> VaultState:
         await self._require(vault)
-        await self._dropped.restore(vault)
+        await self._registry.restore_vault(vault)
         await self._tell(vault)
         return VaultState(vault, None)
 
@@ -192,16 +180,14 @@ class Operator:
     # --- inside ---
 
     async def _require(self, vault: str) -> None:
-        prefix = f"{_VAULTS}{check_vault(vault)}/"
-        if not (await self._store.list(prefix, limit=1)).entries:
+        if not await self._registry.has_vault(check_vault(vault)):
             raise NotFound("there is no such vault", hint="`crystal-relay vaults` lists them.")
 
     async def _summary(self, vault: str) -> VaultSummary:
         usage = await count_usage(self._store, vault)
-        return VaultSummary(vault, usage.entries, usage.bytes, await self._dropped.until(vault))
+        return VaultSummary(vault, usage.entries, usage.bytes, await self._registry.dropped_until(vault))
 
     async def _tell(self, vault: str) -> None:
-        if self._registry is not None:
-            self._registry.forget(vault)
+        self._registry.forget(vault)
         if self._changed is not None:
             await self._changed(vault)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 START_SECONDS_MAX = 30.0
@@ -25,12 +25,14 @@ class RelayProcess:
         enroll_token: str | None = None,
         port: int = 0,
         options: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.enroll_token = enroll_token or secrets.token_hex(32)
         self.url = ""
         self._port = port
         self._options = options
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -53,7 +55,7 @@ class RelayProcess:
             address = self.directory.absolute().as_uri()
             self._process = subprocess.Popen(
                 [*command, "--store", address, "--ready-file", str(ready_file), *self._options],
-                env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token},
+                env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token} | self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -3,6 +3,7 @@
 What a server makes of conditions is known here; that the start-up probe finds it out is tested in tests/relay/s3.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crystal_relay.s3 import Conditions
+from tests.contract.opened import read
 from tests.contract.store_contract import Opened, StoreContract
 from tests.support.s3_servers import S3Server
 from tests.support.s3_stores import s3_store_on
@@ -63,3 +65,14 @@ class TestS3StoreOnRclone(S3Contract):
     @pytest.fixture(autouse=True)
     def use(self, rclone_server: S3Server) -> None:
         self.server = rclone_server
+
+    async def test_an_overwritten_object_is_never_seen_mixed_or_missing(self, at: Opened) -> None:
+        """Not to be had here: this server writes in place, and who reads meanwhile gets an error or a mixture.
+
+        Devices notice, since all they store is sealed; docs/decisions/0013 says so. What holds is the end: after the
+        writes the object is one of the two that came last, whole.
+        """
+        bodies = [bytes([number]) * (1 + number * 20_000) for number in range(20)]
+        for first, second in zip(bodies[::2], bodies[1::2], strict=True):
+            await asyncio.gather(at.store.put(at.cursor, first), at.store.put(at.cursor, second))
+            assert await read(at.store, at.cursor) in (first, second)

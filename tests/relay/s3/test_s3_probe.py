@@ -1,0 +1,108 @@
+"""The start-up probe: what a bucket makes of conditional writes is found out, on real servers and on those that lie."""
+
+from collections.abc import Callable
+
+import pytest
+
+from crystal_relay.errors import StoreUnavailable, Unusable
+from crystal_relay.s3 import Conditions, S3Store, open_s3_store
+from crystal_relay.s3.probe import Finding, probe
+from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.s3_servers import S3Server
+from tests.support.s3_stores import QUICK, QUICK_CLAIM, address_of, opened_s3_store, session_of
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("moto_server", Conditions.HONOURED),
+        ("rgw_server", Conditions.HONOURED),
+        ("swift_server", Conditions.NOT_HONOURED),
+        ("rclone_server", Conditions.NOT_HONOURED),
+    ],
+)
+async def test_the_probe_finds_out_what_a_server_does_and_leaves_nothing_behind(
+    request: pytest.FixtureRequest, name: str, expected: Conditions
+) -> None:
+    server: S3Server = request.getfixturevalue(name)
+    place = server.with_new_bucket()
+    said: list[str] = []
+    for _ in range(2):
+        async with opened_s3_store(place, announce=said.append) as store:
+            assert store.conditions is expected
+            assert store.operations["put"] <= 210
+            assert (await store.list("r/probe/")).entries == ()
+    assert bool(said) is (expected is Conditions.NOT_HONOURED)
+    assert all("only one" in line for line in said)
+    assert "Contents" not in place.client().list_objects_v2(Bucket=place.bucket)
+
+
+def probed(store: S3Store, rounds: int = 3) -> Finding:
+    return probe(store.bucket, rounds=rounds)
+
+
+async def test_a_server_that_only_looks_first_is_found_out(
+    store: S3Store, server: S3Server, proxy: FaultProxy
+) -> None:
+    """The condition holds for who comes later, and not for who comes at once: as one that looks, then writes."""
+    honest = store.bucket.client.put_object
+    seen: set[str] = set()
+
+    def put(**asked: object) -> object:
+        if str(asked["Key"]) not in seen:
+            asked.pop("IfNoneMatch", None)
+        if asked.get("Body") == b"racer 15":
+            seen.add(str(asked["Key"]))
+        return honest(**asked)
+
+    with_faults: Callable[..., object] = put
+    store.bucket.client.put_object = with_faults
+    finding = probed(store)
+    assert finding.conditions is Conditions.NOT_HONOURED
+    assert "writers were told" in finding.why
+
+
+async def test_failures_of_single_requests_do_not_decide_what_a_bucket_can_do(
+    store: S3Store, proxy: FaultProxy
+) -> None:
+    proxy.next("PUT", Fault.LOSE_ANSWER, Fault.BROKEN, Fault.TOO_MANY, Fault.CONFLICT, Fault.BROKEN_AFTER)
+    assert probed(store).conditions is Conditions.HONOURED
+
+
+async def test_a_bucket_that_fails_all_the_time_is_unavailable_not_judged(
+    store: S3Store, proxy: FaultProxy
+) -> None:
+    proxy.always = lambda method, _path: Fault.BROKEN if method == "PUT" else None
+    with pytest.raises(StoreUnavailable):
+        probed(store, rounds=1)
+
+
+@pytest.mark.parametrize(("method", "fault"), [("PUT", Fault.DENIED), ("GET", Fault.DENIED)])
+async def test_credentials_that_may_not_do_what_is_needed_are_told_at_the_start(
+    server: S3Server, proxy: FaultProxy, method: str, fault: Fault
+) -> None:
+    proxy.always = lambda asked, _path: fault if asked == method else None
+    with pytest.raises(Unusable) as caught:
+        await open_s3_store(
+            address_of(server, endpoint=proxy.url),
+            announce=[].append,
+            settings=QUICK,
+            claim_times=QUICK_CLAIM,
+            session=session_of(server),
+        )
+    assert "credentials" in caught.value.hint
+
+
+async def test_a_bucket_that_does_not_exist_is_told_at_the_start(server: S3Server) -> None:
+    server.client().delete_bucket(Bucket=server.bucket)
+    with pytest.raises(Unusable) as caught:
+        async with opened_s3_store(server):
+            pass
+    assert "no such bucket" in caught.value.hint
+
+
+async def test_nobody_at_the_endpoint_is_told_at_the_start(server: S3Server, proxy: FaultProxy) -> None:
+    proxy.always = lambda _method, _path: Fault.LOSE_ANSWER
+    with pytest.raises(StoreUnavailable):
+        async with opened_s3_store(server, endpoint=proxy.url, settings=QUICK):
+            pass

@@ -153,8 +153,8 @@ async def _run(
         notifier = Notifier()
         store = await open_store(place, notifier=notifier)
         stack.push_async_callback(store.aclose)
-        url = peer_url_of(peer_url, listener)
-        peers = Peers(store, notifier, url=url) if place.is_bucket else None
+        # A directory belongs to one process, which also starts where a machine has no address to be reached at.
+        peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
         application = create_app(store, settings, peers=peers)
         relay = application.state.relay
         if settings.enroll_token is None:

@@ -30,7 +30,7 @@ from crystal_relay.server.closing import Waits
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
-from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of_store, sources_of_waits
+from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.peers import Peers
@@ -40,6 +40,7 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, e
 from crystal_relay.server.requests import json_of, no_query, number, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.sources import sources_of
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.timetable import Timetable
 from crystal_relay.server.transfers import Transfers
@@ -78,7 +79,14 @@ class Relay:
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(store, v1=settings.v1)
         self.metrics = Metrics()
-        for source in (*sources_of_waits(self.waits), *sources_of_store(store)):
+        for source in sources_of(
+            store=store,
+            waits=self.waits,
+            rates=self.rates,
+            usage=self.usage,
+            sweeper=self.sweeper,
+            peers=peers,
+        ):
             self.metrics.add(source)
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
         self.v1 = V1Routes(store, settings, self.rates) if settings.v1 else None

@@ -9,10 +9,7 @@ import enum
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from crystal_relay.server.closing import Waits
-from crystal_relay.store import Store
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -164,36 +161,6 @@ class Exposition:
         from prometheus_client.exposition import generate_latest
 
         return generate_latest(self._registry)
-
-
-def sources_of_waits(waits: Waits) -> tuple[Source, ...]:
-    """How many long polls sleep."""
-    return (
-        Source("crystal_relay_waits", "Long polls that sleep.", Kind.GAUGE, (), lambda: {(): waits.sleeping}),
-    )
-
-
-def sources_of_store(store: Store) -> tuple[Source, ...]:
-    """What the store has asked of the service behind it, if it counts that."""
-    if not isinstance(store, CountsOperations):
-        return ()
-    return (
-        Source(
-            "crystal_relay_store_operations",
-            "Requests to the service behind the store, repeated ones included.",
-            Kind.COUNTER,
-            ("operation",),
-            lambda: {(name,): count for name, count in dict(store.operations).items()},
-        ),
-    )
-
-
-@runtime_checkable
-class CountsOperations(Protocol):
-    """A store that counts what it asks of a service, by kind."""
-
-    @property
-    def operations(self) -> Mapping[str, int]: ...
 
 
 class _Collector:

@@ -1,6 +1,7 @@
 """Two tenants on one relay: whatever one of them sends, the other's vault neither shows nor changes."""
 
 import asyncio
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +11,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crystal_relay.address import http_client
+from crystal_relay.client import HttpStore
+from crystal_relay.errors import BadRequest, QuotaExceeded
 from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings
+from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.tokens import new_token, token_hash
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_relay
 
 MARK = b"belongs to the victim alone"
 
 
+INVITES = "ab" * 16
+QUOTA_ENTRIES = 200
+"""Of each vault: the attacker's writes must not use up the victim's."""
+
+
 @dataclass(frozen=True)
 class World:
     """A relay, who attacks and who is attacked."""
+
+    relay: MemoryStore
 
     url: str
     attacker: Member
@@ -30,18 +42,25 @@ class World:
 
 @pytest.fixture(scope="module")
 def world() -> Generator[World]:
-    with threaded_relay(MemoryStore) as url:
-        attacker, victim = asyncio.run(_populate(url))
-        yield World(url, attacker, victim, asyncio.run(_snapshot(url, victim)))
+    store = MemoryStore()
+    limits = Settings(
+        enroll_token=ENROLL_TOKEN, quota_entries=QUOTA_ENTRIES, rate_per_token=0, sweep_seconds=0
+    )
+    with threaded_relay(lambda: store, limits) as url:
+        attacker, victim = asyncio.run(_populate(url, store))
+        yield World(store, url, attacker, victim, asyncio.run(_snapshot(url, victim)))
 
 
-async def _populate(url: str) -> tuple[Member, Member]:
+async def _populate(url: str, relay: MemoryStore) -> tuple[Member, Member]:
     attacker, victim = await enrolled(url), await enrolled(url)
     for member, data in ((attacker, b"mine"), (victim, MARK)):
         store = member.store(url)
         for key in ("devlog/0", "mirror/1/0", "blob/0", f"conversations/{member.device}.{'0' * 16}/0"):
             await store.put_new(member.prefix + key, data)
         await store.put(f"{member.prefix}cursor/{member.device}", data)
+        if member is victim:
+            # Written without a record that would have it swept.
+            await relay.put_new(f"{member.prefix}invite/{INVITES}/0", data)
         await store.aclose()
     return attacker, victim
 
@@ -73,10 +92,16 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         ),
         max_size=5,
     ).map("/".join)
-    routes = st.sampled_from(["objects", "list", "wait", "tokens", "tokens/{victim_device}", ""])
+    routes = st.sampled_from(
+        ["objects", "list", "wait", "tokens", "tokens/{victim_device}", "condemned", "transfers", ""]
+    )
     path = f"/v2/vaults/{draw(vaults)}/{draw(routes)}/{draw(names)}".rstrip("/")
     if draw(st.booleans()):
         path = f"/v2/vaults/{draw(vaults)}/objects/{draw(channels)}/{draw(names)}"
+    elif draw(st.integers(0, 3)) == 0:
+        path = f"/v2/vaults/{draw(vaults)}/" + draw(
+            st.sampled_from(["condemned", "transfers", "transfers/done", f"objects/invite/{INVITES}/0"])
+        )
     query = draw(
         st.dictionaries(
             st.sampled_from(["prefix", "after", "limit", "timeout", "token", "vault"]),
@@ -101,7 +126,11 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
             )
         ),
         "condition": draw(st.booleans()),
-        "body": draw(st.sampled_from([b"", b"overwritten", b"{}", b"token", b"vault"])),
+        "body": draw(
+            st.sampled_from(
+                [b"", b"overwritten", b"{}", b"token", b"vault", b"keys", b"range", b"climbing", b"transfer"]
+            )
+        ),
     }
 
 
@@ -131,6 +160,13 @@ async def _attack(world: World, steps: list[dict[str, Any]]) -> None:
             "device": attacker.device,
             "token_hash": token_hash(new_token(attacker.device)),
         },
+        b"keys": {"keys": ["mirror/1/0", "blob/0", f"conversations/{victim.device}.{'0' * 16}/0"]},
+        b"range": {
+            "prefix": f"conversations/{victim.device}.{'0' * 16}/",
+            "through": f"conversations/{victim.device}.{'0' * 16}/z",
+        },
+        b"climbing": {"keys": [f"../{victim.vault}/mirror/1/0", f"v/{victim.vault}/mirror/1/0"]},
+        b"transfer": {"key": "blob/0", "direction": "get"},
     }
     async with http_client(world.url, connect=10, idle=30, connections_kept=4) as http:
         for step in steps:
@@ -152,4 +188,28 @@ async def _attack(world: World, steps: list[dict[str, Any]]) -> None:
             assert reply.status_code < 500
             # Only what it sent itself may name the victim's objects.
             assert f"conversations/{victim.device}".encode() not in reply.content
+    # What was condemned is carried out, and whatever has a time is past it.
+    await Sweeper(world.relay, clock=lambda: time.time() + 100_000).run()
     assert await _snapshot(world.url, victim) == world.before
+
+
+def test_a_vault_that_is_full_of_what_one_tenant_wrote_leaves_the_others_their_room(world: World) -> None:
+    asyncio.run(_fill(world))
+
+
+async def _fill(world: World) -> None:
+    greedy, other = await enrolled(world.url), await enrolled(world.url)
+    store, theirs = greedy.store(world.url), other.store(world.url)
+    keys = [f"{greedy.prefix}mirror/1/{number:04d}" for number in range(QUOTA_ENTRIES + 20)]
+    with pytest.raises(QuotaExceeded):
+        await _write(store, keys)
+    with pytest.raises(BadRequest):
+        await store.put_new(f"{other.prefix}mirror/1/0", b"x")
+    await _write(theirs, [f"{other.prefix}mirror/1/{number:04d}" for number in range(QUOTA_ENTRIES // 2)])
+    await store.aclose()
+    await theirs.aclose()
+
+
+async def _write(store: HttpStore, keys: list[str]) -> None:
+    for key in keys:
+        await store.put_new(key, b"x")

@@ -132,10 +132,8 @@ class Registry:
         if await self._is_revoked(vault, device, name):
             raise Forbidden("this token was revoked", hint="Make a new token and register that.")
         record = _TokenRecord(_RECORD_VERSION, name, registration.preset)
-        if len((await self._store.list(f"r/vault/{vault}/token/", limit=TOKENS_MAX)).entries) >= TOKENS_MAX:
-            raise QuotaExceeded(f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included")
         try:
-            await self._store.put_new(_token_key(vault, device, name), msgspec.json.encode(record))
+            await self._add_token(vault, device, record)
         except AlreadyExists:
             if await self._token(vault, device, name) != record:
                 raise AlreadyExists(
@@ -219,6 +217,15 @@ class Registry:
             return
 
     # --- inside ---
+
+    async def _add_token(self, vault: str, device: str, record: _TokenRecord) -> None:
+        key = _token_key(vault, device, record.token_hash)
+        tokens = (await self._store.list(f"r/vault/{vault}/token/", limit=TOKENS_MAX)).entries
+        if any(entry.key == key for entry in tokens):
+            raise AlreadyExists("the token is registered")
+        if len(tokens) >= TOKENS_MAX:
+            raise QuotaExceeded(f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included")
+        await self._store.put_new(key, msgspec.json.encode(record))
 
     async def _scopes(self, vault: str, device: str, name: str) -> frozenset[Scope]:
         try:

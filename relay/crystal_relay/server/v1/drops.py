@@ -253,13 +253,15 @@ class Drops:
     async def _marks(self, space: str, channel: Channel) -> AsyncGenerator[tuple[DropId, set[str]]]:
         """Drops that somebody has confirmed, in order, and who."""
         prefix = done_prefix(space, channel)
-        current, readers = "", set[str]()
+        current = ""
+        readers: set[str] = set()
         async for entry in entries(self._store, prefix):
             drop, _, reader = entry.key.removeprefix(prefix).partition("/")
             if drop != current:
                 if current:
                     yield DropId.parse(current), readers
-                current, readers = drop, set()
+                current = drop
+                readers = set()
             readers.add(reader)
         if current:
             yield DropId.parse(current), readers

@@ -47,7 +47,9 @@ class Spool:
         try:
             if small:
                 whole = b"".join([piece async for piece in checked_pieces(body)])
-                yield Received(Body(len(whole), lambda: _once(whole)), _digest(hashlib.sha256(whole)))
+                yield Received(
+                    Body(len(whole), lambda: _once(whole)), hashlib.sha256(whole).hexdigest()[:DIGEST_DIGITS]
+                )
             else:
                 with tempfile.TemporaryFile(buffering=0) as file:
                     digest = await _write(file, body)
@@ -87,7 +89,7 @@ async def _write(file: IO[bytes], body: Body) -> str:
         raise StoreFull(
             "the relay has no room to receive this", hint="Make room for temporary files."
         ) from None
-    return _digest(digest)
+    return digest.hexdigest()[:DIGEST_DIGITS]
 
 
 async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
@@ -98,7 +100,3 @@ async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 async def _once(whole: bytes) -> AsyncIterator[bytes]:
     yield whole
-
-
-def _digest(digest: "hashlib._Hash") -> str:
-    return digest.hexdigest()[:DIGEST_DIGITS]

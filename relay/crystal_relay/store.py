@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+import msgspec
+
 from crystal_relay.errors import BadRange, BadRequest, SizeMismatch, TooLarge
 from crystal_relay.limits import LIST_LIMIT_MAX, OBJECT_BYTES_MAX, PIECE_BYTES, WAIT_SECONDS_MAX
 
@@ -112,9 +114,8 @@ class Object:
             await self.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A key and the size of its object in bytes."""
+class Listed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A key and the size of its object in bytes. Lists hold many: a struct is made in a fifth of a dataclass's time."""
 
     key: str
     size: int

@@ -37,7 +37,13 @@ class Lookups:
         self._asked.append((key, answer))
         if len(self._asked) == 1:
             delivery.loop.call_soon(self._start, delivery)
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # It may have been answered in the same turn.
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                _close(answer.result())
+            raise
 
     async def finish(self) -> None:
         """Wait for what is under way, whose askers may have gone."""
@@ -59,8 +65,8 @@ class Lookups:
             found = [error] * len(asked)
         for (_, answer), each in zip(asked, found, strict=True):
             if answer.done():  # its asker was cancelled
-                if isinstance(each, tuple) and not isinstance(each[1], bytes):
-                    each[1].close()
+                if not isinstance(each, RelayError):
+                    _close(each)
             elif isinstance(each, RelayError):
                 answer.set_exception(each)
             else:
@@ -77,3 +83,8 @@ class Lookups:
                 yield error_of_sqlite(error)
             except OSError as error:
                 yield error_of_system(error)
+
+
+def _close(found: Found) -> None:
+    if not isinstance(found[1], bytes):
+        found[1].close()

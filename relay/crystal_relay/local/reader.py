@@ -9,12 +9,19 @@ from threading import local as thread_local
 from typing import BinaryIO, cast
 
 import apsw
+import msgspec
 
 from crystal_relay.errors import StoreDamaged
 from crystal_relay.keys import AFTER_ANY_KEY
 from crystal_relay.local.database import open_for_reading
 from crystal_relay.local.files import ObjectFiles
+from crystal_relay.store import Listed
 
+_LIST = """
+    SELECT json_group_array(json_array(key, size)) FROM (
+      SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+    )"""
+_LISTED = msgspec.json.Decoder(list[Listed])
 REREADS_MAX = 5
 """How often an object may be replaced between the look at its row and the opening of its file."""
 
@@ -55,13 +62,13 @@ class RowReader:
         """Whether the object is there."""
         return self._connection().execute("SELECT 1 FROM object WHERE key = ?", (key,)).fetchone() is not None
 
-    def select(self, prefix: str, after: str, limit: int) -> list[tuple[str, int]]:
-        """Keys and sizes in the order of keys."""
-        rows = self._connection().execute(
-            "SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?",
-            (after, prefix, prefix + AFTER_ANY_KEY, limit),
-        )
-        return cast(list[tuple[str, int]], rows.fetchall())
+    def select(self, prefix: str, after: str, limit: int) -> list[Listed]:
+        """Keys and sizes in the order of keys.
+
+        SQLite puts them into one JSON text: a row less to fetch is a turn less at the interpreter's lock.
+        """
+        text = self._connection().execute(_LIST, (after, prefix, prefix + AFTER_ANY_KEY, limit)).get
+        return _LISTED.decode(text)
 
     def close(self) -> None:
         """After the last thread that used it has ended."""

@@ -43,7 +43,6 @@ from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (
     Body,
-    Listed,
     Object,
     Page,
     body_of,
@@ -140,7 +139,7 @@ class LocalStore:
         check_prefix(after)
         check_limit(limit)
         rows = await self._read(lambda: self._rows.select(prefix, after, limit + 1))
-        return Page(tuple(Listed(key, size) for key, size in rows[:limit]), len(rows) > limit)
+        return Page(tuple(rows[:limit]), len(rows) > limit)
 
     async def delete(self, key: str) -> None:
         check_key(key)

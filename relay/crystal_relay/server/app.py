@@ -16,7 +16,6 @@ from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
-    LIST_LIMIT_MAX,
     WAIT_SECONDS_MAX,
     WAIT_TOKEN_CHARS_MAX,
 )
@@ -37,7 +36,7 @@ from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
-from crystal_relay.server.requests import json_of, no_query, number, query, seconds
+from crystal_relay.server.requests import json_of, no_query, query, seconds
 from crystal_relay.server.scopes import Identity, Scope
 from crystal_relay.server.settings import Settings
 from crystal_relay.server.sources import sources_of
@@ -51,8 +50,6 @@ from crystal_relay.tokens import DEVICE, HASH
 from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,
-    ListedObject,
-    ListReply,
     TokenRegistration,
     TokenReply,
     VaultCreation,
@@ -98,9 +95,8 @@ class Relay:
         return self._settings.trusted_proxies
 
     def routes(self) -> list[Route]:
-        """All but those of single objects."""
+        """All but those of `Objects`."""
         return [
-            Route("/v2/vaults/{vault}/list", self.list_objects, methods=["GET"]),
             Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),
             Route("/v2/vaults/{vault}/tokens", self.register_token, methods=["POST"]),
             Route("/v2/vaults/{vault}/tokens/{device}", self.revoke_token, methods=["DELETE"]),
@@ -115,22 +111,6 @@ class Relay:
         ]
 
     # --- the vault ---
-
-    async def list_objects(self, request: Request) -> Response:
-        """Keys in order, after a key."""
-        identity = await self._device(request)
-        identity.require(Scope.READ)
-        asked = query(request, ("prefix", "after", "limit"))
-        mine = vault_prefix(identity.vault)
-        after = asked.get("after", "")
-        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))
-        page = await self._store.list(
-            mine + check_prefix(asked.get("prefix", "")),
-            after=mine + check_prefix(after) if after else "",
-            limit=limit,
-        )
-        entries = [ListedObject(entry.key.removeprefix(mine), entry.size) for entry in page.entries]
-        return JsonReply(ListReply(entries, page.more))
 
     async def wait_for_writes(self, request: Request) -> Response:
         """Sleep until something under a prefix was written."""

@@ -53,6 +53,8 @@ class Guard:
             match path.split(b"/", 5):
                 case [b"", b"v2", b"vaults", vault, b"objects", key]:
                     await self._objects(scope, exchange.receive, exchange.send, vault, key)
+                case [b"", b"v2", b"vaults", vault, b"list"]:
+                    await self._objects.list(scope, exchange.receive, exchange.send, vault)
                 case _:
                     _check_path(path)
                     await self._app(scope, exchange.receive, exchange.send)

@@ -1,4 +1,4 @@
-"""One object: PUT, GET, HEAD and DELETE, as plain ASGI.
+"""One object (PUT, GET, HEAD, DELETE) and lists of them, as plain ASGI.
 
 Nearly all requests are these. Starlette's routing, request and response objects cost more than everything that the relay
 itself does for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and sends the
@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import BadRange, BadRequest
-from crystal_relay.keys import check_vault, vault_prefix
-from crystal_relay.limits import KIB
+from crystal_relay.keys import check_prefix, check_vault, vault_prefix
+from crystal_relay.limits import KIB, LIST_LIMIT_MAX
 from crystal_relay.server.authorization import device_of_header
 from crystal_relay.server.expiry import expire_object
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.replies import NoSuchMethod, error_reply, send_object
+from crystal_relay.server.replies import NoSuchMethod, error_reply, send_json, send_object
 from crystal_relay.server.requests import (
     Head,
     arriving_body,
@@ -25,7 +25,9 @@ from crystal_relay.server.requests import (
     has_arrived,
     head_of,
     no_query,
+    number,
     part,
+    query_of,
     small_body,
 )
 from crystal_relay.server.scopes import Identity, Place, parse_place
@@ -33,6 +35,7 @@ from crystal_relay.server.scopes import Scope as Right
 from crystal_relay.server.settings import Settings
 from crystal_relay.server.usage import Usage
 from crystal_relay.store import Body, Store
+from crystal_relay.wire import ListedObject, ListReply
 
 SMALL_BYTES_MAX = 128 * KIB
 """Bodies up to this size are gathered before the store is asked; longer ones are handed on as they arrive."""
@@ -45,7 +48,7 @@ _Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
 
 
 class Objects:
-    """`/v2/vaults/{vault}/objects/{key}`."""
+    """`/v2/vaults/{vault}/objects/{key}`, `/v2/vaults/{vault}/list`."""
 
     def __init__(
         self, store: Store, registry: Registry, settings: Settings, rates: Rates, usage: Usage
@@ -64,17 +67,18 @@ class Objects:
         }
 
     @property
-    def methods(self) -> frozenset[str]:
-        """What is served."""
-        return frozenset(self._handlers)
+    def served(self) -> dict[str, tuple[str, ...]]:
+        """Addresses, as Starlette writes them, and their methods."""
+        return {
+            "/v2/vaults/{vault}/objects/{key:path}": tuple(self._handlers),
+            "/v2/vaults/{vault}/list": ("GET", "HEAD"),
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, vault: bytes, key: bytes) -> None:
         """Answer a request for the object at `key` of `vault`, both as the address has them. Raises RelayError, ClientGone."""
         method = self._handlers.get(scope["method"])
         if method is None:
-            allowed = {"allow": ", ".join(self._handlers)}
-            refused = NoSuchMethod("that method is not served here")
-            await error_reply(refused, headers=allowed)(scope, receive, send)
+            await _refuse_method(scope, receive, send, tuple(self._handlers))
             return
         scope["crystal.route"], handler = method
         # uvicorn has refused an address that is not ASCII.
@@ -136,8 +140,35 @@ class Objects:
         await send(_DONE)
         await send(_EMPTY)
 
+    async def list(self, scope: Scope, receive: Receive, send: Send, vault: bytes) -> None:
+        """Answer a request for a page of keys in order, after a key."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _refuse_method(scope, receive, send, ("GET", "HEAD"))
+            return
+        scope["crystal.route"] = "list_objects"
+        name = check_vault(vault.decode())
+        header = head_of(scope).get(b"authorization")
+        identity = await device_of_header(header, self._registry, name, self._rates, scope)
+        identity.require(Right.READ)
+        asked = query_of(scope, ("prefix", "after", "limit"))
+        mine = vault_prefix(name)
+        after = asked.get("after", "")
+        page = await self._store.list(
+            mine + check_prefix(asked.get("prefix", "")),
+            after=mine + check_prefix(after) if after else "",
+            limit=number(asked.get("limit", str(LIST_LIMIT_MAX))),
+        )
+        skipped = len(mine)
+        entries = [ListedObject(entry.key[skipped:], entry.size) for entry in page.entries]
+        await send_json(scope, send, ListReply(entries, page.more))
+
     async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
         no_query(scope)
         place = parse_place(key)
         value = head.get(b"authorization")
         return await device_of_header(value, self._registry, vault, self._rates, scope), place
+
+
+async def _refuse_method(scope: Scope, receive: Receive, send: Send, served: tuple[str, ...]) -> None:
+    refused = NoSuchMethod("that method is not served here")
+    await error_reply(refused, headers={"allow": ", ".join(served)})(scope, receive, send)

@@ -17,6 +17,7 @@ _OF_OBJECTS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_OF_JSON = [(b"content-type", b"application/json"), *_OF_OBJECTS[1:]]
 _COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -67,6 +68,14 @@ def error_reply(
     if isinstance(error, TooManyRequests):
         extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))
     return JsonReply(ErrorReply(error.code, str(error), error.hint), error.status, extra)
+
+
+async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
+    """Answer 200 with a struct as JSON."""
+    body = msgspec.json.encode(content)
+    headers = [*_OF_JSON, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
 class ObjectReply(Response):

@@ -59,7 +59,12 @@ def no_query(scope: Scope) -> None:
 
 def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
     """The address's parameters. Raises BadRequest for unknown, repeated or broken ones."""
-    text: bytes = request.scope["query_string"]
+    return query_of(request.scope, allowed)
+
+
+def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
+    """As `query`."""
+    text: bytes = scope["query_string"]
     if len(text) > QUERY_BYTES_MAX:
         raise BadRequest(f"the query has more than {QUERY_BYTES_MAX} bytes")
     try:

@@ -1,4 +1,8 @@
-"""rclone's `serve s3`: signatures count, conditions are ignored without a word. What a cheap stand-in for S3 is like."""
+"""rclone's `serve s3`: signatures count, conditions are ignored without a word. What a cheap stand-in for S3 is like.
+
+Nor is overwriting atomic: who reads a key while it is written again may be answered 500, or lose the connection, or get a body
+cut short or mixed. None of its options changes that.
+"""
 
 import contextlib
 import secrets

@@ -109,7 +109,7 @@ def serve(
     with told(as_json=as_json):
         from crystal_relay.server import Settings
         from crystal_relay.server.logs import LogForm, start_log
-        from crystal_relay.server.settings import network_of
+        from crystal_relay.server.settings import SWEEP_SECONDS, SWEEP_SECONDS_BUCKET, network_of
 
         place = Place.of_options(store, s3_endpoint, s3_allow_http)
         settings = Settings(
@@ -119,6 +119,7 @@ def serve(
             quota_entries=quota_entries,
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
+            sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
             v1=v1,
             trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
         )

@@ -20,6 +20,9 @@ beyond, it is closed."""
 CONNECTIONS_MAX = 8192
 SHUTDOWN_SECONDS_MAX = 10
 """How long requests in flight may go on after the relay was told to stop."""
+SWEEP_SECONDS = 60.0
+SWEEP_SECONDS_BUCKET = 300.0
+"""Over a bucket, where each look costs money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ class Settings:
     rate_per_address: float = 1_000.0
     rate_unauthorized: float = 10.0
     """Requests with credentials that nobody knows, of one address."""
-    sweep_seconds: float = 60.0
+    sweep_seconds: float = SWEEP_SECONDS
+    """Between two rounds of the sweeper; 0: none."""
     metrics_token: str | None = field(default=None, repr=False)
     """Who may read `/metrics`. None: there is no such route."""
     v1: bool = False

@@ -92,7 +92,9 @@ def drop(
         return await operations.drop(vault, seconds)
 
     with told(as_json=as_json):
-        seconds = seconds_of(grace)
+        from crystal_relay.server.operator import check_grace
+
+        seconds = check_grace(seconds_of(grace))  # before the id is asked for
         state = operate(Place.of_options(store, s3_endpoint, s3_allow_http), work)
         if as_json:
             show_json(state)

@@ -137,10 +137,9 @@ class Operator:
         return await self._summary(vault)
 
     async def drop(self, vault: str, grace_seconds: int) -> VaultState:
-        if not 0 <= grace_seconds <= GRACE_SECONDS_MAX:
-            raise BadRequest(f"a time of grace has at most {GRACE_SECONDS_MAX // 86400} days")
+        grace = check_grace(grace_seconds)
         await self._require(vault)
-        until = await self._registry.drop_vault(vault, self._clock() + grace_seconds)
+        until = await self._registry.drop_vault(vault, self._clock() + grace)
         await self._tell(vault)
         return VaultState(vault, until)
 
@@ -191,3 +190,10 @@ class Operator:
         self._registry.forget(vault)
         if self._changed is not None:
             await self._changed(vault)
+
+
+def check_grace(seconds: int) -> int:
+    """The same, if it can be a time of grace. Raises BadRequest."""
+    if not 0 <= seconds <= GRACE_SECONDS_MAX:
+        raise BadRequest(f"a time of grace has at most {GRACE_SECONDS_MAX // 86400} days")
+    return seconds

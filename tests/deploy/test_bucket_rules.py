@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
@@ -23,7 +23,7 @@ EXPIRY_SECONDS_MAX = 60.0
 
 def anonymous(server: S3Server) -> Any:
     """A client without keys: it may do what the policy gives to everybody, which here stands for the relay."""
-    return boto3.client(
+    return cast("Any", boto3).client(
         "s3",
         endpoint_url=server.endpoint,
         region_name="us-east-1",
@@ -133,4 +133,4 @@ def _keys(s3: Any, bucket: str) -> list[str]:
 def _code(attempt: Any) -> str:
     with pytest.raises(ClientError) as refused:
         attempt()
-    return str(refused.value.response["Error"]["Code"])
+    return str(cast("Any", refused.value).response["Error"]["Code"])

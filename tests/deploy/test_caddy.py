@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import re
 import secrets
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -192,6 +193,17 @@ async def test_the_same_request_without_caddy_is_answered(relay: RelayProcess) -
     assert "crystal_relay" in reply.text
 
 
+async def test_the_page_tells_to_watch_what_there_is(relay: RelayProcess) -> None:
+    page = (CADDYFILE.parents[1] / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"crystal_relay_\w+", page)) - {"crystal_relay_store_operations_total"}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        reply = await client.get(f"{relay.url}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"})
+    # A histogram's sums are shown from its first request on.
+    shown = set(re.findall(r"^(?:# TYPE )?(crystal_relay_\w+)", reply.text, re.MULTILINE))
+    assert len(named) >= 4
+    assert named - shown == set()
+
+
 async def test_plain_http_is_sent_to_tls_and_carries_nothing(caddy: RunningCaddy) -> None:
     async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as client:
         reply = await client.get(f"{caddy.plain_url}/health")
@@ -242,11 +254,11 @@ async def _raw(caddy: RunningCaddy, method: str, target: str) -> tuple[int, byte
 def _adapted() -> dict[str, Any]:
     servers = _whole()["apps"]["http"]["servers"]
     (server,) = servers.values()
-    return server
+    return dict(server)
 
 
 def _whole() -> dict[str, Any]:
-    return json.loads(_caddy("adapt", "--adapter", "caddyfile", "--config", str(CADDYFILE)))
+    return dict(json.loads(_caddy("adapt", "--adapter", "caddyfile", "--config", str(CADDYFILE))))
 
 
 def _proxy_of(server: dict[str, Any]) -> dict[str, Any]:
@@ -256,12 +268,15 @@ def _proxy_of(server: dict[str, Any]) -> dict[str, Any]:
 
 def _parts(value: Any) -> Generator[dict[str, Any]]:
     """Every object within, at any depth."""
+    within: list[Any] = []
     if isinstance(value, dict):
-        yield value
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _parts(item)
+        found = cast("dict[str, Any]", value)
+        yield found
+        within = list(found.values())
+    elif isinstance(value, list):
+        within.extend(cast("Iterable[Any]", value))
+    for item in within:
+        yield from _parts(item)
 
 
 def _caddy(verb: str, *arguments: str, home: Path | None = None) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from crystal_relay.errors import AlreadyExists, NotFound
-from crystal_relay.s3 import Conditions, S3Address, open_s3_store
+from crystal_relay.s3 import Conditions
 from crystal_relay.store import body_of
 from tests.deploy.policies import policy, statement, without_conditions
 from tests.support.s3_servers import S3Server, running_moto
+from tests.support.s3_stores import opened_s3_store
 
 PREFIX = "relay"
 
@@ -37,11 +37,7 @@ def relay(owner: S3Server) -> S3Server:
 
 
 async def test_everything_that_a_relay_does_is_allowed(relay: S3Server) -> None:
-    address = S3Address(relay.bucket, PREFIX, relay.endpoint)
-    said: list[str] = []
-    session = boto3.session.Session(relay.access_key, relay.secret_key, region_name="us-east-1")
-    store = await open_s3_store(address, announce=said.append, session=session)
-    try:
+    async with opened_s3_store(relay, prefix=PREFIX) as store:
         assert store.conditions is Conditions.HONOURED
         key = f"v/{secrets.token_hex(16)}/blob/a"
         await store.put_new(key, b"small")
@@ -58,8 +54,6 @@ async def test_everything_that_a_relay_does_is_allowed(relay: S3Server) -> None:
         with pytest.raises(NotFound):
             await store.get(key)
         assert store.operations["put"] > 100
-    finally:
-        await store.aclose()
 
 
 FORBIDDEN: dict[str, Callable[[Any, str], Any]] = {

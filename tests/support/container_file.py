@@ -16,10 +16,10 @@ class Instruction:
     def words(self) -> list[str]:
         """The exec form. Raises ValueError for the shell form."""
         _, bracket, rest = self.value.partition("[")
-        words = json.loads(bracket + rest) if bracket else None
-        if not isinstance(words, list):
+        if not bracket:
             raise ValueError(f"{self.name} goes through a shell")
-        return [str(word) for word in words]
+        words: list[str] = json.loads(bracket + rest)
+        return words
 
 
 class ContainerFile:

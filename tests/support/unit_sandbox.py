@@ -57,7 +57,7 @@ def read_only_but(*writable: Path, executable: tuple[Path, ...] = (Path("/"),)) 
     Only below `executable`, which are mounts as well, may files be executed.
     """
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-        place = line.split()[1].encode().decode("unicode_escape")
+        place = line.split()[1]
         # The kernel's own trees are not files of anybody; systemd leaves them to other settings.
         if place.startswith(("/proc", "/sys", "/dev/")):
             continue
@@ -67,9 +67,9 @@ def read_only_but(*writable: Path, executable: tuple[Path, ...] = (Path("/"),)) 
         subprocess.run(
             ["mount", "-o", f"remount,bind,{writing},{execution}", place], capture_output=True, check=False
         )
-    for place in writable:
-        (place / "probe").touch()
-        (place / "probe").unlink()
+    for one in writable:
+        (one / "probe").touch()
+        (one / "probe").unlink()
 
 
 def run(*command: str) -> None:

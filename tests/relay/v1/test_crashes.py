@@ -97,6 +97,30 @@ async def test_a_relay_killed_at_any_operation_of_its_store_loses_and_doubles_no
     assert deaths > 100
 
 
+async def test_a_revocation_killed_at_any_operation_is_finished_by_repeating_it() -> None:
+    at = 0
+    while True:
+        store = MemoryStore()
+        drops = Drops(store, Tokens(store))
+        _, core = await let_in(store, "cc-core", Role.CORE)
+        nodes = [(await let_in(store, f"cc-node-{n}", Role.NODE))[1] for n in range(2)]
+        for delta in DELTAS:
+            await dropped(drops, core, delta)
+        for blob in await drops.waiting(nodes[0], MIRROR):
+            await drops.confirm(nodes[0], MIRROR, blob.id)
+        dying = DyingStore(store, dies_at=at, after_effect=at % 2 == 1)
+        try:
+            await Drops(dying, Tokens(dying)).revoke(nodes[1].id)
+        except Died:
+            await drops.revoke(nodes[1].id)
+            at += 1
+        else:
+            break
+        left = [entry.key for entry in (await store.list("w/")).entries if "/seen/" not in entry.key]
+        assert left == [], f"left behind by a death at operation {at}"
+    assert at > 15
+
+
 async def test_readers_at_once_over_a_relay_that_dies_lose_nothing() -> None:
     seeded = random.Random(11)
     for _ in range(60):

@@ -213,3 +213,35 @@ async def test_a_space_is_closed_to_the_tokens_of_another(
         assert await stranger.confirm(channel, name) == {"ok": True, "deleted": True}
         assert (await blobs_in(relay, "w/elsewhere/")) == []
     assert await reader.pick_up(channel, name) == b"ours"
+
+
+async def test_a_repeated_drop_is_known_the_next_day_and_forgotten_later(relay: ServedRelay) -> None:
+    _, sender = await let_in(relay.store, "cc-core", Role.CORE)
+    _, reader = await let_in(relay.store, "cc-node", Role.NODE)
+    tokens = Tokens(relay.store)
+    noon, day = 1_900_000_000.0, 86_400.0
+    today = Drops(relay.store, tokens, clock=lambda: noon)
+    first = await dropped(today, sender, b"delta")
+    for number in range(200):
+        await dropped(today, sender, b"%d" % number)
+    next_day = Drops(relay.store, tokens, clock=lambda: noon + day)
+    assert await dropped(next_day, sender, b"delta") == first
+    later = Drops(relay.store, tokens, clock=lambda: noon + 2 * day)
+    assert await dropped(later, sender, b"delta") != first
+    waiting = await later.waiting(reader, Channel.MIRROR)
+    assert [blob.size for blob in waiting].count(5) == 2
+    for number in range(8):
+        await dropped(later, sender, b"later %d" % number)
+    remembered = (await relay.store.list("w/default/seen/")).entries
+    assert len(remembered) == 9, "each drop clears away what is old"
+
+
+async def test_a_very_long_list_is_cut_at_its_end_and_goes_on(
+    core: V1Device, nodes: list[V1Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crystal_relay.server.v1.drops.LISTED_MAX", 5)
+    deltas = [b"delta %d" % number for number in range(12)]
+    for delta in deltas:
+        await core.drop("mirror", delta)
+    rounds = [await nodes[0].poll("mirror") for _ in range(4)]
+    assert rounds == [deltas[:5], deltas[5:10], deltas[10:], []]

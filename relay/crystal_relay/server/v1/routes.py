@@ -121,6 +121,7 @@ class V1Routes:
         self._rates.admit(request.scope)
         header = text_of(head_of(request.scope).get(b"authorization"))
         if header is None or not header.startswith(_BEARER):
+            self._rates.failed(request.scope)
             raise Unauthorized("a bearer token is needed here")
         self._rates.before_lookup(request.scope)
         try:

@@ -42,30 +42,43 @@ class Spool:
     @asynccontextmanager
     async def receive(self, body: Body) -> AsyncGenerator[Received]:
         """The body once it has arrived, for the time of the context. Raises Busy, StoreFull, and what its source raises."""
-        small = body.size <= MEMORY_BYTES_MAX
-        self._take(body.size, small=small)
+        self.reserve(body.size)
         try:
-            if small:
+            if body.size <= MEMORY_BYTES_MAX:
                 whole = b"".join([piece async for piece in checked_pieces(body)])
-                yield Received(
-                    Body(len(whole), lambda: _once(whole)), hashlib.sha256(whole).hexdigest()[:DIGEST_DIGITS]
-                )
+                digest = hashlib.sha256(whole).hexdigest()[:DIGEST_DIGITS]
+                yield Received(Body(len(whole), lambda: _once(whole)), digest)
             else:
-                with tempfile.TemporaryFile(buffering=0) as file:
+                with _temporary_file() as file:
                     digest = await _write(file, body)
                     yield Received(Body(body.size, lambda: _read(file)), digest)
         finally:
-            self._take(-body.size, small=small)
+            self.release(body.size)
 
-    def _take(self, size: int, *, small: bool) -> None:
+    def reserve(self, size: int) -> None:
+        """Take the room for a body of that size. Raises Busy."""
+        small = size <= MEMORY_BYTES_MAX
+        used = self._in_memory if small else self._in_files
+        if used + size > (IN_MEMORY_BYTES_MAX if small else IN_FILES_BYTES_MAX):
+            raise Busy("the relay receives too much at once")
+        self._count(size, small=small)
+
+    def release(self, size: int) -> None:
+        """Give it back."""
+        self._count(-size, small=size <= MEMORY_BYTES_MAX)
+
+    def _count(self, size: int, *, small: bool) -> None:
         if small:
-            if size > 0 and self._in_memory + size > IN_MEMORY_BYTES_MAX:
-                raise Busy("the relay receives too much at once")
             self._in_memory += size
         else:
-            if size > 0 and self._in_files + size > IN_FILES_BYTES_MAX:
-                raise Busy("the relay receives too much at once")
             self._in_files += size
+
+
+def _temporary_file() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile(buffering=0)
+    except OSError:
+        raise _no_room() from None
 
 
 async def _write(file: IO[bytes], body: Body) -> str:
@@ -86,9 +99,7 @@ async def _write(file: IO[bytes], body: Body) -> str:
                 gathered.clear()
         await asyncio.to_thread(write, bytes(gathered))
     except OSError:
-        raise StoreFull(
-            "the relay has no room to receive this", hint="Make room for temporary files."
-        ) from None
+        raise _no_room() from None
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 
@@ -100,3 +111,7 @@ async def _read(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 async def _once(whole: bytes) -> AsyncIterator[bytes]:
     yield whole
+
+
+def _no_room() -> StoreFull:
+    return StoreFull("the relay has no room to receive this", hint="Make room for temporary files (TMPDIR).")

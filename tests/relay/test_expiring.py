@@ -292,5 +292,5 @@ async def test_a_vault_cannot_fill_the_relay_with_tokens() -> None:
                 device=lead.device, token_hash=token_hash(new_token(lead.device)), preset="device"
             )
         assert getattr(caught.value, "code", "") == "quota"
-        assert await joined(relay.url, other)
+        assert (await joined(relay.url, other)).vault == other.vault
         await client.aclose()

@@ -127,14 +127,12 @@ class Sweeper:
             after = keys[-1] if keys else after
 
     async def _carry_out(self, expiry: Expiry, swept: Swept) -> None:
-        match expiry.kind:
-            case Kind.INVITE:
-                finished = await self._remove_invite(expiry, swept)
-            case Kind.CONDEMNED:
-                finished = await self._remove_condemned(expiry, swept)
-            case Kind.DROPPED:
-                finished = await self._remove_vault(expiry, swept)
-        if finished:
+        remove = {
+            Kind.INVITE: self._remove_invite,
+            Kind.CONDEMNED: self._remove_condemned,
+            Kind.DROPPED: self._remove_vault,
+        }[expiry.kind]
+        if await remove(expiry, swept):
             await self._store.delete(expiry.key)
 
     async def _remove_invite(self, expiry: Expiry, swept: Swept) -> bool:

@@ -198,12 +198,11 @@ class Usage:
     async def _list(self, vault: str, count: _Count) -> None:
         try:
             async with self._places:
-                for _ in range(TRIES_MAX):
-                    count.stale = count.disturbed = False
-                    self.listings += 1
-                    found = await count_usage(self._store, vault, prefix_of=self._prefix_of)
+                found = await self._listed(vault, count)
+                for _ in range(TRIES_MAX - 1):
                     if not count.disturbed or found.entries > LIST_LIMIT_MAX:
                         break
+                    found = await self._listed(vault, count)
         except RelayError as error:
             _log.warning("a vault could not be counted, which is tried again: %s", error)
             count.not_before = self._clock() + RECOUNT_SECONDS
@@ -215,6 +214,11 @@ class Usage:
         count.bytes_mark = _mark(count.bytes, self._quota_bytes)
         count.entries_mark = _mark(count.entries, self._quota_entries)
         count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
+
+    async def _listed(self, vault: str, count: _Count) -> VaultUsage:
+        count.stale = count.disturbed = False
+        self.listings += 1
+        return await count_usage(self._store, vault, prefix_of=self._prefix_of)
 
 
 def _mark(counted: int, quota: int) -> int:

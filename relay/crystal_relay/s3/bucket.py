@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 from crystal_relay.errors import BadReply, NotFound, RelayError, StoreDamaged, StoreUnavailable
 from crystal_relay.limits import LIST_LIMIT_MAX
@@ -45,11 +45,27 @@ class Written(Enum):
     """Others write the same key at this moment; nothing was stored."""
 
 
+class Source(Protocol):
+    """What the SDK needs of a file to send."""
+
+    def read(self, size: int = -1) -> bytes:
+        """All or some of what is left."""
+        ...
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a place in it."""
+        ...
+
+    def tell(self) -> int:
+        """Where one is."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """What to store: bytes, or a file that is read from its beginning."""
 
-    source: bytes | BinaryIO
+    source: bytes | Source
     size: int
     md5: bytes
 

@@ -4,20 +4,35 @@ A signature covers everything that decides what happens: the object's name, "onl
 and the number of the write. So a signed put creates this one object from these bytes, or does nothing, however often and by
 whomever it is sent. Only for buckets that honour conditions, and that devices can reach safely: https, or this machine.
 
+AWS refuses headers that are not signed, if they could change what happens. Some servers take them: there, whoever holds a
+signed put could add `x-amz-copy-source` and have any object of the bucket copied to where it may be read, another vault's
+or the relay's own. That is tried when the store is opened, and no puts are signed for such a bucket.
+
 Signed addresses are secrets until they expire. They hold the access key's id, never its secret.
 """
 
 import base64
+import hashlib
+import logging
+import secrets
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from crystal_relay.address import is_loopback
+import httpx
+
+from crystal_relay.address import SecretUrl, is_loopback
+from crystal_relay.errors import NotFound, RelayError
 from crystal_relay.s3.bucket import WRITE_METADATA, Bucket, new_write
 from crystal_relay.s3.failures import failure_types, relay_error
 from crystal_relay.store import DirectRequest
 
+PROBE_PREFIX = "r/probe/"
+_PROBE_SECONDS = 10.0
 EXPIRES_SECONDS = 300
 """The request has to begin by then. Clocks of bucket and relay differ, and people wait before they repeat."""
+
+_log = logging.getLogger(__name__)
 
 
 def is_reachable(endpoint: str | None) -> bool:
@@ -26,6 +41,35 @@ def is_reachable(endpoint: str | None) -> bool:
         return True
     parts = urlsplit(endpoint)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def takes_exactly_what_was_signed(bucket: Bucket) -> bool:
+    """Try it: a signed put has to work, and neither without its condition nor with a source to copy from. Blocks."""
+    place = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
+    source, copy = place + "source", place + "copy"
+    copying = {"x-amz-copy-source": f"/{bucket.address.bucket}/{bucket.address.object_name(source)}"}
+    local = is_loopback(urlsplit(bucket.address.endpoint or "").hostname or "")
+    try:
+        with httpx.Client(trust_env=not local, timeout=_PROBE_SECONDS) as http:
+            exact = (
+                _try(http, bucket, source) == 200
+                and _try(http, bucket, source, without="if-none-match") in (400, 403)
+                and _try(http, bucket, copy, **copying) in (400, 403)
+                and _is_missing(bucket, copy)
+            )
+            if not exact:
+                _log.info("the object store takes more than was signed: big blobs are put through the relay")
+            return exact
+    except (httpx.HTTPError, RelayError) as error:
+        _log.info(
+            "signed requests could not be tried (%s): big blobs are put through the relay",
+            type(error).__name__,
+        )
+        return False
+    finally:
+        for key in (source, copy):
+            with suppress(RelayError):
+                bucket.delete(key)
 
 
 def signed_put(bucket: Bucket, key: str, size: int, md5: bytes) -> DirectRequest:
@@ -65,3 +109,21 @@ def _signed(bucket: Bucket, operation: str, **parameters: Any) -> str:
     except failure_types() as error:
         raise relay_error(error, "Sign", (), write=False) from None
     return url
+
+
+def _try(http: httpx.Client, bucket: Bucket, key: str, *, without: str = "", **added: str) -> int:
+    """The status of a signed put with other headers than were signed."""
+    body = key.encode()
+    request = signed_put(bucket, key, len(body), hashlib.md5(body, usedforsecurity=False).digest())
+    headers = {name: value for name, value in request.headers.items() if name != without} | added
+    sent = http.build_request("PUT", request.url, headers=headers, content=body)
+    sent.url = SecretUrl(sent.url)
+    return http.send(sent).status_code
+
+
+def _is_missing(bucket: Bucket, key: str) -> bool:
+    try:
+        bucket.head(key)
+    except NotFound:
+        return True
+    return False

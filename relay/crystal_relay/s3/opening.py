@@ -9,6 +9,7 @@ from crystal_relay.notify import Notifier
 from crystal_relay.s3.address import S3Address
 from crystal_relay.s3.bucket import Bucket
 from crystal_relay.s3.claim import Claim, ClaimTimes, boot_time, refuse_if_claimed
+from crystal_relay.s3.direct import is_reachable, takes_exactly_what_was_signed
 from crystal_relay.s3.failures import Denied
 from crystal_relay.s3.probe import check_access, probe
 from crystal_relay.s3.settings import Conditions, S3Settings
@@ -38,7 +39,12 @@ async def open_s3_store(
         finding = await asyncio.to_thread(probe, bucket)
         if finding.conditions is Conditions.HONOURED:
             await refuse_if_claimed(bucket, times, clock=boot_time, announce=announce)
-            return S3Store(bucket, finding.conditions, settings=settings, notifier=notifier)
+            exact = is_reachable(address.endpoint) and await asyncio.to_thread(
+                takes_exactly_what_was_signed, bucket
+            )
+            return S3Store(
+                bucket, finding.conditions, settings=settings, notifier=notifier, direct_puts=exact
+            )
         announce(
             f"The object store does not honour conditional writes: {finding.why}. This relay has to be the only one on "
             "the bucket. It puts writes in order itself, and a second relay refuses to start."

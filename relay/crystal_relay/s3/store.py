@@ -53,10 +53,13 @@ class S3Store:
         notifier: Notifier | None = None,
         may_write: Callable[[], None] | None = None,
         released: Callable[[], Awaitable[None]] | None = None,
+        direct_puts: bool = False,
     ) -> None:
-        """`may_write` raises while this process must not write; `released` is called once nothing is written any more."""
+        """`may_write` raises while this process must not write; `released` is called once nothing is written any more.
+        `direct_puts`: the bucket takes signed requests exactly as they were signed."""
         self.bucket = bucket
         self.conditions = conditions
+        self._direct_puts = direct_puts
         self.notifier = notifier if notifier is not None else Notifier()
         self._settings = settings
         self._released = released
@@ -143,7 +146,11 @@ class S3Store:
     # --- requests that devices make themselves (see `DirectStore`) ---
 
     @property
-    def direct(self) -> bool:
+    def direct_puts(self) -> bool:
+        return self._direct_puts and self.direct_gets
+
+    @property
+    def direct_gets(self) -> bool:
         return self.conditions is Conditions.HONOURED and is_reachable(self.bucket.address.endpoint)
 
     async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:
@@ -188,6 +195,9 @@ class S3Store:
             held.callback(spool.close)
             gathered = bytearray()
             async for piece in checked_pieces(body):
+                if len(piece) >= PIECE_BYTES and not gathered:
+                    await self._spool(partial(spool.write, piece))
+                    continue
                 gathered += piece
                 if len(gathered) >= PIECE_BYTES:
                     await self._spool(partial(spool.write, bytes(gathered)))

@@ -26,6 +26,7 @@ from crystal_relay.server.usage import (
     count_usage,
 )
 from crystal_relay.store import Page
+from tests.support.relay_process import running_relay
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served
 
 VAULT = "0" * 32
@@ -274,3 +275,22 @@ async def test_a_body_that_is_refused_for_the_quota_is_not_read() -> None:
             )
         assert reply.status_code == 507
         await store.aclose()
+
+
+def test_serve_takes_its_quotas_from_the_command_line(tmp_path: Path) -> None:
+    with running_relay(tmp_path / "relay", options=("--quota-entries", "1")) as relay:
+        asyncio.run(_fill_one(relay.url, relay.enroll_token))
+
+
+async def _fill_one(url: str, enroll_token: str) -> None:
+    member = await enrolled(url, enroll_token=enroll_token)
+    store = member.store(url)
+    taken = 0
+    for number in range(200):
+        try:
+            await store.put_new(f"{member.prefix}mirror/1/{number:03d}", b"x")
+            taken += 1
+        except QuotaExceeded:
+            break
+    assert 1 <= taken <= 5, "a few may come while the vault is counted"
+    await store.aclose()

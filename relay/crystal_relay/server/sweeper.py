@@ -42,13 +42,13 @@ _log = logging.getLogger("crystal_relay.server")
 class Swept:
     """What one sweep did. `deleted`: objects, by the kind of the record that named them."""
 
-    deleted: Counter[str] = field(default_factory=Counter)
+    deleted: Counter[str] = field(default_factory=Counter[str])
     failures: int = 0
     unfinished: bool = False
     """More is due already."""
     stopped: bool = False
     """The store fails."""
-    failed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set[str])
     """Records that are left to the next sweep."""
 
 

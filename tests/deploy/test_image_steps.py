@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can give a process another user and mounts of its own"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give a process another user and mounts of its own"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

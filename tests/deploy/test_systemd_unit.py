@@ -1,5 +1,6 @@
 """The systemd unit: valid, closed as far as the page says, and a relay lives under its restrictions."""
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 
 from crystal_relay.client import HttpStore
 from tests.support.relay_server import enrolled
+from tests.support.s3_servers import S3Server
 from tests.support.systemd_unit import Unit, complaints, exposure
 from tests.support.unit_sandbox import NOBODY, sandboxed
 
@@ -86,8 +88,8 @@ class _Sandboxed:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-@pytest.fixture(scope="module")
-def relay() -> Generator[_Sandboxed]:
+@contextlib.contextmanager
+def running_under_the_unit(**settings: str) -> Generator[_Sandboxed]:
     # Not under pytest's own folder, which nobody but its owner may enter.
     with tempfile.TemporaryDirectory(prefix="crystal-unit-") as name:
         folder = Path(name)
@@ -97,28 +99,19 @@ def relay() -> Generator[_Sandboxed]:
         os.chown(state, NOBODY, NOBODY)
         enroll_token = secrets.token_hex(32)
         ready = state / "ready"
-        settings = Unit(UNIT).environment() | {
+        environment = Unit(UNIT).environment() | {
             "CRYSTAL_RELAY_STORE": (state / "store").as_uri(),
             "CRYSTAL_RELAY_ENROLL_TOKEN": enroll_token,
             "TMPDIR": str(folder / "tmp"),
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(PROJECT),
         }
+        serve = ("-m", "crystal_relay", "serve", "--port", "0", "--ready-file", str(ready))
         with (folder / "log").open("wb") as log:
-            serve = (
-                sys.executable,
-                "-m",
-                "crystal_relay",
-                "serve",
-                "--port",
-                "0",
-                "--ready-file",
-                str(ready),
-            )
             process = subprocess.Popen(
-                sandboxed(UNIT, state, *serve),
+                sandboxed(UNIT, state, sys.executable, *serve),
                 cwd=PROJECT,
-                env=settings,
+                env=environment | settings,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -138,13 +131,36 @@ def relay() -> Generator[_Sandboxed]:
             process.wait()
 
 
+@pytest.fixture(scope="module")
+def relay() -> Generator[_Sandboxed]:
+    with running_under_the_unit() as running:
+        yield running
+
+
 @needs_root
 @needs_systemd
 async def test_a_relay_serves_under_the_units_restrictions(relay: _Sandboxed) -> None:
+    await _use(relay)
+
+
+@needs_root
+@needs_systemd
+async def test_so_does_one_over_a_bucket(moto_server: S3Server) -> None:
+    mine = moto_server.with_new_bucket()
+    where = {
+        "CRYSTAL_RELAY_STORE": f"s3://{mine.bucket}/relay",
+        "CRYSTAL_RELAY_S3_ENDPOINT": mine.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with running_under_the_unit(**where, **mine.environment) as relay:
+        await _use(relay)
+
+
+async def _use(relay: _Sandboxed) -> None:
     member = await enrolled(relay.url, enroll_token=relay.enroll_token)
     store: HttpStore = member.store(relay.url)
     try:
-        small, large = (f"{member.prefix}blob/{secrets.token_hex(16)}" for _ in range(2))
+        small, large = sorted(f"{member.prefix}blob/{secrets.token_hex(16)}" for _ in range(2))
         body = secrets.token_bytes(8 * 1024 * 1024)
         await store.put_new(small, b"sealed")
         await store.put_new(large, body)

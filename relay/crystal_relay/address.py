@@ -47,6 +47,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class SecretUrl(httpx.URL):
+    """An address whose path and query are never shown: httpx logs and quotes the addresses of its requests."""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}/..."
+
+    def __repr__(self) -> str:
+        return f"URL({str(self)!r})"
+
+
 def http_client(
     base: str,
     *,

@@ -47,6 +47,7 @@ from crystal_relay.wire import (
     ERROR_JSON_BYTES_MAX,
     SERVICE,
     V1_SERVICE,
+    Direction,
     HealthReply,
     ListReply,
     TokenRegistration,
@@ -111,7 +112,7 @@ class HttpStore:
     # --- the port ---
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        if self._direct.takes(self._within(check_key(key)), body_size(body)):
+        if self._direct.takes(Direction.PUT, self._within(check_key(key)), body_size(body)):
             body = await whole_body(body)
             if await self._direct.put_new(self._within(key), body):
                 return
@@ -123,7 +124,7 @@ class HttpStore:
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         check_part(start, length)
         wanted = None if length is None else min(length, BLOB_BYTES_MAX)
-        if self._direct.takes(self._within(check_key(key)), wanted):
+        if self._direct.takes(Direction.GET, self._within(check_key(key)), wanted):
             found = await self._direct.get(self._within(key), start=start, length=length)
             if found is not None:
                 return found

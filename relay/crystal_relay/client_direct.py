@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from crystal_relay.address import http_client, is_loopback
-from crystal_relay.client_grants import Grant, Refused, SecretUrl, checked_grant
+from crystal_relay.address import SecretUrl, http_client, is_loopback
+from crystal_relay.client_grants import Grant, Refused, checked_grant
 from crystal_relay.client_replies import header_number, limited_body, pieces_of, size_of
 from crystal_relay.errors import AlreadyExists, BadReply, Closed, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
@@ -79,14 +79,16 @@ class DirectTransfers:
         self._idle = idle
         self._clock = clock
         self._off_until = -math.inf if enabled else math.inf
+        self._not_offered: set[Direction] = set()
         self._places = asyncio.Semaphore(TRANSFERS_MAX)
         self._clients: dict[tuple[str, bool], httpx.AsyncClient] = {}
         self._closed = False
 
-    def takes(self, key: str, size: int | None) -> bool:
+    def takes(self, direction: Direction, key: str, size: int | None) -> bool:
         """Whether it is worth asking, for a key within the vault and the bytes to move (None: not known)."""
         return (
             key.startswith(CHANNEL)
+            and direction not in self._not_offered
             and (size is None or DIRECT_BYTES_MIN <= size <= BLOB_BYTES_MAX)
             and self._clock() >= self._off_until
         )
@@ -162,7 +164,7 @@ class DirectTransfers:
             return None
         if not reply.direct:
             if not reply.offered:
-                self._off_until = math.inf
+                self._not_offered.add(asked.direction)
             return None
         try:
             return checked_grant(reply, asked, may_be_loopback=self._may_be_loopback)

@@ -59,16 +59,6 @@ def checked_grant(reply: TransferReply, asked: TransferRequest, *, may_be_loopba
     return Grant(reply.url, kept, reply.size, reply.receipt)
 
 
-class SecretUrl(httpx.URL):
-    """An address whose path and query are never shown: httpx logs and quotes the addresses of its requests."""
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.host}/..."
-
-    def __repr__(self) -> str:
-        return f"URL({str(self)!r})"
-
-
 class Refused(Exception):
     """A grant that this device does not follow."""
 

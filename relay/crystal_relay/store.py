@@ -203,8 +203,13 @@ class DirectStore(Protocol):
     """
 
     @property
-    def direct(self) -> bool:
-        """Whether it can, as it is set up. False: nothing below may be used."""
+    def direct_puts(self) -> bool:
+        """Whether `direct_put` can be used, as the store is set up."""
+        ...
+
+    @property
+    def direct_gets(self) -> bool:
+        """Whether `direct_get` can."""
         ...
 
     async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:

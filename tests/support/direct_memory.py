@@ -11,7 +11,8 @@ SIGNATURE = "s1gnature-that-nobody-may-see"
 class DirectMemoryStore(MemoryStore):
     """A `DirectStore`. Its addresses lead nowhere."""
 
-    direct = True
+    direct_puts = True
+    direct_gets = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import boto3
 
-from crystal_relay.notify import Notifier
 from crystal_relay.s3 import Conditions, S3Address, S3Settings, S3Store
 from crystal_relay.s3.bucket import Bucket
 from crystal_relay.store import Body, Object, body_size
@@ -39,16 +38,19 @@ class BucketRelay:
     store: CountedStore
 
 
-def bucket_store(server: S3Server, prefix: str = "relay", notifier: Notifier | None = None) -> CountedStore:
-    """A store on a bucket that is known to honour conditions. Without the start-up probe, which has its own tests."""
+def bucket_store(server: S3Server, *, endpoint: str | None = None) -> CountedStore:
+    """A store on a bucket that honours conditions, and that counts as one that takes exactly what was signed.
+
+    Without the start-up probe: it would refuse direct puts on these servers, which take more (`test_signed_requests.py`).
+    """
     session = boto3.session.Session(
         aws_access_key_id=server.access_key,
         aws_secret_access_key=server.secret_key,
         region_name=server.environment["AWS_DEFAULT_REGION"],
     )
     settings = S3Settings()
-    bucket = Bucket(S3Address(server.bucket, prefix, server.endpoint), settings, session)
-    return CountedStore(bucket, Conditions.HONOURED, settings=settings, notifier=notifier)
+    bucket = Bucket(S3Address(server.bucket, "relay", endpoint or server.endpoint), settings, session)
+    return CountedStore(bucket, Conditions.HONOURED, settings=settings, direct_puts=True)
 
 
 @contextmanager

@@ -64,7 +64,9 @@ class Transfers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`device_of` tells whose token a request shows, or raises."""
-        self._store = store if isinstance(store, DirectStore) and store.direct else None
+        direct = store if isinstance(store, DirectStore) else None
+        self._puts = direct if direct is not None and direct.direct_puts else None
+        self._gets = direct if direct is not None and direct.direct_gets else None
         self._settings = settings
         self._device_of = device_of
         self._quota = quota
@@ -100,12 +102,12 @@ class Transfers:
         done = await json_of(request, TransferDone, self._settings)
         place = parse_place(done.key)
         identity.require_write(place)
-        if self._store is None:
+        if self._puts is None:
             raise BadRequest("no transfer was begun here")
         key = vault_prefix(identity.vault) + place.key
-        found = await self._store.head(key)
+        found = await self._puts.head(key)
         # Whoever put it: a device that died before it could say so has woken nobody.
-        self._store.announce(key)
+        self._puts.announce(key)
         if found.receipt != done.receipt:
             self._grants.drop(done.receipt, key)
             raise AlreadyExists("the key is taken")
@@ -117,15 +119,15 @@ class Transfers:
     # --- inside ---
 
     async def _begin_get(self, key: str) -> Response:
-        if self._store is None:
+        if self._gets is None:
             return JsonReply(_NEVER)
-        size = (await self._store.head(key)).size
+        size = (await self._gets.head(key)).size
         if size < DIRECT_BYTES_MIN:
             return JsonReply(_NOT_THIS_ONE)
-        return _granted(await self._store.direct_get(key), size)
+        return _granted(await self._gets.direct_get(key), size)
 
     async def _begin_put(self, vault: str, key: str, size: int, md5: bytes) -> Response:
-        if self._store is None:
+        if self._puts is None:
             return JsonReply(_NEVER)
         if size < DIRECT_BYTES_MIN:
             return JsonReply(_NOT_THIS_ONE)
@@ -135,7 +137,7 @@ class Transfers:
         if self._quota is not None:
             self._quota.admit(vault, granted + size)
         name = vault_prefix(vault) + key
-        signed = await self._store.direct_put(name, size=size, md5=md5)
+        signed = await self._puts.direct_put(name, size=size, md5=md5)
         self._grants.add(OpenGrant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
         return _granted(signed, size)
 

@@ -50,7 +50,7 @@ async def test_a_vault_is_shown_dropped_and_restored_while_its_relay_runs(relay:
         await store.put_new(f"{lead.prefix}devlog/1", b"x")
     assert "dropped, deleted after" in (await on(relay, "vaults", "list")).out
     restored = await on(relay, "vaults", "restore", lead.vault, "--json")
-    assert restored.document == {"vault": lead.vault, "dropped_until": None}
+    assert restored.document == {"vault": lead.vault, "dropped_until": None, "not_told": 0}
     await store.put_new(f"{lead.prefix}devlog/1", b"x")
     await store.aclose()
 

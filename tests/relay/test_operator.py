@@ -137,13 +137,14 @@ async def test_a_time_of_grace_is_bounded(store: Store) -> None:
 async def test_other_processes_are_told_of_a_drop_and_of_its_end(store: Store) -> None:
     told: list[str] = []
 
-    async def changed(vault: str) -> None:
+    async def changed(vault: str) -> int:
         told.append(vault)
+        return 3
 
     await store.put_new(f"r/vault/{UNKNOWN}/record", b"{}")
     operator = Operator(store, changed=changed)
-    await operator.drop(UNKNOWN, GRACE_SECONDS)
-    await operator.restore(UNKNOWN)
+    assert (await operator.drop(UNKNOWN, GRACE_SECONDS)).not_told == 3
+    assert (await operator.restore(UNKNOWN)).not_told == 3
     assert told == [UNKNOWN, UNKNOWN]
 
 

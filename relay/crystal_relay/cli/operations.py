@@ -5,6 +5,7 @@ number of processes may use a bucket, so there this process does it, and tells t
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,20 +13,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crystal_relay.cli.stores import Place, open_store
 from crystal_relay.errors import BadRequest, InUse, Unusable
+from crystal_relay.store import Store
 
 if TYPE_CHECKING:
     from crystal_relay.server.operator import Operations
-    from crystal_relay.store import Store
 
 MEETING_SECONDS_MAX = 5.0
 """How long a command waits for a relay that is starting or stopping, or for another command."""
 MEETING_PAUSE_SECONDS = 0.05
+TELLINGS_MAX = 3
+"""How often the relays over a bucket are told before one that does not answer is left alone."""
 
 Result = TypeVar("Result")
 
 
 def operate(place: Place, work: Callable[["Operations"], Awaitable[Result]]) -> Result:
     """Run `work` with the operations on the store at that place."""
+    # A command says by its result or its error what went wrong; stderr is for that alone.
+    logging.getLogger("crystal_relay").addHandler(logging.NullHandler())
 
     async def run() -> Result:
         async with operations_on(place) as operations:
@@ -42,7 +47,11 @@ async def operations_on(place: Place) -> AsyncGenerator["Operations"]:
     if place.is_memory:
         raise BadRequest("a store in memory has no operator", hint="It ends with its relay.")
     directory = place.directory
-    opened = await open_store(place) if directory is None else await _relay_or_store(place, directory)
+    if directory is None:
+        # What a relay's operator has to know of the bucket is said when the relay starts.
+        opened: Path | Store = await open_store(place, announce=lambda text: None)
+    else:
+        opened = await _relay_or_store(place, directory)
     if isinstance(opened, Path):
         from crystal_relay.server.admin import RemoteOperator
 
@@ -54,7 +63,7 @@ async def operations_on(place: Place) -> AsyncGenerator["Operations"]:
         await opened.aclose()
 
 
-async def _relay_or_store(place: Place, directory: Path) -> "Path | Store":
+async def _relay_or_store(place: Place, directory: Path) -> Path | Store:
     """The directory, if a relay serves it; else the store in it, opened. Raises InUse, Unusable."""
     from crystal_relay.server.admin import answers
 
@@ -74,10 +83,15 @@ async def _relay_or_store(place: Place, directory: Path) -> "Path | Store":
             await asyncio.sleep(MEETING_PAUSE_SECONDS)
 
 
-def _tell_relays(store: "Store") -> Callable[[str], Awaitable[None]]:
-    async def tell(vault: str) -> None:
+def _tell_relays(store: Store) -> Callable[[str], Awaitable[int]]:
+    async def tell(vault: str) -> int:
         from crystal_relay.server.peers import announce_forget
 
-        await announce_forget(store, vault)
+        left = 0
+        for _ in range(TELLINGS_MAX):
+            left = (await announce_forget(store, vault)).not_heard
+            if not left:
+                break
+        return left
 
     return tell

@@ -1,6 +1,7 @@
 """Opens the store that `--store` names."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,10 +54,13 @@ class Place:
         return directory
 
 
-async def open_store(place: Place, *, notifier: "Notifier | None" = None) -> Store:
+async def open_store(
+    place: Place, *, notifier: "Notifier | None" = None, announce: Callable[[str], None] | None = None
+) -> Store:
     """The store at that place, which the caller closes. Raises BadRequest, and what opening it raises.
 
-    `notifier`: what wakes the waits of a store in a bucket; the other kinds have one of their own.
+    `notifier`: what wakes the waits of a store in a bucket; the other kinds have one of their own. `announce` is told what
+    was found out about the bucket; None: stderr is.
     """
     directory = place.directory
     if directory is not None:
@@ -67,7 +71,7 @@ async def open_store(place: Place, *, notifier: "Notifier | None" = None) -> Sto
         from crystal_relay.s3 import open_s3_store, parse_s3_address
 
         address = parse_s3_address(place.address, place.s3_endpoint, allow_http=place.s3_allow_http)
-        return await open_s3_store(address, announce=_announce, notifier=notifier)
+        return await open_s3_store(address, announce=announce or _announce, notifier=notifier)
     from crystal_relay.memory import MemoryStore
 
     return MemoryStore()

@@ -103,6 +103,7 @@ def drop(
                 f"Dropped. Its devices are refused from now on; deleted after {moment(state.dropped_until)}."
             )
             print(f"To take it back: crystal-relay vaults restore {vault}")
+            _warn(state)
 
 
 @vaults.command()
@@ -122,6 +123,7 @@ def restore(
             show_json(state)
         else:
             print("Restored. Its devices are let in again.")
+            _warn(state)
 
 
 def _confirm(summary: "VaultSummary") -> None:
@@ -132,6 +134,13 @@ def _confirm(summary: "VaultSummary") -> None:
     )
     if sys.stdin.readline().strip() != summary.vault:
         raise BadRequest("not confirmed: nothing was done", hint="Type the vault's id, or give --yes.")
+
+
+def _warn(state: "VaultState") -> None:
+    if state.not_told:
+        tell(
+            f"{state.not_told} relay processes could not be told. Those that run find out within five minutes."
+        )
 
 
 def _state(dropped_until: int | None) -> str:

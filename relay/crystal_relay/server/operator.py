@@ -37,10 +37,14 @@ class VaultSummary(msgspec.Struct, frozen=True):
 
 
 class VaultState(msgspec.Struct, frozen=True):
-    """Whether a vault is dropped, as `VaultSummary` says it."""
+    """Whether a vault is dropped, as `VaultSummary` says it.
+
+    `not_told`: other processes that could not be reached. If they run, they find out within five minutes.
+    """
 
     vault: str
     dropped_until: int | None
+    not_told: int = 0
 
 
 class SweepReport(msgspec.Struct, frozen=True):
@@ -107,7 +111,7 @@ class Operator:
     """`Operations` on an open store.
 
     `registry`, `sweeper`: those of the relay that this process runs, if it does. `changed` is told of each vault whose
-    state other processes have to look up anew.
+    state other processes have to look up anew, and says how many could not be told.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class Operator:
         *,
         registry: Registry | None = None,
         sweeper: Sweeper | None = None,
-        changed: Callable[[str], Awaitable[None]] | None = None,
+        changed: Callable[[str], Awaitable[int]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -140,14 +144,12 @@ class Operator:
         grace = check_grace(grace_seconds)
         await self._require(vault)
         until = await self._registry.drop_vault(vault, self._clock() + grace)
-        await self._tell(vault)
-        return VaultState(vault, until)
+        return VaultState(vault, until, await self._tell(vault))
 
     async def restore(self, vault: str) -> VaultState:
         await self._require(vault)
         await self._registry.restore_vault(vault)
-        await self._tell(vault)
-        return VaultState(vault, None)
+        return VaultState(vault, None, await self._tell(vault))
 
     async def enroll(self, token_hash: str, label: str) -> Enrollment:
         return await self._enrollments.add(token_hash, label=label, created=int(self._clock()))
@@ -186,10 +188,9 @@ class Operator:
         usage = await count_usage(self._store, vault)
         return VaultSummary(vault, usage.entries, usage.bytes, await self._registry.dropped_until(vault))
 
-    async def _tell(self, vault: str) -> None:
+    async def _tell(self, vault: str) -> int:
         self._registry.forget(vault)
-        if self._changed is not None:
-            await self._changed(vault)
+        return await self._changed(vault) if self._changed is not None else 0
 
 
 def check_grace(seconds: int) -> int:

@@ -9,7 +9,6 @@ import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from threading import Barrier
 
 from crystal_relay.errors import Busy, NotFound, RelayError, StoreUnavailable
@@ -21,6 +20,7 @@ ROUNDS = 12
 RACERS = 16
 UNCLEAR_ROUNDS_MAX = 4
 """Rounds that a failure made worthless, before the bucket counts as unreachable."""
+CLEANINGS_MAX = 3
 PREFIX = "r/probe/"
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Find
                     return Finding(Conditions.HONOURED)
         raise StoreUnavailable("the object store fails too often to find out what it can do")
     finally:
-        _clean_up(bucket, used)
+        _clean_up(bucket, place, used)
 
 
 def _race(bucket: Bucket, key: str, threads: ThreadPoolExecutor, racers: int) -> str | None:
@@ -114,27 +114,25 @@ def _race(bucket: Bucket, key: str, threads: ThreadPoolExecutor, racers: int) ->
 def _once_more(bucket: Bucket, key: str) -> Written:
     written = Written.CONFLICT
     for pause in conflict_pauses():
-        written = bucket.create(key, Content.of(b"too late"), new_write())
+        written = bucket.create(key, Content.of(b"too late"), new_write(), always_ask=False)
         if written is not Written.CONFLICT:
             break
         time.sleep(pause)
     return written
 
 
-def _clean_up(bucket: Bucket, keys: list[str]) -> None:
-    with ThreadPoolExecutor(4, "relay-s3-probe") as threads:
-        for failed in threads.map(partial(_delete, bucket), keys):
-            if failed:
-                _log.warning("an object of the start-up probe was left behind under %s", PREFIX)
-                return
-
-
-def _delete(bucket: Bucket, key: str) -> bool:
+def _clean_up(bucket: Bucket, place: str, keys: list[str]) -> None:
+    """Stores that put writers in no order may show an object again that was deleted, so it looks more than once."""
     try:
-        bucket.delete(key)
-    except RelayError:
-        return True
-    return False
+        with ThreadPoolExecutor(4, "relay-s3-probe") as threads:
+            for _ in range(CLEANINGS_MAX):
+                list(threads.map(bucket.delete, keys))
+                keys = [key for key, _ in bucket.list(place)[0]]
+                if not keys:
+                    return
+    except RelayError as error:
+        _log.warning("cleaning up after the start-up probe failed: %s", error)
+    _log.warning("objects of the start-up probe were left behind under %s", PREFIX)
 
 
 class _UnsupportedError(Exception):

@@ -16,7 +16,7 @@ from tests.contract.opened import read
 from tests.support.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.support.s3_holder import holder_of
 from tests.support.s3_servers import S3Server
-from tests.support.s3_stores import QUICK, QUICK_CLAIM, address_of, opened_s3_store, session_of
+from tests.support.s3_stores import QUICK, QUICK_CLAIM, address_of, opened_s3_store, quiet, session_of
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_relay_that_slept_too_long_does_not_drive_out_its_follower(serve
 
 def claim_on(server: S3Server, endpoint: str) -> Claim:
     bucket = Bucket(address_of(server, endpoint=endpoint), replace(QUICK, attempts=1), session_of(server))
-    return Claim(bucket, QUICK_CLAIM, clock=boot_time, announce=[].append)
+    return Claim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
 
 
 async def until_it_writes(claim: Claim, *, writes: bool) -> None:

@@ -1,15 +1,19 @@
 """Stores that fail, stall, lie or break off: an error each time, never a short object or a false success."""
 
 import logging
+import socket
 import time
+from dataclasses import replace
 
 import pytest
 
 from crystal_relay.errors import BadReply, NotFound, StoreDamaged, StoreUnavailable
 from crystal_relay.limits import MIB
-from crystal_relay.s3 import S3Store
+from crystal_relay.s3 import Conditions, S3Store
 from tests.contract.opened import read
 from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.s3_servers import S3Server
+from tests.support.s3_stores import QUICK, s3_store_on
 
 KEY = "v/a/mirror/1"
 
@@ -119,3 +123,17 @@ async def test_a_failure_is_logged_once_without_the_name_of_the_object(
     said = [record for record in caplog.records if record.name.startswith("crystal_relay.s3")]
     assert len(said) <= 1
     assert "secret-name" not in caplog.text
+
+
+@pytest.mark.parametrize("size", [10, 8 * MIB])
+async def test_a_store_that_accepts_and_reads_nothing_is_unavailable_soon(
+    server: S3Server, size: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        settings = replace(QUICK, attempts=2)
+        async with s3_store_on(server, Conditions.HONOURED, endpoint=endpoint, settings=settings) as store:
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                await store.put_new(KEY, b"x" * size)
+            assert time.monotonic() - began < 15

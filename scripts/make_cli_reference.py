@@ -7,6 +7,7 @@ is not current. Only what a person may use is listed: hidden commands and option
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -17,10 +18,11 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
 _HEAD = """# Command reference
 
-Written by `make docs` from the programs themselves. Settings may also come from the environment or `config.json`;
-`crystal config` shows each with its origin.
+Written by `make docs` from the programs themselves. Settings of `crystal` may also come from the environment or `config.json`;
+`crystal config` shows each with its origin. Options of `crystal-relay` may come from the variables that are named with them; an
+option that is given wins.
 
-Exit codes, the same for every command of `crystal`:
+Exit codes, the same for every command of a program:
 
 EXIT_CODES
 
@@ -66,10 +68,24 @@ def page() -> str:
     from crystal_node.cli.app import build
     from crystal_node.errors import ExitCode
     from crystal_relay.cli import app as relay
+    from crystal_relay.cli.failures import ExitCode as RelayExitCode
 
-    codes = "\n".join(f"- `{code.value}` {code.name.lower().replace('_', ' ')}" for code in ExitCode)
+    codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)
     return f"{head}\n{reference('crystal', build(()))}\n{reference('crystal-relay', relay)}"
+
+
+def _exit_codes(programs: dict[str, type[IntEnum]]) -> str:
+    """A row for each code, a column for each program."""
+    codes = sorted({code.value for kinds in programs.values() for code in kinds})
+    rows = [
+        f"| | {' | '.join(f'`{program}`' for program in programs)} |",
+        "|---:" + "|---" * len(programs) + "|",
+    ]
+    for code in codes:
+        names = (next((kind.name for kind in kinds if kind == code), "") for kinds in programs.values())
+        rows.append(f"| `{code}` | {' | '.join(name.lower().replace('_', ' ') for name in names)} |")
+    return "\n".join(rows)
 
 
 def main() -> int:

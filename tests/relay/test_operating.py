@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from crystal_relay.cli.durations import seconds_of
+from crystal_relay.cli.failures import ExitCode
 from crystal_relay.cli.output import size
-from crystal_relay.errors import BadRequest, Unauthorized, VaultDropped
+from crystal_relay.errors import BadRequest, RelayError, Unauthorized, VaultDropped
 from crystal_relay.local import LocalStore
 from tests.support.operating import Said, crystal_relay, run_crystal_relay
 from tests.support.relay_process import RelayProcess
@@ -184,6 +185,16 @@ def test_the_store_of_the_environment_is_used_and_the_option_wins(tmp_path: Path
     assert "in one" in crystal_relay("tokens", "list", environment=environment).out
     assert "in two" in crystal_relay("tokens", "list", *two, environment=environment).out
     assert "in one" not in crystal_relay("tokens", "list", *two, environment=environment).out
+
+
+def test_every_error_ends_the_command_with_a_code_that_is_documented() -> None:
+    pending, seen = [RelayError], set[type[RelayError]]()
+    while pending:
+        kind = pending.pop()
+        seen.add(kind)
+        pending += kind.__subclasses__()
+    assert len(seen) > 20
+    assert {kind.exit_code for kind in seen} <= set(ExitCode)
 
 
 def test_the_version_is_said() -> None:

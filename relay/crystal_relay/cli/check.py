@@ -1,9 +1,9 @@
 """`crystal-relay check`: whether a store does what a relay needs of it."""
 
-from crystal_relay.cli.failures import told
+from crystal_relay.cli.failures import ExitCode, told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
-from crystal_relay.cli.output import STORE_FAILED, show_json, show_table
+from crystal_relay.cli.output import show_json, show_table
 from crystal_relay.cli.stores import Place
 
 
@@ -27,4 +27,4 @@ def check(
             rows = [(step.name, f"{step.seconds * 1000:.1f} ms", step.error or "ok") for step in report.steps]
             show_table(("STEP", "TIME", "RESULT"), rows)
         if not report.ok:
-            raise SystemExit(STORE_FAILED)
+            raise SystemExit(ExitCode.STORAGE)

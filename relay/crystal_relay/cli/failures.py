@@ -4,11 +4,25 @@ import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import NoReturn
 
 from crystal_relay.errors import RelayError
 
-INTERRUPTED = 130
+
+class ExitCode(IntEnum):
+    """How `crystal-relay` ends. The errors carry their own: `errors` and what is derived from them."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    CANNOT_LISTEN = 3
+    STORE_UNREACHABLE = 4
+    REFUSED = 5
+    STORAGE = 8
+    IN_USE = 9
+    NOT_FOUND = 10
+    INTERRUPTED = 130
 
 
 @contextmanager
@@ -19,7 +33,7 @@ def told(*, as_json: bool) -> Generator[None]:
     except RelayError as error:
         _fail(error, as_json=as_json)
     except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(ExitCode.INTERRUPTED) from None
 
 
 def _fail(error: RelayError, *, as_json: bool) -> NoReturn:

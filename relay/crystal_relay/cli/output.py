@@ -7,8 +7,6 @@ from typing import TextIO
 
 import msgspec
 
-STORE_FAILED = 8
-"""The exit code when the command did what it could and the store did not."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

@@ -1,9 +1,9 @@
 """`crystal-relay sweep`: deletes now what is due, as every relay does by itself from time to time."""
 
-from crystal_relay.cli.failures import told
+from crystal_relay.cli.failures import ExitCode, told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
-from crystal_relay.cli.output import STORE_FAILED, show_json, tell
+from crystal_relay.cli.output import show_json, tell
 from crystal_relay.cli.stores import Place
 
 
@@ -29,4 +29,4 @@ def sweep(
             parts = [f"{count} {kind}" for kind, count in report.deleted.items() if count]
             print(f"Swept in {report.seconds:.1f} s: {', '.join(parts) or 'nothing was due'}.")
         if report.failures:
-            raise SystemExit(STORE_FAILED)
+            raise SystemExit(ExitCode.STORAGE)

@@ -32,7 +32,7 @@ async def test_the_probe_finds_out_what_a_server_does_and_leaves_nothing_behind(
         async with opened_s3_store(place, announce=said.append) as store:
             assert store.conditions is expected
             assert store.operations["put"] <= 210
-            assert (await store.list("r/probe/")).entries == ()
+            left.append(len((await store.list("r/probe/")).entries))
     assert bool(said) is (expected is Conditions.NOT_HONOURED)
     assert all("only one" in line for line in said)
     # After sixteen writes at once of one object rclone goes on listing it now and then, however often it is deleted.

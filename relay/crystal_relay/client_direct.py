@@ -16,7 +16,7 @@ import base64
 import hashlib
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from enum import Enum
 from http.cookiejar import DefaultCookiePolicy
@@ -271,7 +271,7 @@ class DirectTransfers:
         grant: Grant,
         headers: dict[str, str],
         *,
-        content: AsyncGenerator[bytes] | None = None,
+        content: AsyncIterator[bytes] | None = None,
     ) -> httpx.Request:
         request = self._client(grant).build_request(
             method, httpx.URL(grant.url), headers=headers, content=content

@@ -56,7 +56,10 @@ class Reads:
             if found is None or found.length > WHOLE_BYTES_MAX:
                 return found
             try:
-                return Object.part(found.stream.read(found.length), size=found.size, start=found.start)
+                data = found.stream.read(found.length)
+                if len(data) == found.size:
+                    return Object.of(data)
+                return Object.part(data, size=found.size, start=found.start)
             finally:
                 found.stream.close()
 

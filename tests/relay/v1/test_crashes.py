@@ -203,6 +203,19 @@ async def test_a_store_that_fails_a_drop_gives_an_error_and_the_repetition_one_d
     assert [str(blob.id) for blob in await drops.waiting(node, MIRROR)] == [name]
 
 
+async def test_a_drop_that_was_refused_takes_its_place_when_it_succeeds() -> None:
+    store = RefusingStore()
+    _, core = await let_in(store, "cc-core", Role.CORE)
+    _, node = await let_in(store, "cc-node", Role.NODE)
+    drops = Drops(store, Tokens(store))
+    store.error = StoreFull("full")
+    with pytest.raises(StoreFull):
+        await dropped(drops, core, b"refused at first")
+    store.error = None
+    names = [await dropped(drops, core, text) for text in (b"second", b"refused at first")]
+    assert [str(blob.id) for blob in await drops.waiting(node, MIRROR)] == names
+
+
 async def test_a_real_relay_killed_while_devices_drop_and_read_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:

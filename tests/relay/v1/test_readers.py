@@ -6,9 +6,11 @@ from functools import partial
 
 import pytest
 
+from crystal_relay.memory import MemoryStore
 from crystal_relay.server.v1.drops import Drops
 from crystal_relay.server.v1.names import Channel, Role
 from crystal_relay.server.v1.tokens import Tokens
+from crystal_relay.store import Body
 from tests.support.relay_server import ServedRelay
 from tests.support.v1_device import V1Device, dropped, let_in
 
@@ -187,6 +189,20 @@ async def test_without_any_reader_a_drop_waits_for_one(relay: ServedRelay, core:
         assert await node.poll("mirror") == [b"early"]
 
 
+async def test_when_the_last_reader_is_revoked_what_was_not_read_waits_for_the_next(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    await core.drop("mirror", b"unread by most")
+    await nodes[0].poll("mirror")
+    tokens = Tokens(relay.store)
+    holders = [(await tokens.identify(node.token)).id for node in nodes]
+    for holder in holders:
+        await tokens.revoke(holder)
+    await Drops(relay.store, tokens).revoke(holders[0])
+    async with await V1Device.added(relay.url, relay.store, "cc-new", "node") as node:
+        assert await node.poll("mirror") == [b"unread by most"]
+
+
 async def test_a_reader_added_while_others_confirm_loses_nothing_dropped_since(
     relay: ServedRelay, core: V1Device, nodes: list[V1Device]
 ) -> None:
@@ -245,3 +261,34 @@ async def test_a_very_long_list_is_cut_at_its_end_and_goes_on(
         await core.drop("mirror", delta)
     rounds = [await nodes[0].poll("mirror") for _ in range(4)]
     assert rounds == [deltas[:5], deltas[5:10], deltas[10:], []]
+
+
+class SlowFirstStore(MemoryStore):
+    """The first blob takes until `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        if key.startswith("w/default/mirror/") and not self.begun.is_set():
+            self.begun.set()
+            await self.go.wait()
+        await super().put_new(key, body)
+
+
+async def test_a_later_drop_is_not_seen_before_an_earlier_one_that_takes_long() -> None:
+    store = SlowFirstStore()
+    _, sender = await let_in(store, "cc-core", Role.CORE)
+    _, reader = await let_in(store, "cc-node", Role.NODE)
+    drops = Drops(store, Tokens(store))
+    first = asyncio.create_task(dropped(drops, sender, b"first"))
+    await store.begun.wait()
+    second = asyncio.create_task(dropped(drops, sender, b"second"))
+    for _ in range(50):
+        await asyncio.sleep(0)
+        assert await drops.waiting(reader, Channel.MIRROR) == []
+    store.go.set()
+    names = [await first, await second]
+    assert [str(blob.id) for blob in await drops.waiting(reader, Channel.MIRROR)] == names

@@ -89,7 +89,7 @@ class Lane:
         self._queue.put(work)
         if leave:
             return await _while_wanted(future, unwanted)
-        return await _to_its_end(future, unwanted)
+        return await to_its_end(future, unwanted)
 
     def close(self) -> None:
         """Do what is queued, then end the threads. Blocks until they have."""
@@ -129,7 +129,9 @@ async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Resu
         raise
 
 
-async def _to_its_end(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:
+async def to_its_end(
+    future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None = None
+) -> Result:
     """Await a future that goes on when the caller is cancelled; the cancellation is raised once it is done."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():

@@ -77,7 +77,7 @@ class FileInProgress:
         """Create it. Raises OSError."""
         self._file = FileIO(self._temporary, "xb", opener=_open_private)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
         """Append. Raises OSError."""
         assert self._file is not None, "begin comes first"
         view = memoryview(data)

@@ -54,7 +54,7 @@ from crystal_relay.store import (
     part_length,
     whole_body,
 )
-from crystal_relay.threads import Delivery, Lane
+from crystal_relay.threads import Delivery, Lane, to_its_end
 
 INLINE_BYTES_MAX = 128 * KIB
 """Up to this size an object stands in its row. Measured: docs/decisions/0008-local-store.md."""
@@ -201,13 +201,26 @@ class LocalStore:
         await self._write(change, key, size, None, file.name)
 
     async def _receive(self, file: FileInProgress, body: Body) -> None:
+        """What is received next arrives while what came before is written."""
         gathered = bytearray()
-        async for piece in checked_pieces(body):
-            gathered += piece
-            if len(gathered) >= PIECE_BYTES:
-                await self._use_files(partial(file.write, bytes(gathered)))
-                gathered.clear()
-        await self._use_files(partial(file.write, bytes(gathered)))
+        writing: asyncio.Task[None] | None = None
+        try:
+            async for piece in checked_pieces(body):
+                gathered += piece
+                if len(gathered) >= PIECE_BYTES:
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.create_task(self._use_files(partial(file.write, gathered)))
+                    gathered = bytearray()
+        except BaseException:
+            # Nobody may close the file under the thread that writes to it. What it raises comes second here.
+            if writing is not None:
+                with suppress(RelayError):
+                    await to_its_end(writing)
+            raise
+        if writing is not None:
+            await writing
+        await self._use_files(partial(file.write, gathered))
 
     async def _write(self, change: Change, key: str, size: int, body: bytes | None, file: str | None) -> None:
         loop = self._deliver().loop

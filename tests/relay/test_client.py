@@ -216,7 +216,7 @@ async def test_nobody_listens() -> None:
 async def test_health_tells_relays_from_others(relay: ServedRelay) -> None:
     async with client_of(relay.url) as store:
         assert (await store.health()).protocol == 2
-    other = b'{"ok": true, "service": "memory-crystal-relay", "protocol": 2, "version": "1"}'
+    other = b'{"ok": true, "service": "somebody-elses-relay", "protocol": 2, "version": "1"}'
     async with odd_server(says(reply(200, other))) as url, client_of(url) as store:
         with pytest.raises(BadReply, match="not a Crystal relay"):
             await store.health()

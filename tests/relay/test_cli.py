@@ -97,6 +97,30 @@ def test_a_token_of_the_environment_is_used_and_not_shown(tmp_path: Path) -> Non
     assert (said, complained) == ("", "")
 
 
+def test_a_token_may_stand_in_a_file(tmp_path: Path) -> None:
+    """As systemd's credentials and containers' secrets come."""
+    file = tmp_path / "token"
+    file.write_text("a-token-of-my-own-making\n")
+    process, address = start("--store", "memory:", CRYSTAL_RELAY_ENROLL_TOKEN_FILE=str(file))
+    body = {"vault": "a" * 32, "recovery_hash": "b" * 64, "device": "c" * 32, "token_hash": "d" * 64}
+    headers = {"Authorization": "Bearer a-token-of-my-own-making"}
+    assert httpx.post(f"{address}/v2/vaults", json=body, headers=headers).status_code == 201
+    finish(process)
+
+
+def test_a_token_file_that_cannot_be_used_is_named_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("too short")
+    variable = "CRYSTAL_RELAY_ENROLL_TOKEN_FILE"
+    both = {variable: str(file), "CRYSTAL_RELAY_ENROLL_TOKEN": "a-token-of-my-own-making"}
+    for environment in ({variable: str(file)}, {variable: str(tmp_path / "none")}, both):
+        failed = run("--store", "memory:", "--port", "0", **environment)
+        assert failed.returncode == 2
+        assert variable in failed.stderr
+        assert "too short" not in failed.stderr
+        assert "of-my-own-making" not in failed.stderr
+
+
 def test_a_weak_token_of_the_environment_is_refused_and_not_shown() -> None:
     for token in ("short", "with a space in the middle", "t\u00f6ken-t\u00f6ken-t\u00f6ken"):
         failed = run("--store", "memory:", "--port", "0", CRYSTAL_RELAY_ENROLL_TOKEN=token)

@@ -104,7 +104,8 @@ def serve(
 
     Prints the address on stdout once it accepts connections. Creating a vault needs the enrolment token: the one in the
     environment variable CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start. With
-    CRYSTAL_RELAY_METRICS_TOKEN in the environment, whoever shows that token may read /metrics.
+    CRYSTAL_RELAY_METRICS_TOKEN in the environment, whoever shows that token may read /metrics. Each of the two may also be in a
+    file that CRYSTAL_RELAY_ENROLL_TOKEN_FILE or CRYSTAL_RELAY_METRICS_TOKEN_FILE names.
     """
     with told(as_json=as_json):
         from crystal_relay.server import Settings

@@ -19,6 +19,15 @@ from tests.support.relay_server import Member, ServedRelay, enrolled, joined, se
 SIZE = DIRECT_BYTES_MIN
 BODY = bytes(SIZE)
 MD5 = "00" * 16
+NOTHING: dict[str, Any] = {
+    "method": "",
+    "url": "",
+    "headers": {},
+    "expires_seconds": 0,
+    "size": 0,
+    "receipt": "",
+}
+"""What a reply without a grant leaves empty."""
 
 
 class Counted:
@@ -135,9 +144,6 @@ async def test_small_blobs_and_stores_without_a_bucket_go_through_the_relay(
         assert await other.put() == {"direct": False, "offered": False} | NOTHING
         assert (await other.begin(direction="get")).json() == {"direct": False, "offered": False} | NOTHING
         assert (await other.done("f" * 32)).status_code == 400
-
-
-NOTHING = {"method": "", "url": "", "headers": {}, "expires_seconds": 0, "size": 0, "receipt": ""}
 
 
 async def test_a_get_is_of_what_is_there(relay: ServedRelay, device: Asking) -> None:

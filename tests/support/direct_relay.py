@@ -4,13 +4,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import boto3
-
 from crystal_relay.s3 import Conditions, S3Address, S3Settings, S3Store
 from crystal_relay.s3.bucket import Bucket
 from crystal_relay.store import Body, Object, body_size
 from tests.support.relay_server import threaded_relay
 from tests.support.s3_servers import S3Server
+from tests.support.s3_stores import session_of
 
 
 class CountedStore(S3Store):
@@ -43,13 +42,10 @@ def bucket_store(server: S3Server, *, endpoint: str | None = None) -> CountedSto
 
     Without the start-up probe: it would refuse direct puts on these servers, which take more (`test_signed_requests.py`).
     """
-    session = boto3.session.Session(
-        aws_access_key_id=server.access_key,
-        aws_secret_access_key=server.secret_key,
-        region_name=server.environment["AWS_DEFAULT_REGION"],
-    )
     settings = S3Settings()
-    bucket = Bucket(S3Address(server.bucket, "relay", endpoint or server.endpoint), settings, session)
+    bucket = Bucket(
+        S3Address(server.bucket, "relay", endpoint or server.endpoint), settings, session_of(server)
+    )
     return CountedStore(bucket, Conditions.HONOURED, settings=settings, direct_puts=True)
 
 

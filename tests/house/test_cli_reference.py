@@ -21,13 +21,32 @@ COMMANDS = (
     "role",
     "demo",
 )
+RELAY_COMMANDS = ("serve", "check", "sweep")
+RELAY_GROUPS = {
+    "vaults": ("list", "drop", "restore"),
+    "tokens": ("create", "list", "revoke"),
+    "v1": ("add", "list", "revoke"),
+}
+
+
+def test_every_command_for_the_relays_operator_is_described() -> None:
+    for group, commands in RELAY_GROUPS.items():
+        for command in commands:
+            assert f"#### crystal-relay {group} {command}\n" in page()
+
+
+def test_the_exit_codes_of_both_programs_stand_side_by_side() -> None:
+    assert "| `3` | not set up | cannot listen |" in page()
 
 
 def test_the_command_reference_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
 
 
-@pytest.mark.parametrize("command", [*(f"crystal {name}" for name in COMMANDS), "crystal-relay serve"])
+@pytest.mark.parametrize(
+    "command",
+    [*(f"crystal {name}" for name in COMMANDS), *(f"crystal-relay {name}" for name in RELAY_COMMANDS)],
+)
 def test_every_command_is_described(command: str) -> None:
     section = page().split(f"### {command}\n", 1)[1].split("\n### ", 1)[0]
     _, usage, description = section.split("```", 2)

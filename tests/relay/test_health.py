@@ -86,9 +86,9 @@ async def test_a_client_that_goes_does_not_end_the_look_of_others() -> None:
     store = CountedStore()
     store.stalls = True
     health = Health(store, look_seconds_max=0.2)
-    first = asyncio.create_task(health._check_store())
+    first = asyncio.create_task(health.check_store())
     await asyncio.sleep(0)
-    second = asyncio.create_task(health._check_store())
+    second = asyncio.create_task(health.check_store())
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(StoreUnavailable):
@@ -103,10 +103,10 @@ async def test_the_store_is_looked_at_again_after_ten_seconds() -> None:
     health = Health(store, clock=lambda: now[0])
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            await health._check_store()
+            await health.check_store()
     store.fails = None
     now[0] += LOOK_SECONDS
-    await health._check_store()
+    await health.check_store()
     assert store.calls == {"list": 2}
 
 

@@ -125,7 +125,7 @@ def test_an_overload_does_not_flood_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(logs, "_calm", logs._Calm())
+    monkeypatch.setattr(logs, "_calm", logs.Calm())
     monkeypatch.setattr("crystal_relay.server.logs.time.monotonic", lambda: now[0])
     with caplog.at_level(logging.WARNING, "crystal_relay.server"):
         for _ in range(1_000):

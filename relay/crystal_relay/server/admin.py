@@ -17,7 +17,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -254,7 +254,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 @contextmanager
-def _short_path(directory: Path) -> Iterator[Path]:
+def _short_path(directory: Path) -> Generator[Path]:
     """The socket's path, in a form that fits into a socket's address. Raises Unusable, OSError."""
     path = directory / SOCKET_NAME
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:

@@ -87,7 +87,7 @@ class Health:
     async def health(self, request: Request) -> Response:
         """Whether the relay serves, and which protocol."""
         no_query(request.scope)
-        await self._check_store()
+        await self.check_store()
         return JsonReply(self._reply)
 
     async def live(self, request: Request) -> Response:
@@ -100,10 +100,10 @@ class Health:
         no_query(request.scope)
         if self.state is not State.SERVING:
             raise StoreUnavailable(f"the relay is {self.state.value}", hint="")
-        await self._check_store()
+        await self.check_store()
         return JsonReply(StateReply(ok=True))
 
-    async def _check_store(self) -> None:
+    async def check_store(self) -> None:
         """Raises StoreUnavailable if the latest look found that the store does not answer."""
         now = self._clock()
         if self._look is None or (self._look.done() and now >= self._look_again_at):

@@ -115,7 +115,7 @@ def _process_name() -> str:
     return secrets.token_hex(4)
 
 
-class _Calm:
+class Calm:
     """At most so many lines a second; the next line that is written says how many were left out."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Calm:
         return True
 
 
-_calm = _Calm()
+_calm = Calm()
 
 
 class _Formatter(logging.Formatter):

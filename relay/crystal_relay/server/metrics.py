@@ -87,6 +87,11 @@ class Metrics:
         """Count an error that was answered, by its name on the wire (`RelayError.code`)."""
         self._errors[code] = self._errors.get(code, 0) + 1
 
+    @property
+    def series(self) -> int:
+        """How many combinations of route, method and status are counted."""
+        return len(self._series)
+
     def add(self, source: Source) -> None:
         """Show the numbers of something else too."""
         self._sources.append(source)

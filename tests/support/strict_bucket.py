@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     behind: tuple[str, int]
 
 

@@ -59,10 +59,23 @@ def test_every_module_that_a_page_names_exists() -> None:
     named = {
         (str(page.relative_to(PROJECT)), name)
         for page in pages(PROJECT)
-        for name in re.findall(r"`(crystal_[a-z_]+(?:\.\w+)*)`", page.read_text(encoding="utf-8"))
+        for name in re.findall(r"`(crystal_(?:crypto|mirror|core|relay|node)(?:\.\w+)*)`", page.read_text(encoding="utf-8"))
     }
     assert len(named) > 10
     assert [(page, name) for page, name in sorted(named) if not _resolves(name)] == []
+
+
+def test_every_metric_that_a_page_names_is_counted() -> None:
+    server = PROJECT / "relay" / "crystal_relay" / "server"
+    code = "".join((server / name).read_text(encoding="utf-8") for name in ("metrics.py", "sources.py"))
+    counted = set(re.findall(r'"(crystal_relay_\w+)"', code))
+    named = {
+        (str(page.relative_to(PROJECT)), name.removesuffix("_total"))
+        for page in pages(PROJECT)
+        for name in re.findall(r"`(crystal_relay_\w+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5
+    assert [(page, name) for page, name in sorted(named) if name not in counted] == []
 
 
 def test_every_file_that_the_architecture_names_exists() -> None:

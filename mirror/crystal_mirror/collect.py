@@ -122,6 +122,8 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
         keys = page.after(after)
         for key in keys:
             after = key
+            if key <= jump:
+                continue
             place = member.keys.parse_stream(key)
             if place is None or member.log.member(place[0]) is None:
                 continue
@@ -142,10 +144,10 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
             else:
                 places.append(Origin(device, incarnation, sequence))
                 following[device, incarnation] = sequence + 1
-            if jump > key:
+            if page.more and jump > keys[-1]:
+                # Within the page what is skipped costs nothing; a listing is the dearest request there is.
                 after = jump
                 break
-            jump = ""
         else:
             if not page.more or not keys:
                 return places, more

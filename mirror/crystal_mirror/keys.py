@@ -48,8 +48,12 @@ class VaultKeys:
     def conversation(self, device: bytes, incarnation: bytes, sequence: int) -> str:
         return self.stream_prefix(device, incarnation) + slot_name(sequence)
 
+    @property
+    def mirror_prefix(self) -> str:
+        return f"{self.root}mirror/"
+
     def epoch_prefix(self, epoch: int) -> str:
-        return f"{self.root}mirror/{epoch:0{_EPOCH_DIGITS}d}/"
+        return f"{self.mirror_prefix}{epoch:0{_EPOCH_DIGITS}d}/"
 
     def mirror(self, epoch: int, sequence: int) -> str:
         return self.epoch_prefix(epoch) + slot_name(sequence)

@@ -52,7 +52,9 @@ def read_log(
                 f"the relay's device log differs at slot {log.next_slot - 1}: "
                 f"{sha256(head).hexdigest()[:16]} there, {sha256(kept).hexdigest()[:16]} here"
             )
-    ahead = 2
+    ahead = (
+        1  # nearly always there is nothing: a slot more would be a request more in each round of each device
+    )
     while complete:
         slots = range(log.next_slot, log.next_slot + ahead)
         found = yield GetMany(tuple(keys.log(slot) for slot in slots))

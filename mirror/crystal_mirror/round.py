@@ -45,8 +45,11 @@ class RoundReport:
     claimed: bool = False
 
 
-def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
+def sync_round(member: Member, model: str = "", *, tell_position: bool = True) -> Flow[RoundReport]:
     """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
+
+    ``tell_position``: whether this device's cursor is written if it moved. Who makes round after round need not tell it in
+    each: it is a report, and a write for each device and each message is what costs most at the relay.
 
     The notices of the round are saved even when it ends by an error.
 
@@ -69,7 +72,8 @@ def sync_round(member: Member, model: str = "") -> Flow[RoundReport]:
             yield from _lead(member, report, model)
         if not member.is_core:
             yield from _follow(member, report)
-        yield from put_cursor(member, look=member.rounds % FULL_CHECK_ROUNDS == 0)
+        if tell_position:
+            yield from put_cursor(member, look=member.rounds % FULL_CHECK_ROUNDS == 0)
     except Exception:
         _end(member)
         raise

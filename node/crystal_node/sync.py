@@ -75,8 +75,15 @@ class Syncer:
     """Runs rounds for one device on one store. ``progress`` is told now and then what a long round is doing."""
 
     def __init__(
-        self, device: Device, store: "Store", *, purpose: str, progress: Callable[[str], None] | None = None
+        self,
+        device: Device,
+        store: "Store",
+        *,
+        purpose: str,
+        progress: Callable[[str], None] | None = None,
+        position_seconds: float = 0.0,
     ) -> None:
+        """``position_seconds``: this device's position is told at most this often."""
         self._device = device
         self._embedder = BuiltinEmbedder()
         self._runner = Runner(store, self._loaded, on_embedded=self._embedded)
@@ -85,6 +92,8 @@ class Syncer:
         self._embedded_texts = 0
         self._needed_at = 0.0
         self._told_at = 0.0
+        self._position_seconds = position_seconds
+        self._position_told_at: float | None = None
 
     async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
         """One round.
@@ -97,7 +106,13 @@ class Syncer:
             started = self._told_at = time.monotonic()
             self._embedded_texts = 0
             before = self._runner.traffic.copy()
-            report = await self._runner.run(sync_round(self._device.member, self._embedder.identity))
+            tell = (
+                self._position_told_at is None or started - self._position_told_at >= self._position_seconds
+            )
+            flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell)
+            report = await self._runner.run(flow)
+            if tell:
+                self._position_told_at = started
             if report.settled:
                 self._device.journal.scrub()
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started)

@@ -3,7 +3,7 @@
 Three tasks, each simple by itself, and one event that joins them::
 
     files      a transcript grew (or a poll, or a nudge) ---> capture ---> wake, if something was accepted
-    relay      the long-poll says that something arrived ----------------> wake
+    relay      a long-poll says that something for us arrived ------------> wake
     rounds     wake, or the safety net's time -----------> lock, one round of sync, unlock
 
 A failure of the network, the relay or the disk is told and tried again, later and later, with jitter; capture
@@ -64,8 +64,16 @@ class Work(Protocol):
         """One round of sync under the home's lock. Says what moved, "" if nothing did."""
         ...
 
-    async def wait(self, token: str | None, seconds: float) -> str:
-        """The store's long-poll over the whole vault."""
+    def listens(self) -> tuple[str, ...]:
+        """The prefixes of keys that others write for this device in its present role.
+
+        What this device writes itself, and what only those in the other role read, must not wake it: each round costs
+        whoever runs the relay some requests.
+        """
+        ...
+
+    async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
+        """The store's long-poll."""
         ...
 
     def folders(self) -> list[Path]:
@@ -103,6 +111,7 @@ class Watch:
         self._times = times or WatchTimes()
         self._wake = asyncio.Event()
         self._local = asyncio.Event()
+        self._rounded = asyncio.Event()
 
     async def run(self) -> None:
         """Works until ``stop`` is set.
@@ -141,6 +150,7 @@ class Watch:
             self._wake.clear()
             try:
                 moved = await self._work.round()
+                self._rounded.set()
             except Exception as error:
                 if not passes(error):
                     raise
@@ -163,11 +173,36 @@ class Watch:
             await _until(self._local, min(self._times.pause * 2.0**doublings, self._times.idle_pause))
 
     async def _relay(self) -> None:
+        """One long-poll for each prefix. A round may have changed the role, and with it the prefixes."""
+        polls: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                wanted = self._work.listens()
+                for prefix in polls.keys() - set(wanted):
+                    polls.pop(prefix).cancel()
+                for prefix in wanted:
+                    if prefix not in polls:
+                        polls[prefix] = asyncio.create_task(self._poll(prefix), name=f"poll {prefix}")
+                self._rounded.clear()
+                rounded = asyncio.create_task(self._rounded.wait(), name="rounded")
+                try:
+                    await asyncio.wait([rounded, *polls.values()], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    rounded.cancel()
+                for poll in polls.values():
+                    if poll.done():
+                        poll.result()  # a poll ends by an error only
+        finally:
+            for poll in polls.values():
+                poll.cancel()
+            await asyncio.gather(*polls.values(), return_exceptions=True)
+
+    async def _poll(self, prefix: str) -> None:
         backoff = Backoff(self._uniform)
         token: str | None = None
         while True:
             try:
-                fresh = await self._work.wait(token, self._times.long_poll)
+                fresh = await self._work.wait(prefix, token, self._times.long_poll)
             except Exception as error:
                 if not passes(error):
                     raise

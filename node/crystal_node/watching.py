@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _WATCH_LOCK_SECONDS = 1.0
 _MODEL_CHECK_SECONDS = 10.0
+POSITION_SECONDS = 900.0
+"""A watcher tells the others how far it is at most this often: with ten devices each message would else cost ten writes."""
 
 
 class DeviceWork:
@@ -37,7 +39,7 @@ class DeviceWork:
         self._store = store
         self._syncer = syncer
         self._recorder = Recorder(device)
-        self._prefix = VaultKeys(device.member.vault).root
+        self._keys = VaultKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
 
     async def capture(self, paths: frozenset[str] | None) -> str:
@@ -49,9 +51,16 @@ class DeviceWork:
     async def round(self) -> str:
         return (await self._syncer.round()).words()
 
-    async def wait(self, token: str | None, seconds: float) -> str:
+    def listens(self) -> tuple[str, ...]:
+        keys = self._keys
+        return (
+            keys.log_prefix,
+            keys.conversations_prefix if self._device.member.is_core else keys.mirror_prefix,
+        )
+
+    async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
         try:
-            return await self._store.wait(self._prefix, token=token, timeout=seconds)
+            return await self._store.wait(prefix, token=token, timeout=seconds)
         except RelayError as error:
             raise store_failure(error) from error
 
@@ -81,7 +90,7 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
             loop.add_signal_handler(number, stop.set)
         report = _reporter(as_json)
         async with device.online() as store:
-            syncer = Syncer(device, store, purpose="crystal sync --watch")
+            syncer = Syncer(device, store, purpose="crystal sync --watch", position_seconds=POSITION_SECONDS)
             releasing = asyncio.create_task(_release_idle_model(syncer))
             watch = Watch(
                 DeviceWork(device, store, syncer),

@@ -31,6 +31,8 @@ class _Work:
     accepted: str = ""
     arrivals: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue[str])
     round_seconds: float = 0.0
+    prefixes: tuple[str, ...] = ("v/log/",)
+    asked: list[str] = field(default_factory=list[str])
 
     async def capture(self, paths: frozenset[str] | None) -> str:
         self.captured.append(paths)
@@ -43,7 +45,11 @@ class _Work:
             raise self.failure
         return self.moved
 
-    async def wait(self, token: str | None, seconds: float) -> str:
+    def listens(self) -> tuple[str, ...]:
+        return self.prefixes
+
+    async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
+        self.asked.append(prefix)
         if self.wait_failure is not None:
             raise self.wait_failure
         return await self.arrivals.get()
@@ -126,6 +132,24 @@ async def test_an_arrival_at_the_relay_leads_to_a_round(tmp_path: Path) -> None:
         await running.until(lambda: running.work.rounds == 1)
         running.work.arrivals.put_nowait("token 1")
         await running.until(lambda: running.work.rounds == 2)
+
+
+async def test_it_waits_for_what_concerns_its_role_and_for_something_else_once_that_has_changed(
+    tmp_path: Path,
+) -> None:
+    work = _Work(tmp_path, prefixes=("v/log/", "v/mirror/"))
+    async with _running(work) as running:
+        await running.until(lambda: sorted(work.asked) == ["v/log/", "v/mirror/"] and work.rounds == 1)
+        work.prefixes = ("v/log/", "v/conversations/")
+        (tmp_path / "now").touch()
+        await running.until(lambda: work.rounds == 2 and work.asked[2:] == ["v/conversations/"])
+
+
+async def test_an_unknown_error_of_a_wait_ends_the_watch(tmp_path: Path) -> None:
+    async with _running(_Work(tmp_path, wait_failure=ZeroDivisionError("a bug"))) as running:
+        async with asyncio.timeout(10):
+            with pytest.raises(ZeroDivisionError):
+                await running.task
 
 
 async def test_a_relay_that_wakes_us_for_nothing_all_the_time_cannot_keep_us_busy(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ FOUND_BY: dict[str, str | int] = {
     "two cores split the traffic": "handover",
     "a seal ends nothing": "handover",
     "a lost reply doubles": 2,
-    "the cursor commits apart": 11,
+    "the cursor commits apart": 36,
     "a void slot jams": 12,
     "nothing is offered again": 12,
     "the lead is taken without a seal": "handover",

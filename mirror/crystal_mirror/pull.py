@@ -85,12 +85,13 @@ def tail_agrees(member: Member) -> Flow[Standing]:
 def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:
     """The last slot that is on the relay as far as this device knows: epoch, slot, bytes. None at the very start."""
     unsent = member.replica.kept(EntryState.UNSENT)
-    end = unsent[0].sequence if unsent else position.sequence
+    # One of an earlier epoch was put by another process of this home that has not noted it yet.
+    epoch, end = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
     if end:
-        found = member.replica.entries(position.epoch, end - 1, 1)
+        found = member.replica.entries(epoch, end - 1, 1)
         assert found and found[0].sequence == end - 1, "every verified slot is kept"
         return found[0].epoch, found[0].sequence, found[0].data
-    for epoch in range(position.epoch - 1, 0, -1):
+    for epoch in range(epoch - 1, 0, -1):
         last = member.replica.last_entry(epoch)
         if last is not None:
             return last.epoch, last.sequence, last.data
@@ -144,7 +145,7 @@ def pull(member: Member) -> Flow[Pulled]:
             if after.epoch != position.epoch:
                 break
             position = after
-        ahead = min(ahead * 2, READ_AHEAD_MAX)
+        ahead = 2 if found[-1] is None else min(ahead * 2, READ_AHEAD_MAX)
 
 
 def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]:

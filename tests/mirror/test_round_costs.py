@@ -63,6 +63,13 @@ def test_a_core_lists_once_however_many_streams_it_knows() -> None:
     assert asked(pair, pair.core) == {"get": 5, "list": 1}
 
 
+def test_an_entry_of_the_mirror_costs_a_node_two_reads_more_than_none() -> None:
+    pair = resting()
+    pair.core.accept(capture("a sixth sensor was put in"))
+    pair.sync(pair.core)
+    assert asked(pair, pair.node, tell_position=False) == {"get": 7}
+
+
 def test_a_position_that_need_not_be_told_yet_costs_no_write_and_is_told_in_the_round_that_does() -> None:
     pair = resting()
     pair.node.accept(capture("a fifth sensor was put in"))

@@ -91,8 +91,8 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
         found = member.replica.entries(epoch, end - 1, 1)
         assert found and found[0].sequence == end - 1, "every verified slot is kept"
         return found[0].epoch, found[0].sequence, found[0].data
-    for epoch in range(epoch - 1, 0, -1):
-        last = member.replica.last_entry(epoch)
+    for earlier in range(epoch - 1, 0, -1):
+        last = member.replica.last_entry(earlier)
         if last is not None:
             return last.epoch, last.sequence, last.data
     return None

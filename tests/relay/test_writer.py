@@ -9,7 +9,7 @@ import pytest
 from crystal_relay.errors import AlreadyExists, Closed, StoreFull, StoreUnavailable
 from crystal_relay.local.database import open_for_writing
 from crystal_relay.local.room import Room
-from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
+from crystal_relay.local.writer import GROUP_BYTES_MAX, Change, Outcome, Results, Write, Writer
 
 
 class Commits:
@@ -21,6 +21,8 @@ class Commits:
         self.count = 0
         self.connection.set_commit_hook(self._count)
         self.outcomes: dict[str, Outcome] = {}
+        self.groups: list[int] = []
+        """Bytes of each commit that was reported."""
 
     def run(self, *writes: tuple[Change, str, bytes | None, str | None]) -> None:
         """Queue all of them at once, commit, close."""
@@ -33,6 +35,7 @@ class Commits:
             writer.submit(Write(Change.DELETE, "x", 0, None, None))
 
     def _note(self, results: Results) -> None:
+        self.groups.append(sum(write.weight for write, _ in results))
         for write, outcome in results:
             self.outcomes[write.key] = outcome
 
@@ -60,6 +63,14 @@ def test_writes_that_wait_together_share_commits(commits: Commits, tmp_path: Pat
     commits.run(*((Change.CREATE, f"k{number}", b"x" * 1000, None) for number in range(1000)))
     assert len(keys_in(tmp_path / "objects.db")) == 1000
     assert commits.count < 100
+    assert all(outcome.error is None for outcome in commits.outcomes.values())
+
+
+def test_one_commit_is_bounded_whatever_comes_at_once(commits: Commits) -> None:
+    """The log grows with the largest commit, and the reserve for a full disk counts on its size."""
+    commits.run(*((Change.CREATE, f"k{number}", bytes(100_000), None) for number in range(300)))
+    assert sum(commits.groups) == 300 * 100_000
+    assert max(commits.groups) <= 2 * GROUP_BYTES_MAX
     assert all(outcome.error is None for outcome in commits.outcomes.values())
 
 

@@ -6,7 +6,7 @@ event loop, which costs more than the row. Each write is reported after its comm
 writes is tried again alone: one that does not fit takes no others with it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -17,7 +17,7 @@ from typing import TypeAlias
 import apsw
 
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
-from crystal_relay.limits import MIB
+from crystal_relay.limits import KIB, MIB
 from crystal_relay.local.database import error_of_sqlite
 from crystal_relay.local.room import Room
 
@@ -26,6 +26,8 @@ GROUP_BYTES_MAX = 8 * MIB
 PENDING_WRITES_MAX = 4096
 PENDING_BYTES_MAX = 64 * MIB
 """Accepted and not yet committed. Beyond that the store is Busy."""
+ROW_OVERHEAD_BYTES = 1 * KIB
+"""What a row takes beside its bytes, at the most: its key, also in the index. An object without bytes needs room too."""
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
 """Rows of one statement: few sizes, so that each is prepared once."""
 
@@ -102,8 +104,8 @@ class Writer:
     def flush(self) -> None:
         """Hand what was gathered to the thread."""
         gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._queue.put(gathered)
+        for group in _groups(gathered):
+            self._queue.put(group)
 
     def settled(self, write: Write) -> None:
         """Give back the room of a write that was done. From the submitting thread."""
@@ -128,7 +130,7 @@ class Writer:
     def _commit_group(self, first: list[Write]) -> bool:
         """Commit `first` with what else is there. False: the end was found in the queue."""
         group, more = first, True
-        weight = sum(write.weight for write in first)
+        weight = _weight(first)
         while len(group) < GROUP_WRITES_MAX and weight < GROUP_BYTES_MAX:
             try:
                 batch = self._queue.get_nowait()
@@ -138,14 +140,16 @@ class Writer:
                 more = False
                 break
             group += batch
-            weight += sum(write.weight for write in batch)
+            weight += _weight(batch)
         self._report(self._commit(group))
         return more
 
     def _commit(self, group: list[Write], *, one_by_one: bool = False) -> Results:
         failure: RelayError
         try:
-            growth = sum(write.weight for write in group if write.change is not Change.DELETE)
+            growth = sum(
+                write.weight + ROW_OVERHEAD_BYTES for write in group if write.change is not Change.DELETE
+            )
             if growth and not self._room.has_for_rows(self._connection, growth):
                 raise StoreFull("the relay's disk is full")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -228,6 +232,24 @@ class Writer:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:
                 return
+
+
+def _groups(writes: list[Write]) -> Iterator[list[Write]]:
+    """Parts of which none is larger than a group may become at the most: one turn of the loop can bring 64 MiB."""
+    group: list[Write] = []
+    weight = 0
+    for write in writes:
+        if group and (len(group) >= GROUP_WRITES_MAX or weight + write.weight > GROUP_BYTES_MAX):
+            yield group
+            group, weight = [], 0
+        group.append(write)
+        weight += write.weight
+    if group:
+        yield group
+
+
+def _weight(writes: list[Write]) -> int:
+    return sum(write.weight for write in writes)
 
 
 class _KeyTaken(Exception):

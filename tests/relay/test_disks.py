@@ -77,6 +77,9 @@ async def test_a_full_store_refuses_whole_and_can_be_emptied(
     for size in (max(sizes), 500_000, 3_000_000):
         with pytest.raises(StoreFull):
             await store.put_new(f"v/a/blob/over-{size}", bytes(size))
+    empty = await fill(store, 0)
+    assert len(empty) < 400, "names alone take the reserve away"
+    keys += empty
     await check(store, keys)
     gone, keys = keys[::2], keys[1::2]
     for key in gone:
@@ -200,6 +203,15 @@ def test_a_disk_that_cannot_make_things_durable_is_never_a_success(tmp_path: Pat
     assert "STORED" not in log
     assert log.count("FAILED StoreUnavailable") == 6
     asyncio.run(_is_empty_or_whole(directory, size))
+
+
+def test_a_flush_that_finds_the_disk_full_is_not_taken_for_nothing_stored(tmp_path: Path) -> None:
+    """All was written before the flush, so a crash may bring it back: `full` would say that it cannot."""
+    directory = tmp_path / "store"
+    asyncio.run(_make(directory))
+    log = traced(directory, 1_000, "-e", "inject=fdatasync:error=ENOSPC")
+    assert "STORED" not in log
+    assert log.count("FAILED StoreUnavailable") == 6
 
 
 async def _make(directory: Path) -> None:

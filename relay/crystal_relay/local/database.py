@@ -18,6 +18,8 @@ WAL_PAGES_MAX = 2048
 """Pages of 4 KiB after which a commit also copies the log into the database."""
 BUSY_MS = 5_000
 
+_FLUSH_FAILED = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
+
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE object (
@@ -93,7 +95,11 @@ def lock(path: Path) -> apsw.Connection:
 def error_of_sqlite(error: apsw.Error, connection: apsw.Connection | None = None) -> RelayError:
     """What a failure of SQLite means for whoever asked."""
     number = connection.system_errno if connection is not None else 0
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and is_full(number)):
+    # All was written when a flush fails, so a crash may bring it back: whatever the reason, that is no "nothing stored".
+    flush = getattr(error, "extendedresult", 0) in _FLUSH_FAILED
+    if isinstance(error, apsw.FullError) or (
+        isinstance(error, apsw.IOError) and is_full(number) and not flush
+    ):
         return StoreFull("the relay's disk is full")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return StoreDamaged("the relay's database is damaged")

@@ -5,6 +5,8 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from crystal_relay.errors import (
 from crystal_relay.local import LocalStore
 from crystal_relay.local import writer as writer_module
 from crystal_relay.local.database import error_of_sqlite
+from crystal_relay.local.reader import RowReader
+from crystal_relay.local.writer import Results, Write, Writer
 
 KEY = "v/a/blob/1"
 LARGE = 400_000
@@ -219,6 +223,50 @@ async def test_cancelled_writes_leave_whole_objects_or_none(tmp_path: Path) -> N
     assert (len(files_of(tmp_path)), store.swept) == (len(listed), 0)
     await store.aclose()
     assert open_files() <= open_before
+
+
+async def test_files_of_writes_whose_callers_left_go_before_the_store_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which file is of no use any more is known after the commit, when callers may have gone."""
+    commit = Writer._commit
+    committing = threading.Event()
+
+    def slowly(self: Writer, group: list[Write], *, one_by_one: bool = False) -> Results:
+        committing.set()
+        time.sleep(0.1)
+        return commit(self, group, one_by_one=one_by_one)
+
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, secrets.token_bytes(LARGE))
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "_commit", slowly)
+        writing = asyncio.create_task(store.put(KEY, secrets.token_bytes(LARGE)))
+        assert await asyncio.to_thread(committing.wait, 10)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await store.aclose()
+    store = LocalStore(tmp_path)
+    assert (store.swept, len(files_of(tmp_path))) == (0, 1)
+    await store.aclose()
+
+
+async def test_a_lookup_that_fails_in_an_unforeseen_way_is_an_error_and_not_a_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, bytes(100_000))
+
+    def fail(self: RowReader, key: str) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RowReader, "look_up", fail)
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreUnavailable):
+                await store.get(KEY)
+    assert len(await (await store.get(KEY)).read()) == 100_000
+    await store.aclose()
 
 
 async def test_cancelled_reads_leave_no_open_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import BinaryIO, TypeAlias
 
 import apsw
 
-from crystal_relay.errors import NotFound, RelayError
+from crystal_relay.errors import NotFound, RelayError, StoreUnavailable
 from crystal_relay.local.database import error_of_sqlite, error_of_system
 from crystal_relay.local.reader import RowReader
 from crystal_relay.threads import Delivery, Lane
@@ -83,6 +83,8 @@ class Lookups:
                 yield error_of_sqlite(error)
             except OSError as error:
                 yield error_of_system(error)
+            except Exception as error:  # noqa: BLE001  (whoever asks has to be told, else it waits for ever)
+                yield StoreUnavailable(f"looking an object up failed ({type(error).__name__})")
 
 
 def _close(found: Found) -> None:

@@ -163,7 +163,8 @@ class LocalStore:
             return
         self._closed = True
         self._notifier.wake_all()
-        while self._users:
+        # A write whose caller was cancelled is finished too: it decides about files.
+        while self._users or self._waiting:
             self._idle.clear()
             await self._idle.wait()
         while self._removals:
@@ -256,6 +257,8 @@ class LocalStore:
                 done.set_result(None)
             else:
                 done.set_exception(outcome.error)
+        if self._closed:
+            self._idle.set()
 
     def _remember(self, write: Write, outcome: Outcome) -> None:
         if isinstance(outcome.error, AlreadyExists):

@@ -10,6 +10,7 @@ import msgspec
 
 from bench.harness import Row, percentile, value_at_most
 from bench.relay_load import UNLIMITED, headers, on_uvloop, put
+from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX
 from tests.support.raw_http import RawConnection
 from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import Member, enrolled
@@ -27,7 +28,7 @@ def run(quick: bool) -> list[Row]:
         member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
         seconds = on_uvloop(lambda: _wakes(relay.url, relay.url, member, wakes))
         rows = [wake_row("a sleeper wakes, from the drop's request to its answer", seconds, 20)]
-        rows.append(on_uvloop(lambda: _many(relay, member, SLEEPERS)))
+        rows.append(on_uvloop(lambda: _many(relay, SLEEPERS)))
         return rows
 
 
@@ -61,20 +62,26 @@ async def _wakes(sleeps_at: str, drops_at: str, member: Member, count: int) -> l
     return seconds
 
 
-async def _many(relay: RelayProcess, member: Member, count: int) -> Row:
+async def _many(relay: RelayProcess, count: int) -> Row:
     async with AsyncExitStack() as stack:
         first = await RawConnection.to(relay.url)
         stack.push_async_callback(first.close)
-        token = await _wait(first, member, None)
+        members: list[Member] = []
         sleepers: list[RawConnection] = []
-        for _ in range(count):
-            connection = await RawConnection.to(relay.url)
-            stack.push_async_callback(connection.close)
-            await connection.send(_request(member, token))
-            sleepers.append(connection)
+        while len(sleepers) < count:
+            member = await enrolled(relay.url, enroll_token=relay.enroll_token)
+            members.append(member)
+            token = await _wait(first, member, None)
+            for _ in range(min(WAITS_OF_DEVICE_MAX, count - len(sleepers))):
+                connection = await RawConnection.to(relay.url)
+                stack.push_async_callback(connection.close)
+                await connection.send(_request(member, token))
+                sleepers.append(connection)
         await asyncio.sleep(1)
         resident = _resident(relay)
-        await first.send(put(member, 10**9, b"x"))
+        for member in members:
+            await first.send(put(member, 10**9, b"x"))
+            assert (await first.reply()).status == 201
         woken = await asyncio.gather(*(sleeper.reply() for sleeper in sleepers))
         assert {reply.status for reply in woken} == {200}
     return Row(

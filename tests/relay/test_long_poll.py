@@ -129,12 +129,14 @@ async def test_a_token_of_before_a_restart_wakes_at_once() -> None:
 
 
 async def test_many_waiters_are_woken_by_one_drop(relay: ServedRelay, lead: Member) -> None:
-    count = 300
+    devices = [lead, *[await joined(relay.url, lead) for _ in range(5)]]
+    count = 50 * len(devices)
     store = lead.store(relay.url)
     token = await store.wait(lead.prefix, token=None, timeout=0)
     connections = [await RawConnection.to(relay.url) for _ in range(count)]
-    for connection in connections:
-        await connection.send(get_head(lead, f"/v2/vaults/{lead.vault}/wait?timeout=60&token={token}"))
+    for number, connection in enumerate(connections):
+        device = devices[number % len(devices)]
+        await connection.send(get_head(device, f"/v2/vaults/{lead.vault}/wait?timeout=60&token={token}"))
     await sleeping(relay, count)
     await store.put_new(f"{lead.prefix}devlog/0", b"x")
     replies = await asyncio.gather(*(connection.reply() for connection in connections))

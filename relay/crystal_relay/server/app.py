@@ -122,8 +122,9 @@ class Relay:
         token = asked.get("token")
         if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:
             raise BadRequest(f"a token to wait with has at most {WAIT_TOKEN_CHARS_MAX} characters")
-        wait = self._store.wait(prefix, token=token, timeout=timeout)
-        woken = await self.waits.race(wait, request.receive)
+        with self.waits.place(identity):
+            wait = self._store.wait(prefix, token=token, timeout=timeout)
+            woken = await self.waits.race(wait, request.receive)
         return JsonReply(WaitReply(token or "" if woken is None else woken))
 
     async def condemn(self, request: Request) -> Response:
@@ -131,7 +132,8 @@ class Relay:
         identity = await self._device(request)
         identity.require(Scope.MIRROR)
         query(request, ())
-        asked = await json_of(request, Condemnation, self._settings, bytes_max=CONDEMNED_JSON_BYTES_MAX)
+        with self.objects.load.gathering(identity.vault, CONDEMNED_JSON_BYTES_MAX):
+            asked = await json_of(request, Condemnation, self._settings, bytes_max=CONDEMNED_JSON_BYTES_MAX)
         return JsonReply(CondemnedReply(await self.condemned.add(identity.vault, asked)), 202)
 
     # --- who may ---
@@ -171,7 +173,7 @@ class Relay:
     async def show_metrics(self, request: Request) -> Response:
         """What the relay has counted, for Prometheus."""
         assert self._exposition is not None, "there is no such route without a token for it"
-        require_metrics_token(request, self._settings.metrics_token or "")
+        require_metrics_token(request, self._settings.metrics_token or "", self.rates)
         no_query(request.scope)
         return Response(
             self._exposition.text(), headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"}

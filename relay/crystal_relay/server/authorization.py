@@ -97,11 +97,14 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
     )
 
 
-def require_metrics_token(request: Request, token: str) -> None:
-    """Raises Unauthorized unless the request shows the token for the metrics."""
+def require_metrics_token(request: Request, token: str, rates: Rates) -> None:
+    """Raises Unauthorized unless the request shows the token for the metrics; TooManyRequests."""
+    rates.admit(request.scope)
+    rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     shown = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
     if not hmac.compare_digest(_digest(shown), _digest(token)):
+        rates.failed(request.scope)
         raise Unauthorized(
             "reading the metrics needs this relay's metrics token",
             hint="It was set by CRYSTAL_RELAY_METRICS_TOKEN.",

@@ -1,11 +1,24 @@
-"""Waits that end when the relay is told to stop, and when their client goes."""
+"""Waits that end when the relay is told to stop, and when their client goes; no device or vault has more than its share.
+
+A wait costs nothing while it sleeps but a connection and its memory. Both are everybody's, so whoever would hoard them is
+told to come again.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
 
 from starlette.types import Receive
 
+from crystal_relay.errors import TooManyRequests
 from crystal_relay.server.requests import ClientGone, gone
+from crystal_relay.server.scopes import Identity
+
+WAITS_OF_DEVICE_MAX = 64
+"""Asleep at once. A device needs one; what its lost connections left behind ends within a minute."""
+WAITS_OF_VAULT_MAX = 512
+RETRY_SECONDS = 10.0
 
 
 class Waits:
@@ -14,6 +27,9 @@ class Waits:
     def __init__(self) -> None:
         self._sleeping: set[asyncio.Task[str]] = set()
         self._closing = False
+        self.refused = 0
+        self._held: Counter[tuple[str, str]] = Counter()
+        """By vault and device; by vault alone under ""."""
 
     @property
     def sleeping(self) -> int:
@@ -25,6 +41,25 @@ class Waits:
         self._closing = True
         for task in self._sleeping:
             task.cancel()
+
+    @contextmanager
+    def place(self, identity: Identity) -> Generator[None]:
+        """Room for one more wait of a device. Raises TooManyRequests."""
+        mine, all_of_vault = (identity.vault, identity.device), (identity.vault, "")
+        if (
+            self._held.get(mine, 0) >= WAITS_OF_DEVICE_MAX
+            or self._held.get(all_of_vault, 0) >= WAITS_OF_VAULT_MAX
+        ):
+            self.refused += 1
+            raise TooManyRequests("too many waits at once", retry_after=RETRY_SECONDS)
+        self._held.update((mine, all_of_vault))
+        try:
+            yield
+        finally:
+            for held in (mine, all_of_vault):
+                self._held[held] -= 1
+                if not self._held[held]:
+                    del self._held[held]
 
     async def race(self, wait: Coroutine[object, object, str], receive: Receive) -> str | None:
         """The wait's result; None if the relay is stopping. Raises ClientGone, and what the wait raises."""

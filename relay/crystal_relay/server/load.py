@@ -1,48 +1,103 @@
-"""How much of unfinished bodies may be in memory: in all, and of one vault.
+"""How much of unfinished bodies and of answers that nobody takes may be in memory: in all, and of one vault.
 
-A small body is gathered before the store is asked. Most arrive with their head and never count here. A client that sends
-slowly holds what it has sent; without a bound many such clients would hold all memory, and without a share for each vault
-one vault's devices could keep out all others.
+A small body is gathered before the store is asked; of a large one some pieces are on their way. Most bodies arrive with their
+head and never count here. A client that sends slowly holds what it has sent, and one that reads slowly holds its answer;
+without a bound many such clients would hold all memory, and without a share for each vault one vault's devices could keep
+out all others.
 """
 
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from starlette.types import Message, Send
+
 from crystal_relay.errors import Busy
-from crystal_relay.limits import MIB
+from crystal_relay.limits import KIB, MIB, PIECE_BYTES
 
 GATHERED_BYTES_MAX = 128 * MIB
 GATHERED_BYTES_OF_VAULT_MAX = 16 * MIB
+ANSWERED_BYTES_MAX = 128 * MIB
+ANSWERED_BYTES_OF_VAULT_MAX = 16 * MIB
+STREAM_BYTES = 2 * PIECE_BYTES
+"""What a body or an answer that moves in pieces counts."""
+TAKEN_AT_ONCE_BYTES_MAX = 64 * KIB
+"""Answers up to this size are handed to the connection and forgotten: it holds no more than about that much."""
 
 
 class Load:
     """One for each relay process."""
 
     def __init__(
-        self, *, bytes_max: int = GATHERED_BYTES_MAX, bytes_of_vault_max: int = GATHERED_BYTES_OF_VAULT_MAX
+        self,
+        *,
+        bytes_max: int = GATHERED_BYTES_MAX,
+        bytes_of_vault_max: int = GATHERED_BYTES_OF_VAULT_MAX,
+        answered_bytes_max: int = ANSWERED_BYTES_MAX,
+        answered_bytes_of_vault_max: int = ANSWERED_BYTES_OF_VAULT_MAX,
     ) -> None:
-        self._bytes_max = bytes_max
-        self._bytes_of_vault_max = bytes_of_vault_max
-        self._bytes = 0
-        self._bytes_of: Counter[str] = Counter()
+        self._gathered = _Room(bytes_max, bytes_of_vault_max)
+        self._answered = _Room(answered_bytes_max, answered_bytes_of_vault_max)
 
     @property
     def gathered_bytes(self) -> int:
         """Promised to bodies that are arriving."""
-        return self._bytes
+        return self._gathered.bytes
+
+    @property
+    def answered_bytes(self) -> int:
+        """Of answers that their clients have not taken yet."""
+        return self._answered.bytes
 
     @contextmanager
     def gathering(self, vault: str, size: int) -> Generator[None]:
-        """Room for a body of a vault while it arrives. Raises Busy."""
-        if self._bytes + size > self._bytes_max or self._bytes_of[vault] + size > self._bytes_of_vault_max:
-            raise Busy("the relay is receiving as much as it can hold")
-        self._bytes += size
+        """Room for a body of a vault while it arrives. `vault`: whoever has a share of its own. Raises Busy."""
+        with self._gathered.of(vault, size, "the relay is receiving as much as it can hold"):
+            yield
+
+    @contextmanager
+    def answering(self, vault: str, size: int) -> Generator[None]:
+        """Room for an answer until it was taken: send it by `taken`. Raises Busy."""
+        with self._answered.of(vault, size, "the relay is sending as much as it can hold"):
+            yield
+
+
+def taken(send: Send) -> Send:
+    """The same, but the end of an answer returns only when the client has taken nearly all of it, or has gone.
+
+    The server waits before it sends when too much is unsent, not after: so the end is sent as a message of its own.
+    """
+
+    async def send_and_wait(message: Message) -> None:
+        if message["type"] != "http.response.body" or message.get("more_body", False):
+            await send(message)
+            return
+        await send({**message, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    return send_and_wait
+
+
+class _Room:
+    """One bound in all, and one for each vault. A single thing may be larger than a vault's share."""
+
+    def __init__(self, bytes_max: int, bytes_of_vault_max: int) -> None:
+        self.bytes = 0
+        self._bytes_max = bytes_max
+        self._bytes_of_vault_max = bytes_of_vault_max
+        self._bytes_of: Counter[str] = Counter()
+
+    @contextmanager
+    def of(self, vault: str, size: int, full: str) -> Generator[None]:
+        have = self._bytes_of.get(vault, 0)
+        if self.bytes + size > self._bytes_max or (have and have + size > self._bytes_of_vault_max):
+            raise Busy(full)
+        self.bytes += size
         self._bytes_of[vault] += size
         try:
             yield
         finally:
-            self._bytes -= size
+            self.bytes -= size
             self._bytes_of[vault] -= size
             if not self._bytes_of[vault]:
                 del self._bytes_of[vault]

@@ -11,10 +11,10 @@ from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import BadRange, BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
-from crystal_relay.limits import KIB, LIST_LIMIT_MAX
+from crystal_relay.limits import KEY_CHARS_MAX, KIB, LIST_LIMIT_MAX
 from crystal_relay.server.authorization import device_of_header
 from crystal_relay.server.expiry import expire_object
-from crystal_relay.server.load import Load
+from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import NoSuchMethod, error_reply, send_json, send_object
@@ -33,12 +33,18 @@ from crystal_relay.server.requests import (
 from crystal_relay.server.scopes import Identity, Place, parse_place
 from crystal_relay.server.scopes import Scope as Right
 from crystal_relay.server.settings import Settings
+from crystal_relay.server.turns import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, Turns
 from crystal_relay.server.usage import Usage
-from crystal_relay.store import Body, Store
+from crystal_relay.store import Body, Page, Store
 from crystal_relay.wire import ListedObject, ListReply
 
 SMALL_BYTES_MAX = 128 * KIB
 """Bodies up to this size are gathered before the store is asked; longer ones are handed on as they arrive."""
+
+_LISTED_BYTES_MAX = KEY_CHARS_MAX + 32
+"""Of one entry in a list, as JSON."""
+SHORT_LIST_MAX = TAKEN_AT_ONCE_BYTES_MAX // _LISTED_BYTES_MAX
+"""Entries. Longer lists have few turns at once, and room of their own."""
 
 _CREATED = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
 _DONE = {"type": "http.response.start", "status": 204, "headers": []}
@@ -59,6 +65,8 @@ class Objects:
         self._rates = rates
         self._usage = usage
         self.load = Load()
+        self._reads = Turns(READS_OF_VAULT_AT_ONCE)
+        self._lists = Turns(LISTS_OF_VAULT_AT_ONCE)
         self._handlers: dict[str, tuple[str, _Handler]] = {
             "PUT": ("put_object", self.put),
             "GET": ("get_object", self.get),
@@ -95,21 +103,18 @@ class Objects:
             raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
         size = content_length(head, place.channel.bytes_max)
         self._usage.admit(vault, size, vital=place.channel.vital)
-        body: bytes | Body
         if size > SMALL_BYTES_MAX:
-            body = arriving_body(scope, receive, size, self._settings)
+            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):
+                body = arriving_body(scope, receive, size, self._settings)
+                await self._keep(vault, place, body, create=condition is not None)
         elif has_arrived(scope):
-            body = await small_body(scope, receive, size, self._settings)
+            whole = await small_body(scope, receive, size, self._settings)
+            await self._keep(vault, place, whole, create=condition is not None)
         else:
-            with self.load.gathering(vault, size):
-                body = await small_body(scope, receive, size, self._settings)
-        name = vault_prefix(vault) + place.key
-        if condition is None:
-            await self._store.put(name, body)
-        else:
-            if place.channel.life_seconds:
-                await expire_object(self._store, vault, place)
-            await self._store.put_new(name, body)
+            with self._usage.arriving(vault, size):
+                with self.load.gathering(vault, size):
+                    whole = await small_body(scope, receive, size, self._settings)
+                await self._keep(vault, place, whole, create=condition is not None)
         self._usage.stored(vault, size)
         await send(_DONE if condition is None else _CREATED)
         await send(_EMPTY)
@@ -120,14 +125,23 @@ class Objects:
         identity.require(Right.READ)
         wanted = part(head)
         start, length = wanted if wanted is not None else (0, None)
-        found = await self._store.get(vault_prefix(vault) + place.key, start=start, length=length)
+        await self._reads.enter(vault)
+        try:
+            found = await self._store.get(vault_prefix(vault) + place.key, start=start, length=length)
+        finally:
+            self._reads.leave(vault)
         if wanted is not None and not found.length:
             await found.aclose()
             beyond = BadRange("the range begins at the end of the object, or beyond it")
             unmet = {"content-range": f"bytes */{found.size}"}
             await error_reply(beyond, headers=unmet)(scope, receive, send)
             return
-        await send_object(scope, send, found, partial=wanted is not None)
+        if found.length <= TAKEN_AT_ONCE_BYTES_MAX or scope["method"] == "HEAD":
+            await send_object(scope, send, found, partial=wanted is not None)
+            return
+        async with found:
+            with self.load.answering(vault, found.length if found.held is not None else STREAM_BYTES):
+                await send_object(scope, taken(send), found, partial=wanted is not None)
 
     async def delete(
         self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head
@@ -152,21 +166,41 @@ class Objects:
         identity.require(Right.READ)
         asked = query_of(scope, ("prefix", "after", "limit"))
         mine = vault_prefix(name)
-        after = asked.get("after", "")
-        page = await self._store.list(
-            mine + check_prefix(asked.get("prefix", "")),
-            after=mine + check_prefix(after) if after else "",
-            limit=number(asked.get("limit", str(LIST_LIMIT_MAX))),
-        )
-        skipped = len(mine)
-        entries = [ListedObject(entry.key[skipped:], entry.size) for entry in page.entries]
-        await send_json(scope, send, ListReply(entries, page.more))
+        prefix = mine + check_prefix(asked.get("prefix", ""))
+        after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
+        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))
+        if limit <= SHORT_LIST_MAX:
+            await send_json(
+                scope, send, _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+            )
+            return
+        await self._lists.enter(name)
+        try:
+            reply = _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+        finally:
+            self._lists.leave(name)
+        with self.load.answering(name, len(reply.entries) * _LISTED_BYTES_MAX):
+            await send_json(scope, taken(send), reply)
+
+    async def _keep(self, vault: str, place: Place, body: bytes | Body, *, create: bool) -> None:
+        name = vault_prefix(vault) + place.key
+        if not create:
+            await self._store.put(name, body)
+            return
+        if place.channel.life_seconds:
+            await expire_object(self._store, vault, place)
+        await self._store.put_new(name, body)
 
     async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
         no_query(scope)
         place = parse_place(key)
         value = head.get(b"authorization")
         return await device_of_header(value, self._registry, vault, self._rates, scope), place
+
+
+def _listed(page: Page, mine: str) -> ListReply:
+    skipped = len(mine)
+    return ListReply([ListedObject(entry.key[skipped:], entry.size) for entry in page.entries], page.more)
 
 
 async def _refuse_method(scope: Scope, receive: Receive, send: Send, served: tuple[str, ...]) -> None:

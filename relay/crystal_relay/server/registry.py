@@ -141,8 +141,13 @@ class Registry:
                 ) from None
 
     async def revoke(self, vault: str, device: str, name: str | None) -> None:
-        """Shut out one token of a device, by its hash, or all that it has. Repeating it is no error."""
+        """Shut out one token of a device, by its hash, or all that it has. Repeating it is no error.
+
+        Raises QuotaExceeded for a hash that was never let in, once too many were shut out: else nothing would bound them.
+        """
         names = [name] if name is not None else await self._token_names(vault, device)
+        if name is not None:
+            await self._check_revocable(vault, device, name)
         try:
             for each in names:
                 try:
@@ -226,6 +231,15 @@ class Registry:
         if len(tokens) >= TOKENS_MAX:
             raise QuotaExceeded(f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included")
         await self._store.put_new(key, msgspec.json.encode(record))
+
+    async def _check_revocable(self, vault: str, device: str, name: str) -> None:
+        shut_out = (await self._store.list(f"r/vault/{vault}/revoked/", limit=TOKENS_MAX)).entries
+        if len(shut_out) < TOKENS_MAX:
+            return
+        try:
+            await self._token(vault, device, name)
+        except NotFound:
+            raise QuotaExceeded(f"{TOKENS_MAX} tokens of this vault were shut out already") from None
 
     async def _scopes(self, vault: str, device: str, name: str) -> frozenset[Scope]:
         try:

@@ -18,6 +18,8 @@ UNREAD_BYTES_MAX = 16 * 1024 * 1024
 """An error is answered before the request's body was read. Up to this size the rest is skipped and the connection goes on;
 beyond, it is closed."""
 CONNECTIONS_MAX = 8192
+CONNECTIONS_OF_ADDRESS_MAX = 1024
+"""An eighth of all: nobody shuts the others out by keeping connections open."""
 SHUTDOWN_SECONDS_MAX = 10
 """How long requests in flight may go on after the relay was told to stop."""
 SWEEP_SECONDS = 60.0

@@ -57,6 +57,7 @@ def sources_of(
             ("address",): rates.refused_addresses,
             ("unknown-credentials",): rates.refused_failures,
             ("quota",): usage.refused,
+            ("waits",): waits.refused,
         },
     )
     yield Source(

@@ -13,7 +13,8 @@ the vault is counted anew: so nobody gets more room by keeping silent.
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,7 +138,8 @@ class Transfers:
         if self._quota is not None:
             self._quota.admit(vault, granted + size)
         name = vault_prefix(vault) + key
-        signed = await self._puts.direct_put(name, size=size, md5=md5)
+        with self._grants.signing(vault, size):
+            signed = await self._puts.direct_put(name, size=size, md5=md5)
         self._grants.add(OpenGrant(vault, name, size, self._clock() + signed.expires_seconds), signed.receipt)
         return _granted(signed, size)
 
@@ -183,6 +185,15 @@ class OpenGrants:
         if count >= GRANTS_PER_VAULT_MAX or len(self._open) >= GRANTS_MAX:
             return None
         return size
+
+    @contextmanager
+    def signing(self, vault: str, size: int) -> Generator[None]:
+        """A put is being granted, and counts already: many that are asked for at once get no more than one after the other."""
+        self._count(vault, 1, size)
+        try:
+            yield
+        finally:
+            self._count(vault, -1, -size)
 
     def add(self, grant: OpenGrant, receipt: str) -> None:
         """A put was granted."""

@@ -5,15 +5,17 @@ background, and from then on this process's own writes. A vault is counted anew 
 have added an eighth of the quota, and when it is full: soon after a deletion, else as often as its size allows.
 
 Tolerance. Until a process has counted a vault it accepts. What other processes wrote since the last count is not known: with
-n processes a vault can get up to (n - 1) eighths of its quota beyond it. So can what arrives during a listing or was in flight
-when the last object was let in; the next count finds it. Overwritten cursors count each time, until the vault is counted anew.
+n processes a vault can get up to (n - 1) eighths of its quota beyond it. So can what arrives during a listing, and small
+objects that were in flight when the last one was let in; the next count finds it. Bodies that take their time count from their
+beginning. Overwritten cursors count each time, until the vault is counted anew.
 """
 
 import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crystal_relay.errors import QuotaExceeded, RelayError
@@ -82,6 +84,9 @@ class _Count:
     entries_mark: int = 0
     """Up to here a write is let in without a further thought."""
     fresh_until: float = float("-inf")
+    arriving_bytes: int = 0
+    """Of objects that were let in and are not stored yet."""
+    arriving_entries: int = 0
     disturbed: bool = False
     """Something was stored since the latest listing began, which may or may not be in it."""
 
@@ -117,11 +122,27 @@ class Usage:
         count = self._counts.get(vault)
         if (
             count is None
-            or count.bytes + size > count.bytes_mark
-            or count.entries >= count.entries_mark
+            or count.bytes + count.arriving_bytes + size > count.bytes_mark
+            or count.entries + count.arriving_entries >= count.entries_mark
             or count.fresh_until < self._clock()
         ):
             self._consider(vault, size, count, vital=vital)
+
+    @contextmanager
+    def arriving(self, vault: str, size: int) -> Generator[None]:
+        """An object that was let in counts from now on, though it is not stored yet: many at once find no more room than one
+        after the other."""
+        count = self._counts.get(vault)
+        if count is None:
+            yield
+            return
+        count.arriving_bytes += size
+        count.arriving_entries += 1
+        try:
+            yield
+        finally:
+            count.arriving_bytes -= size
+            count.arriving_entries -= 1
 
     def stored(self, vault: str, size: int) -> None:
         """An object was stored."""
@@ -178,8 +199,8 @@ class Usage:
         most_bytes = self._quota_bytes + (self._quota_bytes // share if share else 0)
         most_entries = self._quota_entries + (self._quota_entries // share + 1 if share else 0)
         return bool(
-            (self._quota_bytes and count.bytes + size > most_bytes)
-            or (self._quota_entries and count.entries >= most_entries)
+            (self._quota_bytes and count.bytes + count.arriving_bytes + size > most_bytes)
+            or (self._quota_entries and count.entries + count.arriving_entries >= most_entries)
         )
 
     def _pause(self, count: _Count) -> float:

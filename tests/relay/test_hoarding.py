@@ -1,0 +1,313 @@
+"""One device, or one address, that takes all it can get: it gets its share, and the others go on."""
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from crystal_relay.limits import KIB, MIB
+from crystal_relay.local import LocalStore
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import Settings, connection, create_app
+from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
+from crystal_relay.server.condemned import PENDING_MAX
+from crystal_relay.server.connection import Addresses, TooManyConnections
+from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
+from crystal_relay.server.registry import TOKENS_MAX
+from crystal_relay.server.serving import Server, listen
+from crystal_relay.server.turns import Turns
+from tests.support.hand_written import connected, get_head, put_head
+from tests.support.raw_http import RawConnection, RawReply
+from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served
+
+
+def post_head(member: Member, path: str, size: int) -> bytes:
+    head = get_head(member, path, "Content-Type: application/json", f"Content-Length: {size}")
+    return head.replace(b"GET ", b"POST ", 1)
+
+
+@contextlib.asynccontextmanager
+async def many(url: str, count: int) -> AsyncGenerator[list[RawConnection]]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(connected(url)) for _ in range(count)]
+
+
+async def reached(value: Callable[[], int], wanted: int) -> None:
+    """Return once `value()` is at least that."""
+    async with asyncio.timeout(10):
+        while value() < wanted:  # noqa: ASYNC110  (a count has no event)
+            await asyncio.sleep(0.01)
+
+
+async def all_go_on(relay: ServedRelay) -> None:
+    """Another vault notices nothing."""
+    other = await enrolled(relay.url)
+    async with connected(relay.url) as each:
+        await each.send(put_head(other, "blob/0", 300 * KIB) + bytes(100 * KIB))
+        await each.send(bytes(200 * KIB))
+        assert (await each.reply()).status == 201
+        await each.send(get_head(other, f"/v2/vaults/{other.vault}/objects/blob/0"))
+        assert len((await each.reply()).body) == 300 * KIB
+        await each.send(get_head(other, f"/v2/vaults/{other.vault}/wait?timeout=0"))
+        assert (await each.reply()).status == 200
+
+
+async def test_a_device_that_begins_many_large_bodies_and_stalls_gets_its_share_of_memory(
+    relay: ServedRelay, lead: Member
+) -> None:
+    load = relay.app.state.relay.objects.load
+    fitting = GATHERED_BYTES_OF_VAULT_MAX // STREAM_BYTES
+    async with many(relay.url, fitting + 1) as connections:
+        for number, each in enumerate(connections[:-1]):
+            await each.send(put_head(lead, f"blob/{number}", 8 * MIB) + bytes(KIB))
+        await reached(lambda: load.gathered_bytes, GATHERED_BYTES_OF_VAULT_MAX)
+        await connections[-1].send(put_head(lead, "blob/more", 8 * MIB) + bytes(KIB))
+        refused = await connections[-1].reply()
+        assert (refused.status, refused.json["error"]) == (503, "busy")
+        await all_go_on(relay)
+
+
+async def test_a_device_that_begins_many_requests_to_delete_and_stalls_gets_its_share_of_memory(
+    relay: ServedRelay, lead: Member
+) -> None:
+    load = relay.app.state.relay.objects.load
+    path = f"/v2/vaults/{lead.vault}/condemned"
+    async with many(relay.url, GATHERED_BYTES_OF_VAULT_MAX // (256 * KIB) + 1) as connections:
+        for each in connections[:-1]:
+            await each.send(post_head(lead, path, 256 * KIB) + b" " * KIB)
+        await reached(lambda: load.gathered_bytes, GATHERED_BYTES_OF_VAULT_MAX)
+        await connections[-1].send(post_head(lead, path, 256 * KIB) + b" " * KIB)
+        assert (await connections[-1].reply()).status == 503
+        await all_go_on(relay)
+
+
+@contextlib.asynccontextmanager
+async def with_small_buffers(store: MemoryStore | LocalStore) -> AsyncGenerator[tuple[str, ServedRelay]]:
+    """A server whose kernel keeps next to nothing of what a client does not take."""
+    app = create_app(store, Settings(enroll_token=ENROLL_TOKEN))
+    listener = listen("127.0.0.1", 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
+    server = Server(app, listener)
+    ready = asyncio.Event()
+    serving = asyncio.create_task(server.serve(ready=ready.set))
+    await ready.wait()
+    try:
+        yield server.url, ServedRelay(server.url, server, store, app)
+    finally:
+        server.stop()
+        await serving
+
+
+async def unread(url: str, request: bytes) -> asyncio.StreamWriter:
+    """A connection that asks, and takes nothing of the answer."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * KIB)
+    client.setblocking(False)
+    host, port = url.removeprefix("http://").split(":")
+    await asyncio.get_running_loop().sock_connect(client, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=client, limit=1)
+    writer.transport.pause_reading()
+    writer.write(request)
+    assert reader is not None
+    return writer
+
+
+@pytest.mark.parametrize("what", ["list", "object"])
+async def test_a_device_that_asks_for_much_and_reads_nothing_gets_its_share_of_memory(
+    tmp_path: Path, what: str
+) -> None:
+    store = LocalStore(tmp_path / "relay")
+    async with with_small_buffers(store) as (url, relay):
+        lead = await enrolled(url)
+        await store.put_new(f"{lead.prefix}blob/0", bytes(128 * KIB))
+        for number in range(1000 if what == "list" else 0):
+            await store.put_new(f"{lead.prefix}devlog/{'x' * 190}{number:04d}", b"")
+        path = {"list": "list", "object": "objects/blob/0"}[what]
+        request = get_head(lead, f"/v2/vaults/{lead.vault}/{path}")
+        load = relay.app.state.relay.objects.load
+        writers = [await unread(url, request) for _ in range(200)]
+        await reached(lambda: load.answered_bytes, ANSWERED_BYTES_OF_VAULT_MAX - 300 * KIB)
+        async with connected(url) as one_more:
+            await one_more.send(request)
+            assert (await one_more.reply()).status == 503
+        assert load.answered_bytes <= ANSWERED_BYTES_OF_VAULT_MAX
+        await all_go_on(relay)
+        for each in writers:
+            each.transport.abort()
+        async with asyncio.timeout(10):
+            while load.answered_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    await store.aclose()
+
+
+async def test_what_is_left_unread_of_a_small_answer_does_not_keep_its_connection_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "SEND_STALL_SECONDS_MAX", 0.5)
+    store = MemoryStore()
+    async with with_small_buffers(store) as (url, relay):
+        lead = await enrolled(url)
+        await store.put_new(f"{lead.prefix}blob/0", bytes(50 * KIB))
+        connections = relay.server._uvicorn.server_state.connections
+        connections.clear()
+        slow = await unread(url, get_head(lead, f"/v2/vaults/{lead.vault}/objects/blob/0"))
+        await reached(lambda: sum(each.transport.get_write_buffer_size() for each in connections), 1)
+        async with asyncio.timeout(10):
+            while connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        slow.transport.abort()
+
+
+async def test_a_device_hoards_no_long_polls(relay: ServedRelay, lead: Member) -> None:
+    waits = relay.app.state.relay.waits
+    wait = await _wait_path(relay, lead)
+    async with many(relay.url, WAITS_OF_DEVICE_MAX + 1) as connections:
+        for each in connections[:-1]:
+            await each.send(get_head(lead, wait))
+        await reached(lambda: waits.sleeping, WAITS_OF_DEVICE_MAX)
+        await connections[-1].send(get_head(lead, wait))
+        refused = await connections[-1].reply()
+        assert (refused.status, refused.json["error"]) == (429, "too-many-requests")
+        assert int(refused.headers["retry-after"]) >= 1
+        await connections[0].close()
+        await all_go_on(relay)
+        again = await _until_let_in(connections[-1], get_head(lead, wait.replace("timeout=60", "timeout=0")))
+        assert again.status == 200, "its place is free once its connection has gone"
+
+
+async def test_the_devices_of_a_vault_together_hoard_no_long_polls(relay: ServedRelay, lead: Member) -> None:
+    waits = relay.app.state.relay.waits
+    devices = [await joined(relay.url, lead) for _ in range(WAITS_OF_VAULT_MAX // WAITS_OF_DEVICE_MAX)]
+    wait = await _wait_path(relay, lead)
+    async with many(relay.url, WAITS_OF_VAULT_MAX) as connections:
+        for number, each in enumerate(connections):
+            await each.send(get_head(devices[number % len(devices)], wait))
+        await reached(lambda: waits.sleeping, WAITS_OF_VAULT_MAX)
+        async with connected(relay.url) as one_more:
+            await one_more.send(get_head(lead, wait))
+            assert (await one_more.reply()).status == 429
+        await all_go_on(relay)
+
+
+async def test_a_long_poll_with_a_request_behind_it_ends_when_its_client_goes(
+    relay: ServedRelay, lead: Member
+) -> None:
+    waits = relay.app.state.relay.waits
+    wait = get_head(lead, await _wait_path(relay, lead))
+    each = await RawConnection.to(relay.url)
+    await each.send(wait + wait)
+    await reached(lambda: waits.sleeping, 1)
+    await each.close()
+    async with asyncio.timeout(5):
+        while waits.sleeping:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_an_address_opens_no_more_than_its_share_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS_OF_ADDRESS_MAX", 3)
+    addresses = Addresses(("198.51.100.0/24",))
+    held = [addresses.enter(("203.0.113.7", port)) for port in range(3)]
+    with pytest.raises(TooManyConnections):
+        addresses.enter(("203.0.113.7", 9))
+    assert addresses.enter(("203.0.113.8", 9)) == "203.0.113.8"
+    for unlimited in ("127.0.0.1", "198.51.100.9"):
+        assert {addresses.enter((unlimited, port)) for port in range(10)} == {None}
+    assert held[0] is not None
+    addresses.leave(held[0])
+    assert addresses.enter(("203.0.113.7", 9)) == "203.0.113.7"
+
+
+async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:
+    store = MemoryStore()
+    async with served(store, Settings(enroll_token=ENROLL_TOKEN, quota_bytes=4 * MIB)) as relay:
+        lead = await enrolled(relay.url)
+        async with many(relay.url, 20) as connections:
+            await connections[0].send(put_head(lead, "devlog/0", 1) + b"x")
+            assert (await connections[0].reply()).status == 201
+            await relay.app.state.relay.usage.counted()
+            for number, each in enumerate(connections):
+                await each.send(put_head(lead, f"blob/{number}", MIB) + bytes(KIB))
+            await asyncio.sleep(0.2)
+            for each in connections:
+                await each.send(bytes(MIB - KIB))
+            replies = [await each.reply() for each in connections]
+        assert sum(reply.status == 201 for reply in replies) == 3
+        assert {reply.status for reply in replies} == {201, 507}
+
+
+async def test_deletions_asked_for_at_once_are_no_more_than_may_wait(
+    relay: ServedRelay, lead: Member
+) -> None:
+    body = b'{"keys": ["mirror/1/0"]}'
+    path = f"/v2/vaults/{lead.vault}/condemned"
+    async with many(relay.url, 3 * PENDING_MAX) as connections:
+        for each in connections:
+            await each.send(post_head(lead, path, len(body)) + body[:-1])
+        for each in connections:
+            await each.send(body[-1:])
+        replies = [await each.reply() for each in connections]
+    assert {reply.status for reply in replies} <= {202, 429, 503}
+    page = await relay.store.list(f"r/condemned/{lead.vault}/")
+    assert 1 <= len(page.entries) <= PENDING_MAX
+
+
+async def test_tokens_that_never_were_let_in_cannot_be_shut_out_without_end(
+    relay: ServedRelay, lead: Member
+) -> None:
+    for _ in range(TOKENS_MAX):
+        await relay.store.put_new(
+            f"r/vault/{lead.vault}/revoked/{lead.device}/{secrets.token_hex(32)}", b"{}"
+        )
+    node = await joined(relay.url, lead)
+    client = lead.store(relay.url)
+    async with connected(relay.url) as each:
+        path = f"/v2/vaults/{lead.vault}/tokens/{node.device}?token_hash="
+        await each.send(get_head(lead, path + "0" * 64).replace(b"GET", b"DELETE", 1))
+        assert (await each.reply()).status == 507
+        await each.send(get_head(lead, path.partition("?")[0]).replace(b"GET", b"DELETE", 1))
+        assert (await each.reply()).status == 200, "one that is in can always be shut out"
+        await each.send(get_head(node, f"/v2/vaults/{lead.vault}/list"))
+        assert (await each.reply()).status == 401
+    await client.aclose()
+
+
+async def test_of_one_vault_so_many_have_their_turn_and_another_has_its_own() -> None:
+    turns = Turns(2)
+    await turns.enter("a")
+    await turns.enter("a")
+    await turns.enter("b")
+    waiting = [asyncio.create_task(turns.enter("a")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    turns.leave("a")
+    await waiting[1]
+    assert not waiting[2].done()
+    turns.leave("a")
+    await waiting[2]
+    turns.leave("a")
+    turns.leave("a")
+    turns.leave("b")
+    assert turns.under_way("a") == turns.under_way("b") == 0
+
+
+async def _wait_path(relay: ServedRelay, member: Member) -> str:
+    store = member.store(relay.url)
+    token = await store.wait(member.prefix, token=None, timeout=0)
+    await store.aclose()
+    return f"/v2/vaults/{member.vault}/wait?prefix=mirror/&timeout=60&token={token}"
+
+
+async def _until_let_in(each: RawConnection, request: bytes) -> RawReply:
+    async with asyncio.timeout(5):
+        while True:
+            await each.send(request)
+            reply = await each.reply()
+            if reply.status != 429:
+                return reply
+            await asyncio.sleep(0.05)

@@ -43,6 +43,8 @@ class Written(Enum):
     TAKEN = "taken"
     CONFLICT = "conflict"
     """Others write the same key at this moment; nothing was stored."""
+    UNSETTLED = "unsettled"
+    """The same, but a try before that got no answer: it may still arrive."""
 
 
 class Source(Protocol):
@@ -160,7 +162,7 @@ class Bucket:
             if answered.status in (409, 429):
                 # A try before this one may have been lost on its way back: it is asked for under the same number.
                 if any(one.status not in (409, 429) for one in self.wire.tries):
-                    return self._whose(key, write, free=Written.CONFLICT)
+                    return self._whose(key, write, free=Written.UNSETTLED)
                 return Written.CONFLICT
             raise answered.error from None
         return Written.STORED
@@ -185,7 +187,7 @@ class Bucket:
             if answered.status == 416:
                 return None
             raise answered.found_error() from None
-        return _found(answer, start if ranged else None)
+        return _found(answer, start if ranged else None, length)
 
     def head(self, key: str) -> Head:
         """Raises NotFound, StoreUnavailable."""
@@ -224,6 +226,8 @@ class Bucket:
                 )
             last = key
             entries.append((key, _size(entry.get("Size"))))
+        if len(entries) > limit:
+            raise BadReply("the object store lists more than it was asked for")
         return entries, bool(answer.get("IsTruncated"))
 
     def delete(self, key: str) -> None:
@@ -311,7 +315,8 @@ class _Answered(Exception):  # never leaves this module
         return NotFound("there is no such object") if self.is_missing else self.error
 
 
-def _found(answer: dict[str, Any], start: int | None) -> Found:
+def _found(answer: dict[str, Any], start: int | None, wanted: int | None) -> Found:
+    """`start`: of the part that was asked for, `wanted` its length, None for up to the end. Raises BadReply."""
     body = answer["Body"]
     try:
         length = _size(answer.get("ContentLength"))
@@ -323,7 +328,8 @@ def _found(answer: dict[str, Any], start: int | None) -> Found:
         span, _, size = rest.partition("/")
         first, _, last = span.partition("-")
         given = [int(number) if number.isdecimal() else -1 for number in (first, last, size)]
-        if unit != "bytes" or given[0] != start or given[1] != start + length - 1 or given[2] <= given[1]:
+        end = given[2] if wanted is None else min(given[2], start + wanted)
+        if unit != "bytes" or given != [start, start + length - 1, given[2]] or start + length != end:
             raise BadReply("the object store gave another part than was asked for")
         return Found(Stream(body, length), given[2], start, length)
     except BaseException:

@@ -108,6 +108,7 @@ def _race(bucket: Bucket, key: str, threads: ThreadPoolExecutor, racers: int) ->
         Written.TAKEN: "",
         Written.STORED: "it let an object be created that was there",
         Written.CONFLICT: None,
+        Written.UNSETTLED: None,
     }[_once_more(bucket, key)]
 
 
@@ -115,7 +116,7 @@ def _once_more(bucket: Bucket, key: str) -> Written:
     written = Written.CONFLICT
     for pause in conflict_pauses():
         written = bucket.create(key, Content.of(b"too late"), new_write(), always_ask=False)
-        if written is not Written.CONFLICT:
+        if written in (Written.STORED, Written.TAKEN):
             break
         time.sleep(pause)
     return written

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from crystal_relay.errors import AlreadyExists, Busy, NotFound, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Busy, NotFound, StoreFull, StoreUnavailable
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
 from crystal_relay.s3.calls import Calls
 from crystal_relay.s3.conflicts import conflict_pauses
@@ -96,13 +96,22 @@ class Writes:
 
     async def _create_conditionally(self, sending: Sending) -> Written:
         write = new_write()
+        unsettled = False
         for pause in conflict_pauses():
-            written = await self._calls.run(
-                sending.lane, lambda: self._bucket.create(sending.key, sending.content(), write)
-            )
-            if written is not Written.CONFLICT:
+            try:
+                written = await self._calls.run(
+                    sending.lane, lambda: self._bucket.create(sending.key, sending.content(), write)
+                )
+            except (Busy, StoreFull):
+                if unsettled:
+                    break
+                raise
+            if written in (Written.STORED, Written.TAKEN):
                 return written
+            unsettled = unsettled or written is Written.UNSETTLED
             await asyncio.sleep(pause)
+        if unsettled:  # what got no answer may arrive later
+            raise StoreUnavailable("whether the object was stored is unknown")
         raise Busy("others write the same object")
 
     async def _create_alone(self, sending: Sending) -> Written:

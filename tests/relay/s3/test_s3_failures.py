@@ -101,6 +101,36 @@ async def test_a_list_out_of_order_is_refused(store: S3Store, monkeypatch: pytes
         await store.list("v/")
 
 
+async def test_a_list_of_more_than_was_asked_for_is_refused(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        await store.put_new(f"v/{name}", b"x")
+    honest = store.bucket.client.list_objects_v2
+    monkeypatch.setattr(
+        store.bucket.client, "list_objects_v2", lambda **asked: honest(**asked | {"MaxKeys": 1000})
+    )
+    with pytest.raises(StoreUnavailable):
+        await store.list("v/", limit=2)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+async def test_another_part_than_was_asked_for_is_an_error(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, change: int
+) -> None:
+    await store.put_new(KEY, bytes(1000))
+    honest = store.bucket.client.get_object
+
+    def other(Range: str, **asked: object) -> object:  # noqa: N803  (the SDK's name)
+        start, _, last = Range.removeprefix("bytes=").partition("-")
+        return honest(Range=f"bytes={start}-{(int(last) if last else 999) + change}", **asked)
+
+    monkeypatch.setattr(store.bucket.client, "get_object", other)
+    for start, length in ((0, 10), (500, 100)):
+        with pytest.raises(StoreUnavailable):
+            await read(store, KEY, start=start, length=length)
+
+
 async def test_names_of_others_in_the_bucket_are_passed_over(store: S3Store) -> None:
     client, name = store.bucket.client, store.bucket.address.bucket
     for key in ("v/A", "v/B c", "v/d/", "v/e//f"):

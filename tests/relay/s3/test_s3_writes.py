@@ -81,6 +81,17 @@ async def test_a_create_that_always_meets_others_ends_as_busy_and_stores_nothing
         await store.get(KEY)
 
 
+@pytest.mark.parametrize("later", [Fault.CONFLICT, Fault.SLOW_DOWN, Fault.FULL])
+async def test_conflicts_after_a_try_without_an_answer_are_not_taken_for_nothing_stored(
+    store: S3Store, proxy: FaultProxy, later: Fault
+) -> None:
+    """The try that was lost may be what the others are in conflict with."""
+    proxy.next("PUT", Fault.BROKEN, Fault.CONFLICT, Fault.CONFLICT)
+    proxy.always = lambda method, _path: later if method == "PUT" else None
+    with pytest.raises(StoreUnavailable):
+        await store.put_new(KEY, b"x")
+
+
 async def test_a_lost_success_followed_by_a_conflict_is_recognised(store: S3Store, proxy: FaultProxy) -> None:
     proxy.next("PUT", Fault.LOSE_ANSWER, Fault.CONFLICT)
     await store.put_new(KEY, b"x")

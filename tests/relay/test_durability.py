@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import os
 import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from tests.support.relay_server import Member, enrolled
 
 WRITERS = 12
 KILLS = 6
+CONTENDERS = 3
+SEED = int(os.environ.get("CRYSTAL_TEST_SEED", "7"))
 
 
 def body_of(key: str) -> bytes:
@@ -64,7 +68,7 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path
     directory = tmp_path / "relay"
     relay = RelayProcess(directory)
     acknowledged: set[str] = set()
-    moments = random.Random(7)
+    moments = random.Random(SEED)
     await asyncio.to_thread(relay.start)
     try:
         member = await enrolled(relay.url, enroll_token=relay.enroll_token)
@@ -79,6 +83,95 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path
         files = [path for path in (directory / "files").rglob("*") if path.is_file()]
         assert {path.suffix for path in files} <= {".obj"}
         assert len(files) == sum(len(body_of(key)) > 131_072 for key in found)
+    finally:
+        relay.kill()
+
+
+@dataclass
+class Contest:
+    """Keys for which several writers brought different bytes at once, some of which were deleted again."""
+
+    won: dict[str, int] = field(default_factory=dict)
+    """Who was told of success."""
+    in_doubt: set[str] = field(default_factory=set)
+    """Nobody was told anything, or a deletion has not been confirmed."""
+    deleted: set[str] = field(default_factory=set)
+
+
+async def contend_until_killed(url: str, member: Member, life: int, contest: Contest) -> None:
+    """Groups with conflicts in them: small and large bodies for one key, next to creations of others and deletions."""
+    store = member.store(url)
+
+    async def contend(number: int) -> None:
+        for step in range(100_000):
+            key = f"{member.prefix}blob/{life}-{number}-{step}"
+            contest.in_doubt.add(key)
+            results = await asyncio.gather(
+                *(store.put_new(key, body_of(f"{key}#{writer}")) for writer in range(CONTENDERS)),
+                return_exceptions=True,
+            )
+            winners = [writer for writer, result in enumerate(results) if result is None]
+            assert len(winners) <= 1, "two writers were told that they created it"
+            if not winners:
+                return
+            contest.won[key] = winners[0]
+            if step % 3 == 0:
+                try:
+                    await store.delete(key)
+                except RelayError:
+                    return
+                contest.deleted.add(key)
+            contest.in_doubt.remove(key)
+
+    await asyncio.gather(*(contend(number) for number in range(WRITERS // 2)))
+    await store.aclose()
+
+
+async def check_contest(url: str, member: Member, contest: Contest) -> int:
+    """Nothing is lost, mixed or back again. Returns how many objects are large."""
+    store = member.store(url)
+    listed: dict[str, int] = {}
+    page = None
+    while page is None or page.more:
+        after = page.entries[-1].key if page is not None else ""
+        page = await store.list(f"{member.prefix}blob/", after=after)
+        listed |= {entry.key: entry.size for entry in page.entries}
+    assert not contest.deleted & listed.keys(), "deleted, and there again"
+    lost = contest.won.keys() - contest.deleted - contest.in_doubt - listed.keys()
+    assert not lost, f"lost: {sorted(lost)[:5]}"
+    for key, size in listed.items():
+        who = contest.won.get(key)
+        body = await (await store.get(key)).read()
+        assert len(body) == size
+        brought = [body_of(f"{key}#{writer}") for writer in range(CONTENDERS)]
+        assert body in (brought if who is None else [brought[who]]), f"damaged, or another's: {key}"
+    await store.aclose()
+    return sum(size > 131_072 for size in listed.values())
+
+
+async def test_of_writers_of_one_key_the_winner_who_was_told_stays_the_winner_over_kills(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "relay"
+    relay = RelayProcess(directory)
+    contest = Contest()
+    moments = random.Random(SEED)
+    await asyncio.to_thread(relay.start)
+    try:
+        member = await enrolled(relay.url, enroll_token=relay.enroll_token)
+        large = 0
+        for life in range(KILLS):
+            writing = asyncio.create_task(contend_until_killed(relay.url, member, life, contest))
+            await asyncio.sleep(moments.uniform(0.1, 0.6))
+            relay.kill()
+            await writing
+            await asyncio.to_thread(relay.start)
+            large = await check_contest(relay.url, member, contest)
+        assert len(contest.won) > KILLS
+        assert contest.deleted
+        files = [path for path in (directory / "files").rglob("*") if path.is_file()]
+        assert {path.suffix for path in files} <= {".obj"}
+        assert len(files) == large
     finally:
         relay.kill()
 

@@ -182,7 +182,7 @@ async def test_more_writes_than_one_message_holds_arrive_in_several() -> None:
 
 async def test_a_revocation_at_one_process_counts_at_the_others_at_once() -> None:
     async with AsyncExitStack() as stack:
-        processes = await fleet(stack, 3)
+        processes = await fleet(stack, 3, SLOW)
         lead = await enrolled(processes[0].url)
         node = await joined(processes[0].url, lead)
         stores = [node.store(each.url) for each in processes]

@@ -13,7 +13,7 @@ from tests.support.s3_servers.server import REGION
 
 QUICK = S3Settings(connect_seconds=1.0, read_seconds=1.0, attempts=3)
 """For tests of failures: they need not wait for long."""
-QUICK_CLAIM = ClaimTimes(renew=0.1, lapse=0.6, dead=1.0, look=0.05)
+QUICK_CLAIM = ClaimTimes(renew=0.2, lapse=1.5, dead=2.5, look=0.05)
 
 
 def quiet(line: str) -> None:

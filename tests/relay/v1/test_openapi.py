@@ -27,7 +27,12 @@ PLAIN: dict[str, Any] = msgspec.json.decode(openapi_document())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 PATHS = sorted(DOCUMENT["paths"].keys() - PLAIN["paths"].keys())
 OPERATIONS = [
-    (path, method, mode) for path in PATHS for method in DOCUMENT["paths"][path] for mode in GenerationMode
+    (path, method, mode)
+    for path in PATHS
+    for method in DOCUMENT["paths"][path]
+    for mode in GenerationMode
+    # A drop's body can only be wrong by its size, beyond what is tried here; wrong channels are tried with pickups.
+    if mode is GenerationMode.POSITIVE or method != "post"
 ]
 
 

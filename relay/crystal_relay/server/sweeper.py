@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from crystal_relay.errors import Busy, Closed, RelayError, StoreUnavailable
@@ -167,24 +167,42 @@ class Sweeper:
         if until is None or until > self._clock():
             return True  # restored; if it was dropped again, another record says until when
         registry, record = f"r/vault/{vault}/", dropped_key(vault)
+
+        async def is_dropped() -> bool:
+            return await self._dropped.until(vault) == until
+
         for prefix in (vault_prefix(vault), condemned_prefix(vault), registry):
-            if not await self._remove_all(prefix, expiry, swept, keep=record):
+            if not await self._remove_all(prefix, expiry, swept, keep=record, named=is_dropped):
                 swept.unfinished = True
                 return False
-        await self._store.delete(record)
+        if await is_dropped():
+            await self._store.delete(record)
         return True
 
     async def _remove_all(
-        self, prefix: str, expiry: Expiry, swept: Swept, *, last: str | None = None, keep: str | None = None
+        self,
+        prefix: str,
+        expiry: Expiry,
+        swept: Swept,
+        *,
+        last: str | None = None,
+        keep: str | None = None,
+        named: Callable[[], Awaitable[bool]] | None = None,
     ) -> bool:
-        """Delete a slice of what is under a prefix, up to `last`, but `keep`. Returns whether that was all."""
+        """Delete a slice of what is under a prefix, up to `last`, but `keep`. Returns whether that was all.
+
+        `named` is asked before each page whether the record still names it: another process may be done with a vault, and
+        its owner may have made it again.
+        """
         after = ""
         for _ in range(SLICE_PAGES):
             page = await self._store.list(prefix, after=after)
             keys = [entry.key for entry in page.entries]
-            named = [key for key in keys if last is None or key <= last]
-            await self._delete([key for key in named if key != keep], expiry, swept)
-            if not page.more or len(named) < len(keys):
+            within = [key for key in keys if last is None or key <= last]
+            if within and named is not None and not await named():
+                return True
+            await self._delete([key for key in within if key != keep], expiry, swept)
+            if not page.more or len(within) < len(keys):
                 return True
             after = keys[-1]
         return False

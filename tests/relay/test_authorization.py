@@ -16,6 +16,7 @@ from crystal_relay.server.registry import Registry
 from crystal_relay.store import Object
 from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 from crystal_relay.wire import TokenRegistration, VaultCreation
+from tests.support.hand_written import connected
 from tests.support.raw_http import raw_request
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served
 
@@ -355,3 +356,25 @@ async def test_without_a_token_in_the_settings_the_announced_one_enrols(tmp_path
     async with served(store, Settings(enroll_token=ENROLL_TOKEN)) as relay:
         with pytest.raises(Unauthorized):
             await enrolled(relay.url, enroll_token=announced[0])
+
+
+async def test_a_wrong_recovery_secret_asks_the_store_the_same_whether_the_vault_exists_or_not() -> None:
+    asked: list[str] = []
+
+    class Asked(MemoryStore):
+        async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+            asked.append(key.rpartition("/")[2])
+            return await super().get(key, start=start, length=length)
+
+    async with served(Asked()) as relay:
+        lead = await enrolled(relay.url)
+        seen: list[list[str]] = []
+        async with connected(relay.url) as each:
+            for vault in (lead.vault, secrets.token_hex(16)):
+                asked.clear()
+                head = f"DELETE /v2/vaults/{vault}/tokens/{lead.device} HTTP/1.1\r\nHost: relay\r\n"
+                await each.send(f"{head}Authorization: Crystal-Recovery {'0' * 64}\r\n\r\n".encode())
+                assert (await each.reply()).status == 401
+                seen.append(sorted(asked))
+    assert seen[0] == seen[1]
+    assert seen[0]

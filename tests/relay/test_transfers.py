@@ -1,5 +1,6 @@
 """The relay's half of direct transfers: who may, what counts, and whose object is there."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -13,6 +14,7 @@ from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import transfers
 from crystal_relay.server.transfers import GRANTS_PER_VAULT_MAX
+from crystal_relay.store import DirectRequest
 from tests.support.direct_memory import SIGNATURE, DirectMemoryStore
 from tests.support.relay_server import Member, ServedRelay, enrolled, joined, served
 
@@ -247,6 +249,20 @@ class TestQuota:
         answer = await device.begin(key="blob/d", size=SIZE, md5=MD5)
         assert (answer.status_code, answer.json()["error"]) == (507, "quota")
         assert count.bytes == 0
+
+    async def test_puts_asked_for_at_once_take_no_more_room_than_one_after_the_other(
+        self, relay: ServedRelay, device: Asking, count: Counted, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sign = DirectMemoryStore.direct_put
+
+        async def slowly(self: DirectMemoryStore, key: str, *, size: int, md5: bytes) -> DirectRequest:
+            await asyncio.sleep(0.3)
+            return await sign(self, key, size=size, md5=md5)
+
+        monkeypatch.setattr(DirectMemoryStore, "direct_put", slowly)
+        asked = [device.begin(key=f"blob/{number}", size=SIZE, md5=MD5) for number in range(12)]
+        answers = await asyncio.gather(*asked)
+        assert sorted(answer.status_code for answer in answers) == [201] * 3 + [507] * 9
 
     async def test_an_object_counts_once_however_often_it_is_done(
         self, relay: ServedRelay, device: Asking, count: Counted

@@ -86,7 +86,7 @@ class Relay:
         ):
             self.metrics.add(source)
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
-        self.v1 = V1Routes(store, settings, self.rates) if settings.v1 else None
+        self.v1 = V1Routes(store, settings, self.rates, load=self.objects.load) if settings.v1 else None
         self._openapi = openapi_document(metrics=self._exposition is not None, v1=settings.v1)
 
     @property

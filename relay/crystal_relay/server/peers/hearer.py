@@ -1,5 +1,6 @@
 """What this process hears from the others: verified, for it, and each message once."""
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -7,8 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from crystal_relay.errors import Unauthorized
+from crystal_relay.limits import MIB
 from crystal_relay.notify import Notifier
-from crystal_relay.server.peers.messages import BODY_BYTES_MAX, Heard, News, answer, read
+from crystal_relay.server.load import Load
+from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, Heard, News, answer, read
 from crystal_relay.server.peers.post import AnotherProcess
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply
@@ -17,6 +20,10 @@ from crystal_relay.server.settings import Settings
 
 ORIGINS_MAX = 1024
 """Whose last message is remembered."""
+BODIES_BYTES_MAX = 16 * MIB
+"""Of messages that are arriving. Whose they are is known only when they are there."""
+_ANYBODY = "peers"
+_CODE = re.compile(rf"{AUTHORIZATION}[0-9a-f]{{64}}\Z")
 _REGISTRY = "r/vault/"
 
 Forget = Callable[[str | None], None]
@@ -37,6 +44,7 @@ class Hearer:
         self._notifier = notifier
         self._secret = secret
         self._met = met
+        self._load = Load(bytes_max=BODIES_BYTES_MAX, bytes_of_vault_max=BODIES_BYTES_MAX)
         self._sequences: OrderedDict[str, int] = OrderedDict()
 
     async def answer(self, request: Request, settings: Settings, rates: Rates) -> Response:
@@ -45,7 +53,11 @@ class Hearer:
         no_query(request.scope)
         head = head_of(request.scope)
         size = content_length(head, BODY_BYTES_MAX)
-        body = await small_body(request.scope, request.receive, size, settings)
+        if _CODE.match(text_of(head.get(b"authorization")) or "") is None:
+            rates.failed(request.scope)
+            raise Unauthorized("the relay does not know these credentials")
+        with self._load.gathering(_ANYBODY, size):
+            body = await small_body(request.scope, request.receive, size, settings)
         secret = self._secret()
         try:
             if secret is None:  # before the start, after the stop

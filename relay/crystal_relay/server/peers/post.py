@@ -1,16 +1,19 @@
 """One message to one process over HTTP, on a connection that is kept."""
 
+import asyncio
 import hmac
 import ssl
 
 import httpx
 import msgspec
 
-from crystal_relay.errors import RelayError, StoreUnavailable
+from crystal_relay.errors import BadReply, RelayError, StoreUnavailable
+from crystal_relay.limits import KIB
 from crystal_relay.server.peers.messages import AUTHORIZATION, PATH, Heard, News, answer, sign
 
 CONNECT_SECONDS_MAX = 2.0
 ANSWER_SECONDS_MAX = 5.0
+ANSWER_BYTES_MAX = 16 * KIB
 
 
 class NotHeard(StoreUnavailable):
@@ -54,21 +57,29 @@ class Line:
         body = msgspec.json.encode(news)
         code = sign(secret, body)
         try:
-            response = await self._http.post(
-                PATH, content=body, headers={"Authorization": AUTHORIZATION + code}
-            )
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX + ANSWER_SECONDS_MAX):
+                status, said = await self._post(body, code)
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, BadReply) as error:
             raise NotHeard(f"another process cannot be reached ({type(error).__name__})") from None
-        if response.status_code == AnotherProcess.status:
+        if status == AnotherProcess.status:
             raise AnotherProcess("another process is at that address now")
         try:
-            heard = msgspec.json.decode(response.content, type=Heard).heard
+            heard = msgspec.json.decode(said, type=Heard).heard
         except (msgspec.DecodeError, UnicodeDecodeError):
             heard = ""
-        if response.status_code != 200 or not hmac.compare_digest(
-            heard.encode(), answer(secret, code).encode()
-        ):
-            raise NotHeard(f"another process answered with HTTP status {response.status_code}")
+        if status != 200 or not hmac.compare_digest(heard.encode(), answer(secret, code).encode()):
+            raise NotHeard(f"another process answered with HTTP status {status}")
+
+    async def _post(self, body: bytes, code: str) -> tuple[int, bytes]:
+        """Status and body of the answer. Something else may listen there by now: an answer without end is none."""
+        headers = {"Authorization": AUTHORIZATION + code}
+        async with self._http.stream("POST", PATH, content=body, headers=headers) as response:
+            said = bytearray()
+            async for piece in response.aiter_raw():
+                said += piece
+                if len(said) > ANSWER_BYTES_MAX:
+                    raise BadReply("the answer is longer than any that a process gives")
+            return response.status_code, bytes(said)
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -16,15 +16,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, RelayError, StoreDamaged, TooSlow, Unauthorized
+from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
+from crystal_relay.server.turns import Turns
 from crystal_relay.server.usage import Usage
 from crystal_relay.server.v1.drops import Drops
 from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
-from crystal_relay.server.v1.spool import Spool
+from crystal_relay.server.v1.spool import MEMORY_BYTES_MAX, Spool
 from crystal_relay.server.v1.tokens import Holder, Tokens, WrongToken
 from crystal_relay.server.v1.wire import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
 from crystal_relay.store import Object, Store
@@ -53,14 +55,18 @@ def _in_old_words(handler: _Handler) -> _Handler:
 class V1Routes:
     """The handlers. One for each relay process."""
 
-    def __init__(self, store: Store, settings: Settings, rates: Rates) -> None:
+    def __init__(self, store: Store, settings: Settings, rates: Rates, *, load: Load | None = None) -> None:
+        """`load`: the relay's, in which spaces have shares beside the vaults'."""
         self._settings = settings
+        self._load = load or Load()
         self._rates = rates
         self._tokens = Tokens(store)
         self._drops = Drops(store, self._tokens)
         self.usage = Usage(store, settings, prefix_of=space_prefix)
         self._spool = Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
+        self._turns = Turns(1)
+        """A space makes one list at a time, so that it leaves the others their places."""
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -80,8 +86,10 @@ class V1Routes:
             raise BadRequest("a drop has a body")
         self.usage.admit(sender.space, size)
         body = arriving_body(request.scope, request.receive, size, self._settings)
-        async with self._spool.receive(body) as received:
-            drop = await self._drops.drop(sender, channel, received)
+        held = size if size <= MEMORY_BYTES_MAX else STREAM_BYTES
+        with self._load.gathering(_share(sender), held), self.usage.arriving(sender.space, size):
+            async with self._spool.receive(body) as received:
+                drop = await self._drops.drop(sender, channel, received)
         self.usage.stored(sender.space, size)
         return JsonReply(V1DropReply(True, str(drop), channel, size, drop.dropped_at))
 
@@ -89,6 +97,31 @@ class V1Routes:
     async def list_blobs(self, request: Request) -> Response:
         """What waits for this reader on a channel."""
         reader, channel = await self._asked(request)
+        await self._turns.enter(reader.space)
+        try:
+            return await self._listed(reader, channel)
+        finally:
+            self._turns.leave(reader.space)
+
+    @_in_old_words
+    async def pick_up(self, request: Request) -> Response:
+        """A blob's bytes."""
+        reader, channel = await self._asked(request)
+        drop = DropId.parse(request.path_params["id"])
+        agent = await self._tokens.agent_of(reader.space, drop.dropper)
+        found = await self._drops.pick_up(reader, channel, drop)
+        held = found.length if found.held is not None else min(found.length, STREAM_BYTES)
+        return _Held(_BlobReply(found, drop, agent), self._load, _share(reader), held)
+
+    @_in_old_words
+    async def confirm(self, request: Request) -> Response:
+        """This reader is done with a blob."""
+        reader, channel = await self._asked(request)
+        await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
+        self.usage.deleted(reader.space)
+        return JsonReply(V1ConfirmReply(ok=True, deleted=True))
+
+    async def _listed(self, reader: Holder, channel: Channel) -> Response:
         async with self._lists:
             blobs = [
                 V1Blob(
@@ -99,23 +132,8 @@ class V1Routes:
                 )
                 for waiting in await self._drops.waiting(reader, channel)
             ]
-            return JsonReply(V1ListReply(channel, len(blobs), blobs))
-
-    @_in_old_words
-    async def pick_up(self, request: Request) -> Response:
-        """A blob's bytes."""
-        reader, channel = await self._asked(request)
-        drop = DropId.parse(request.path_params["id"])
-        agent = await self._tokens.agent_of(reader.space, drop.dropper)
-        return _BlobReply(await self._drops.pick_up(reader, channel, drop), drop, agent)
-
-    @_in_old_words
-    async def confirm(self, request: Request) -> Response:
-        """This reader is done with a blob."""
-        reader, channel = await self._asked(request)
-        await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
-        self.usage.deleted(reader.space)
-        return JsonReply(V1ConfirmReply(ok=True, deleted=True))
+            reply = JsonReply(V1ListReply(channel, len(blobs), blobs))
+        return _Held(reply, self._load, _share(reader), len(reply.body))
 
     async def _asked(self, request: Request) -> tuple[Holder, Channel]:
         self._rates.admit(request.scope)
@@ -132,6 +150,28 @@ class V1Routes:
         self._rates.check(Identity(space_prefix(holder.space), holder.id, frozenset()))
         no_query(request.scope)
         return holder, parse_channel(request.path_params["channel"])
+
+
+class _Held(Response):
+    """An answer that counts until its client has taken it. Where there is no room for it, the relay is busy."""
+
+    def __init__(self, reply: Response, load: Load, share: str, size: int) -> None:
+        super().__init__()
+        self._reply = reply
+        self._load = load
+        self._share = share
+        self._size = size
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._size <= TAKEN_AT_ONCE_BYTES_MAX:
+            await self._reply(scope, receive, send)
+            return
+        try:
+            with self._load.answering(self._share, self._size):
+                await self._reply(scope, receive, taken(send))
+        finally:
+            if isinstance(self._reply, _BlobReply):
+                await self._reply.aclose()
 
 
 class _BlobReply(Response):
@@ -151,6 +191,10 @@ class _BlobReply(Response):
         )
         self._found = found
 
+    async def aclose(self) -> None:
+        """Also of one that was never sent."""
+        await self._found.aclose()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._found as found:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -164,6 +208,11 @@ class _BlobReply(Response):
         if left:
             # The head is out: all that is left is to break off, which the client sees as an error.
             raise StoreDamaged("a blob gave fewer bytes than its size")
+
+
+def _share(holder: Holder) -> str:
+    """Spaces have shares as vaults do; no vault is called so."""
+    return space_prefix(holder.space)
 
 
 def _refusal(request: Request, error: RelayError) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -22,6 +23,7 @@ from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.turns import Turns
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection, RawReply
+from tests.support.relay_process import RelayProcess
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served
 
 
@@ -109,8 +111,8 @@ async def unread(url: str, request: bytes) -> asyncio.StreamWriter:
     client.setblocking(False)
     host, port = url.removeprefix("http://").split(":")
     await asyncio.get_running_loop().sock_connect(client, (host, int(port)))
+    # With a limit of one byte the stream itself stops taking after the first piece.
     reader, writer = await asyncio.open_connection(sock=client, limit=1)
-    writer.transport.pause_reading()
     writer.write(request)
     assert reader is not None
     return writer
@@ -311,3 +313,27 @@ async def _until_let_in(each: RawConnection, request: bytes) -> RawReply:
             if reply.status != 429:
                 return reply
             await asyncio.sleep(0.05)
+
+
+def test_a_system_that_grants_few_open_files_leaves_the_store_some_beside_the_connections(
+    tmp_path: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    relay = RelayProcess(tmp_path / "relay")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+    try:
+        relay.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        asyncio.run(_write_beside(relay, 200))
+    finally:
+        relay.stop()
+
+
+async def _write_beside(relay: RelayProcess, count: int) -> None:
+    lead = await enrolled(relay.url, enroll_token=relay.enroll_token)
+    async with many(relay.url, count):
+        store = lead.store(relay.url)
+        await store.put_new(f"{lead.prefix}blob/0", bytes(MIB))
+        await store.aclose()

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from crystal_relay.limits import KIB
-from crystal_relay.server.peers import hearer
+from crystal_relay.server.load import Load
 from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, PATH, News
 from crystal_relay.server.peers.post import ANSWER_BYTES_MAX, Line, NotHeard
 from tests.relay.test_peer_messages import at, news, tell
@@ -59,7 +59,7 @@ async def test_an_answer_without_end_at_a_left_address_is_not_taken_in(encoding:
 async def test_strangers_bodies_have_bounded_room_and_one_without_a_code_is_not_read(
     at: RunningProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at.peers._hearer, "_load", hearer.Load(bytes_max=BODY_BYTES_MAX))
+    monkeypatch.setattr(at.peers._hearer, "_load", Load(bytes_max=BODY_BYTES_MAX))
     url = at.url
     plausible = f"Authorization: {AUTHORIZATION}{'0' * 64}\r\n"
     head = f"POST {PATH} HTTP/1.1\r\nHost: relay\r\nContent-Length: {BODY_BYTES_MAX}\r\n"

@@ -148,8 +148,9 @@ async def _run(
     from crystal_relay.server.authorization import ensure_enrollment
     from crystal_relay.server.operator import Operator
     from crystal_relay.server.peers import Peers
-    from crystal_relay.server.serving import Server, listen
+    from crystal_relay.server.serving import Server, allow_open_files, listen
 
+    allow_open_files()
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
         notifier = Notifier()

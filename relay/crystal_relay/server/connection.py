@@ -101,7 +101,7 @@ class BoundedHttp(LimitedHttp):
         self._answers += 1
         if self._serving is not None:
             # What came of a body that was refused would stay until the next request.
-            self._serving.body = b""
+            self._serving.body = bytearray()
         super().on_response_complete()
         if self._unread_timer is None and self.transport.get_write_buffer_size():
             self._watch_unread()

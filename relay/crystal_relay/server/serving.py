@@ -17,6 +17,8 @@ from crystal_relay.server.connection import bounded_http
 from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
 
 BACKLOG = 1024
+OPEN_FILES = 2 * CONNECTIONS_MAX
+"""A connection, and an object that goes over it."""
 
 
 class CannotListen(RelayError):
@@ -94,6 +96,22 @@ def listen(host: str, port: int) -> socket.socket:
             raise PortTaken(f"port {port} of {host} is taken") from None
         raise CannotListen(f"cannot listen on port {port} of {host} ({error.strerror})") from None
     return listener
+
+
+def allow_open_files() -> None:
+    """Let this process have as many open files as its connections and its store need, as far as the system lets it.
+
+    Many systems begin with 1,024: strangers' connections alone would leave the store none.
+    """
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def url_of(listener: socket.socket) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.server.load import GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
@@ -39,7 +40,7 @@ async def test_a_long_list_that_nobody_reads_counts_until_it_was_taken(relay: Se
     core = (await let_in(relay.store, "cc-core", Role.CORE))[0]
     load = relay.app.state.relay.objects.load
     held: list[int] = []
-    answering = load.answering
+    answering: Callable[[str, int], contextlib.AbstractContextManager[None]] = load.answering
 
     def watched(share: str, size: int) -> contextlib.AbstractContextManager[None]:
         held.append(size)

@@ -18,7 +18,7 @@ import apsw
 
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import KIB, MIB
-from crystal_relay.local.database import error_of_sqlite
+from crystal_relay.local.database import SCHEMA_VERSION, error_of_sqlite
 from crystal_relay.local.room import Room
 
 GROUP_WRITES_MAX = 256
@@ -81,6 +81,8 @@ class Writer:
         self._pending_writes = 0
         self._pending_bytes = 0
         self._closing = False
+        self._may_return = False
+        """A commit that failed in its flush stands in the log: a crash brings it back, until another is written over it."""
         self._thread = Thread(target=self._run, name="relay-writer", daemon=True)
         self._thread.start()
 
@@ -153,6 +155,9 @@ class Writer:
             if growth and not self._room.has_for_rows(self._connection, growth):
                 raise StoreFull("the relay's disk is full")
             self._connection.execute("BEGIN IMMEDIATE")
+            if self._may_return:
+                # A deletion that finds nothing writes nothing, and would leave the log as it is.
+                self._connection.pragma("user_version", SCHEMA_VERSION)
             if one_by_one or len(group) == 1:
                 results = [(write, self._apply(write)) for write in group]
             else:
@@ -168,8 +173,10 @@ class Writer:
         except Exception as error:  # noqa: BLE001  (the thread has to live on, and its callers have to be told)
             failure = StoreUnavailable(f"the relay's writer failed ({type(error).__name__})")
         else:
+            self._may_return = False
             return results
         self._roll_back()
+        self._may_return = self._may_return or not isinstance(failure, StoreFull)
         if len(group) > 1:
             return [result for write in group for result in self._commit([write])]
         # Only a write that did not fit is surely not there. After other failures the row could come back with the log

@@ -26,6 +26,13 @@ class ListsContract(OpensStore):
             assert all(isinstance(result, AlreadyExists) for result in results if result is not None)
             assert await read(at.store, key) == bodies[won[0]]
 
+    async def test_of_writers_with_equal_bytes_one_wins_too(self, at: Opened) -> None:
+        for size in (10, 300_000):
+            writes = (at.store.put_new(at.key(f"{size}"), bytes(size)) for _ in range(4))
+            results = await asyncio.gather(*writes, return_exceptions=True)
+            assert results.count(None) == 1
+            assert all(isinstance(result, AlreadyExists) for result in results if result is not None)
+
     async def test_an_overwritten_object_is_never_seen_mixed_or_missing(self, at: Opened) -> None:
         bodies = [
             bytes([number]) * size for number, size in enumerate((10, 3_000, 150_000, 400_000, 20, 300_000))
@@ -51,7 +58,10 @@ class ListsContract(OpensStore):
         assert all(await asyncio.gather(*readers))
 
     async def test_concurrent_writes_to_many_keys_all_arrive(self, at: Opened) -> None:
-        bodies = {at.key(f"{number:06d}"): secrets.token_bytes(number * 37 % 9000) for number in range(300)}
+        bodies = {
+            at.key(f"{number:06d}"): secrets.token_bytes(number * 37 % 9000)
+            for number in range(self.many_keys)
+        }
         await asyncio.gather(*(at.store.put_new(key, body) for key, body in bodies.items()))
         assert [entry.key for entry in (await at.store.list(at.root)).entries] == sorted(bodies)
         found = await asyncio.gather(*(read(at.store, key) for key in bodies))
@@ -122,13 +132,31 @@ class ListsContract(OpensStore):
         keys = [at.key(f"{number:016d}") for number in range(self.paged_keys)]
         for first in range(0, len(keys), 100):
             await asyncio.gather(*(at.store.put_new(key, b"x") for key in keys[first : first + 100]))
-        pages = [await at.store.list(at.root)]
+        pages = [await at.store.list(at.root, limit=self.page_keys)]
         while pages[-1].more:
-            pages.append(await at.store.list(at.root, after=pages[-1].entries[-1].key))
-        assert [len(page.entries) for page in pages] == [1000] * (self.paged_keys // 1000) + [
-            self.paged_keys % 1000
-        ]
+            after = pages[-1].entries[-1].key
+            pages.append(await at.store.list(at.root, after=after, limit=self.page_keys))
+        full, rest = divmod(self.paged_keys, self.page_keys)
+        assert [len(page.entries) for page in pages] == [self.page_keys] * full + [rest]
         assert [entry.key for page in pages for entry in page.entries] == keys
+
+    async def test_pages_miss_nothing_that_was_there_throughout(self, at: Opened) -> None:
+        """Others write and delete between the pages, also the key that the next page goes on after."""
+        stay = [at.key(f"{number:02d}-stays") for number in range(10)]
+        go = [at.key(f"{number:02d}-goes") for number in range(10)]
+        await asyncio.gather(*(at.store.put_new(key, b"") for key in stay + go))
+        found: list[str] = []
+        more = True
+        while more:
+            page = await at.store.list(at.root, after=found[-1] if found else "", limit=3)
+            found += [entry.key for entry in page.entries]
+            more = page.more
+            number = len(found)
+            await at.store.delete(found[-1] if found[-1] in go else go[number % 10])
+            await at.store.put_new(at.key(f"{number:02d}-new"), b"")
+            await at.store.put_new(at.key(f"00-new-{number}"), b"")
+        assert found == sorted(set(found))
+        assert set(stay) <= set(found)
 
     async def test_page_sizes_are_limited(self, at: Opened) -> None:
         for limit in (0, -1, 1001):

@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
-from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, NotFound, SizeMismatch
+from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, NotFound, SizeMismatch, TooLarge
+from crystal_relay.limits import OBJECT_BYTES_MAX
 from crystal_relay.store import Body
-from tests.contract.opened import WAKE_SECONDS_MAX, Opened, OpensStore, read, stream
+from tests.contract.opened import WAKE_SECONDS_MAX, Opened, OpensStore, names, read, stream
 
 
 class ObjectsContract(OpensStore):
@@ -57,6 +58,48 @@ class ObjectsContract(OpensStore):
             await at.store.put(at.cursor, data)
             assert await read(at.store, at.cursor) == data
             assert [entry.size for entry in (await at.store.list(at.root)).entries] == [size]
+
+    async def test_a_failed_overwrite_leaves_what_was_there(self, at: Opened) -> None:
+        async def failing() -> AsyncGenerator[bytes]:
+            yield b"x" * 100
+            raise SourceFailed
+
+        await at.store.put(at.cursor, b"old")
+        for size in (1000, 300_000):
+            with pytest.raises(SizeMismatch):
+                await at.store.put(at.cursor, Body(size, lambda: stream([b"short"])))
+            with pytest.raises(SourceFailed):
+                await at.store.put(at.cursor, Body(size, failing))
+            with pytest.raises(AlreadyExists):
+                await at.store.put_new(at.cursor, bytes(size))
+            assert await read(at.store, at.cursor) == b"old"
+        assert [entry.size for entry in (await at.store.list(at.root)).entries] == [3]
+
+    async def test_a_key_holds_what_was_done_to_it_last(self, at: Opened) -> None:
+        """Small objects may be kept somewhere else than large ones, and in memory besides."""
+        for number, size in enumerate((10, 300_000, 20, 30, 300_001, 0)):
+            data = bytes([number]) * size
+            await at.store.put_new(at.key("slot"), data)
+            assert await read(at.store, at.key("slot")) == data
+            await at.store.delete(at.key("slot"))
+            with pytest.raises(NotFound):
+                await at.store.get(at.key("slot"))
+        await at.store.put_new(at.cursor, b"1")
+        await at.store.put(at.cursor, bytes(300_000))
+        await at.store.delete(at.cursor)
+        await at.store.put(at.cursor, b"2")
+        assert await read(at.store, at.cursor) == b"2"
+        assert await names(at.store, at.root) == [at.cursor]
+
+    async def test_sizes_that_no_object_has_are_refused_unread(self, at: Opened) -> None:
+        def unread() -> AsyncGenerator[bytes]:
+            raise AssertionError("the body was asked for")
+
+        for size, error in ((OBJECT_BYTES_MAX + 1, TooLarge), (-1, BadRequest)):
+            for put in (at.store.put_new, at.store.put):
+                with pytest.raises(error):
+                    await put(at.cursor, Body(size, unread))
+        assert (await at.store.list(at.root)).entries == ()
 
     async def test_an_object_being_read_stays_what_it_was(self, at: Opened) -> None:
         old = secrets.token_bytes(700_000)

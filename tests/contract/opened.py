@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import Store
 
 WAKE_SECONDS_MAX = 5.0
@@ -51,7 +52,9 @@ class OpensStore:
     """What all parts of the contract build on."""
 
     race_rounds = 60
+    many_keys = 300
     paged_keys = 2_100
+    page_keys = LIST_LIMIT_MAX
     big_bytes = 3 * 1024 * 1024 + 17
 
     @abstractmethod

@@ -41,6 +41,13 @@ class WaitsContract(OpensStore):
         await at.store.put(at.cursor, b"2")
         assert await asyncio.wait_for(wait, WAKE_SECONDS_MAX) != token
 
+    async def test_a_deletion_wakes_nobody(self, at: Opened) -> None:
+        await at.store.put_new(at.key("slot"), b"")
+        token = await at.store.wait(at.root, token=None, timeout=0)
+        wait = asyncio.create_task(at.store.wait(at.root, token=token, timeout=0.2))
+        await at.store.delete(at.key("slot"))
+        assert await wait == token
+
     async def test_a_write_before_the_wait_is_not_missed(self, at: Opened) -> None:
         token = await at.store.wait(at.root, token=None, timeout=0)
         await at.store.put_new(at.key("slot"), b"")
@@ -106,6 +113,7 @@ class WaitsContract(OpensStore):
         await at.store.aclose()
         for call in (
             at.store.put_new(at.key("x"), b""),
+            at.store.put(at.cursor, b""),
             at.store.get(at.key("slot")),
             at.store.list(at.root),
             at.store.delete(at.key("slot")),

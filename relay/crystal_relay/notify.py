@@ -16,7 +16,8 @@ For a token the question is "was anything under the prefix written since, by any
   from one process to another is not sent round by what one of them does not know yet.
 - Numbers that another process skipped (what it told was lost) count as writes everywhere.
 
-A write costs one look-up for each distinct length of a prefix that is waited on, not one for each waiter.
+A write costs a look-up for each group that its key is in, and one for each finer prefix that is waited on in these groups:
+what one vault's devices wait for costs no other vault's writes anything.
 """
 
 import asyncio
@@ -24,7 +25,6 @@ import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from crystal_relay.limits import WAIT_TOKEN_ORIGINS_MAX
 
@@ -37,7 +37,6 @@ EVERYTHING = ""
 _GROUP_SEGMENTS = 3
 _ORIGIN = r"[0-9a-f]{16}-(?:0|[1-9][0-9]{0,17})"
 _TOKEN = re.compile(rf"{_ORIGIN}(?:\.{_ORIGIN}){{0,{WAIT_TOKEN_ORIGINS_MAX - 1}}}\Z")
-Counted = TypeVar("Counted", int, str)
 
 
 class Notifier:
@@ -58,7 +57,6 @@ class Notifier:
         self._others: OrderedDict[str, _Writes] = OrderedDict()
         """By name, the one heard of most recently last."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
-        self._lengths: Counter[int] = Counter()
         self._endings = 0
         """How often all waits were ended."""
         self._finer: dict[str, Counter[str]] = {}
@@ -86,8 +84,11 @@ class Notifier:
         groups = _groups_of_key(key)
         number = self._own.number + 1
         self._own.note(groups, number)
-        for length in tuple(self._lengths):
-            _wake(self._waiters.get(key[:length], ()))
+        for group in (EVERYTHING, *groups):
+            _wake(self._waiters.get(group, ()))
+            for prefix in self._finer.get(group, ()):
+                if key.startswith(prefix):
+                    _wake(self._waiters.get(prefix, ()))
         if self.on_written is not None:
             self.on_written(groups[-1] if groups else EVERYTHING, number)
 
@@ -184,11 +185,11 @@ class Notifier:
             forget()
 
     def _recheck(self, group: str) -> None:
-        for length in tuple(self._lengths):
-            if length <= len(group):
-                _wake(self._waiters.get(group[:length], ()))
-        for prefix in self._finer.get(group, ()):
-            _wake(self._waiters.get(prefix, ()))
+        for each in (EVERYTHING, *_groups_of_key(group)):
+            _wake(self._waiters.get(each, ()))
+            for prefix in self._finer.get(each, ()):
+                if each == group or group.startswith(prefix):
+                    _wake(self._waiters.get(prefix, ()))
 
     def _recheck_all(self) -> None:
         for waiters in self._waiters.values():
@@ -197,7 +198,6 @@ class Notifier:
     def _enter(self, prefix: str, waiter: asyncio.Future[None]) -> Callable[[], None]:
         group = _group_of_prefix(prefix)
         self._waiters.setdefault(prefix, set()).add(waiter)
-        self._lengths[len(prefix)] += 1
         if prefix != group:
             self._finer.setdefault(group, Counter())[prefix] += 1
 
@@ -206,7 +206,6 @@ class Notifier:
             waiters.discard(waiter)
             if not waiters:
                 del self._waiters[prefix]
-            _take_one(self._lengths, len(prefix))
             if prefix != group:
                 _take_one(self._finer[group], prefix)
                 if not self._finer[group]:
@@ -265,7 +264,7 @@ def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-def _take_one(counter: Counter[Counted], counted: Counted) -> None:
+def _take_one(counter: Counter[str], counted: str) -> None:
     counter[counted] -= 1
     if not counter[counted]:
         del counter[counted]

@@ -1,6 +1,7 @@
 """Waiting: against a model that remembers every write, the notifier may say yes for nothing, never no for something."""
 
 import asyncio
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,3 +96,25 @@ async def test_a_cancelled_sleeper_is_forgotten() -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert notifier.waiting == 0
     notifier.written("v/a")
+
+
+async def test_what_one_vault_waits_for_costs_another_vaults_writes_nothing() -> None:
+    notifier = Notifier()
+    token = await notifier.wait("v/a/", None, 0)
+    waits = [
+        asyncio.create_task(notifier.wait(f"v/a/mirror/{'x' * count}", token, 30)) for count in range(1, 200)
+    ]
+    await asyncio.sleep(0)
+    looked = 0
+
+    class Waiters(dict[str, set[asyncio.Future[None]]]):
+        def get(self, key: str, default: Any = None) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().get(key, default)
+
+    notifier._waiters = Waiters(notifier._waiters)
+    notifier.written("v/b/mirror/x/0")
+    assert looked <= 4
+    notifier.wake_all()
+    await asyncio.gather(*waits)

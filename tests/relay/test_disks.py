@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from crystal_relay.errors import NotFound, StoreFull
 from crystal_relay.local import LocalStore
 from crystal_relay.local.room import RESERVE_BYTES
+from crystal_relay.store import Body
 from tests.support.hand_written import connected, put_head
 from tests.support.relay_server import enrolled, served
 
@@ -115,6 +116,41 @@ async def test_a_disk_that_others_fill_refuses_everything_and_recovers(small_dis
     await check(store, keys)
     await store.aclose()
     assert list((small_disk / "store" / "files").rglob("*.tmp")) == []
+
+
+async def test_large_uploads_at_once_leave_the_reserve_alone(small_disk: Path) -> None:
+    """Each fits by itself; together they would leave no room to delete anything."""
+    store = LocalStore(small_disk / "store")
+    size = 4 * 1024 * 1024
+    go_on = asyncio.Event()
+
+    async def slow(number: int) -> AsyncGenerator[bytes]:
+        for at in range(8):
+            if at == 4:
+                await go_on.wait()
+            yield bytes([number]) * (size // 8)
+
+    async def put(number: int) -> bool:
+        try:
+            await store.put_new(f"v/a/blob/{number}", Body(size, lambda: slow(number)))
+        except StoreFull:
+            return False
+        return True
+
+    uploads = [asyncio.create_task(put(number)) for number in range(8)]
+    await asyncio.wait(uploads, timeout=1.0)  # those that are refused are refused before they begin
+    assert shutil.disk_usage(small_disk).free >= RESERVE_BYTES
+    go_on.set()
+    stored = sum(await asyncio.gather(*uploads))
+    assert 2 <= stored <= 3
+    assert shutil.disk_usage(small_disk).free >= RESERVE_BYTES - 1024 * 1024
+    while stored:
+        page = await store.list("v/a/")
+        await store.delete(page.entries[0].key)
+        stored -= 1
+    for number in range(8, 10):
+        assert await put(number), "what was promised to refused and finished uploads was given back"
+    await store.aclose()
 
 
 async def test_a_full_relay_answers_507(small_disk: Path) -> None:

@@ -15,6 +15,8 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from crystal_relay.local.room import Claim
+
 _TEMPORARY = ".tmp"
 _PLACED = ".obj"
 
@@ -42,9 +44,9 @@ class ObjectFiles:
                 removed += 1
         return removed
 
-    def new(self) -> "FileInProgress":
-        """A file to receive. Touches nothing yet."""
-        return FileInProgress(self)
+    def new(self, claim: Claim) -> "FileInProgress":
+        """A file to receive, in the room that was claimed for it. Touches nothing yet."""
+        return FileInProgress(self, claim)
 
     def open(self, name: str) -> BinaryIO:
         """Open an object's file. Raises FileNotFoundError."""
@@ -67,7 +69,8 @@ class ObjectFiles:
 class FileInProgress:
     """A file that is being received. One call at a time, then either `place` or `discard`."""
 
-    def __init__(self, files: ObjectFiles) -> None:
+    def __init__(self, files: ObjectFiles, claim: Claim) -> None:
+        self._claim = claim
         self.name = secrets.token_hex(16)
         self._temporary = files.path(self.name, _TEMPORARY)
         self._placed = files.path(self.name)
@@ -82,7 +85,9 @@ class FileInProgress:
         assert self._file is not None, "begin comes first"
         view = memoryview(data)
         while view:
-            view = view[self._file.write(view) :]
+            written = self._file.write(view)
+            self._claim.use(written)
+            view = view[written:]
 
     def place(self) -> None:
         """Make the bytes and then the name durable. Raises OSError; the file may then be there all the same."""
@@ -94,6 +99,7 @@ class FileInProgress:
 
     def discard(self) -> None:
         """Remove it in whatever state it is. Idempotent; what cannot be removed is left to the next start's sweep."""
+        self._claim.release()
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()

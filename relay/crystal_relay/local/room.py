@@ -7,6 +7,7 @@ that is full can thereby always be emptied by those who use it, without an opera
 
 import shutil
 from pathlib import Path
+from threading import Lock
 
 import apsw
 
@@ -23,15 +24,27 @@ class Room:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._lock = Lock()
+        self._claimed = 0
+        """Of files that are being received, what is not written yet."""
 
-    def check_file(self, size: int) -> None:
-        """Raises StoreFull if a file of that size would reach into the reserve; OSError."""
-        if self._free() < size + RESERVE_BYTES:
-            raise StoreFull("the relay's disk is full")
+    def claim(self, size: int) -> "Claim":
+        """Room for a file of that size. Raises StoreFull if it would reach into the reserve; OSError."""
+        free = self._free()
+        with self._lock:
+            if free < size + self._claimed + RESERVE_BYTES:
+                raise StoreFull("the relay's disk is full")
+            self._claimed += size
+        return Claim(self, size)
+
+    def give_back(self, size: int) -> None:
+        """Of a claim: it was written, or never will be."""
+        with self._lock:
+            self._claimed -= size
 
     def has_for_rows(self, connection: apsw.Connection, size: int) -> bool:
         """Whether rows of that size together fit: on the disk, or in what deleted rows have left in the database."""
-        if self._free() >= size + RESERVE_BYTES:
+        if self._free() >= size + self._claimed + RESERVE_BYTES:
             return True
         pages: int = connection.pragma("freelist_count")
         page_bytes: int = connection.pragma("page_size")
@@ -39,3 +52,21 @@ class Room:
 
     def _free(self) -> int:
         return shutil.disk_usage(self._directory).free
+
+
+class Claim:
+    """Room that one file was promised and has not used yet. One thread at a time."""
+
+    def __init__(self, room: Room, size: int) -> None:
+        self._room = room
+        self._left = size
+
+    def use(self, size: int) -> None:
+        """So many bytes are on the disk now."""
+        self._left -= size
+        self._room.give_back(size)
+
+    def release(self) -> None:
+        """Give the rest back. Idempotent."""
+        left, self._left = self._left, 0
+        self._room.give_back(left)

@@ -38,7 +38,7 @@ from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.lookups import Lookups
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.recent import Recent
-from crystal_relay.local.room import Room
+from crystal_relay.local.room import Claim, Room
 from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (
@@ -189,8 +189,8 @@ class LocalStore:
             self._leave()
 
     async def _put_file(self, change: Change, key: str, size: int, body: bytes | Body) -> None:
-        await self._use_files(partial(self._room.check_file, size))
-        file = self._files.new()
+        claim = await self._use_files(partial(self._room.claim, size), unwanted=Claim.release)
+        file = self._files.new(claim)
         try:
             await self._use_files(file.begin)
             await self._receive(file, body if isinstance(body, Body) else body_of(body))
@@ -293,9 +293,11 @@ class LocalStore:
         finally:
             self._leave()
 
-    async def _use_files(self, call: Callable[[], Result]) -> Result:
+    async def _use_files(
+        self, call: Callable[[], Result], unwanted: Callable[[Result], None] | None = None
+    ) -> Result:
         try:
-            return await self._file_lane.run(self._deliver(), call)
+            return await self._file_lane.run(self._deliver(), call, unwanted=unwanted)
         except OSError as error:
             raise error_of_system(error) from None
 

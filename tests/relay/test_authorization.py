@@ -301,6 +301,29 @@ async def test_a_revocation_by_another_process_counts_after_the_cache_at_the_lat
         await one.identify("a" * 32, "0" * 32, token)
 
 
+async def test_a_slow_look_up_does_not_make_an_answer_younger() -> None:
+    now = 0.0
+    token = new_token("0" * 32)
+    name = ("a" * 32, "0" * 32, token_hash(token))
+
+    class Slow(MemoryStore):
+        """Each read takes nine seconds, and what is read is as old as the question."""
+
+        async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+            nonlocal now
+            now += 9
+            return await super().get(key, start=start, length=length)
+
+    store = Slow()
+    one = Registry(store, cache_seconds=10, clock=lambda: now)
+    other = Registry(store, cache_seconds=10, clock=lambda: now)
+    await one.create_vault(VaultCreation("a" * 32, "b" * 64, "0" * 32, token_hash(token)))
+    await one.identify("a" * 32, "0" * 32, token)
+    await other.revoke(*name)
+    with pytest.raises(Unauthorized):
+        await one.identify("a" * 32, "0" * 32, token)
+
+
 async def test_a_revocation_during_a_look_up_is_not_overtaken_by_the_cache() -> None:
     token = new_token("0" * 32)
     name = ("a" * 32, "0" * 32, token_hash(token))

@@ -54,8 +54,11 @@ class Condemned:
                     f"{PENDING_MAX} deletions are under way in this vault", retry_after=self._retry_seconds
                 )
             name = secrets.token_hex(ID_BYTES)
-            await record_expiry(self._store, expiry_at(int(self._clock()), Kind.CONDEMNED, vault, name))
+            due = expiry_at(int(self._clock()), Kind.CONDEMNED, vault, name)
+            await record_expiry(self._store, due)
             await self._store.put_new(condemned_prefix(vault) + name, msgspec.json.encode(condemnation))
+            # A sweeper whose clock is ahead may have found nothing there and removed the record.
+            await record_expiry(self._store, due)
         finally:
             self._adding[vault] -= 1
             if not self._adding[vault]:

@@ -91,11 +91,11 @@ class Registry:
         if known is not None:
             return known
         name = (vault, device, _hash_of(token))
-        changes = self._changes
+        changes, asked_at = self._changes, self._clock()
         identity = Identity(vault, device, await self._scopes(*name))
         await self._dropped.check(vault)
         if changes == self._changes:  # else a token was shut out while this one was being looked up
-            self._remember(name, identity)
+            self._remember(name, identity, asked_at)
         return identity
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
@@ -258,8 +258,9 @@ class Registry:
             raise _unauthorized()
         return SCOPES[record.preset]
 
-    def _remember(self, name: tuple[str, str, str], identity: Identity) -> None:
-        self._cache[name] = (identity, self._clock() + self._cache_seconds)
+    def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
+        # From when it was asked: what a slow store said may be old already.
+        self._cache[name] = (identity, asked_at + self._cache_seconds)
         self._cache.move_to_end(name)
         self._cached_of.setdefault(name[0], set()).add(name)
         if len(self._cache) > CACHED_TOKENS_MAX:

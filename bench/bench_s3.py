@@ -15,7 +15,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-import boto3
+from boto3.session import Session
 
 from bench.harness import Row, ratio_at_least
 from crystal_relay.s3 import Conditions, S3Settings, S3Store, parse_s3_address
@@ -47,7 +47,7 @@ def _server() -> Generator[S3Server]:
 def _rows(server: S3Server, *, count: int, rounds: int) -> list[Row]:
     settings = S3Settings(threads=THREADS)
     address = parse_s3_address(f"s3://{server.bucket}", server.endpoint)
-    session = boto3.session.Session(server.access_key, server.secret_key, region_name=REGION)
+    session = Session(server.access_key, server.secret_key, region_name=REGION)
     bare = _Bare(make_client(address, settings, Wire(), session), server.bucket)
     rates: dict[str, tuple[list[float], list[float]]] = {}
 

@@ -91,11 +91,11 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path
 class Contest:
     """Keys for which several writers brought different bytes at once, some of which were deleted again."""
 
-    won: dict[str, int] = field(default_factory=dict)
+    won: dict[str, int] = field(default_factory=dict[str, int])
     """Who was told of success."""
-    in_doubt: set[str] = field(default_factory=set)
+    in_doubt: set[str] = field(default_factory=set[str])
     """Nobody was told anything, or a deletion has not been confirmed."""
-    deleted: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set[str])
 
 
 async def contend_until_killed(url: str, member: Member, life: int, contest: Contest) -> None:

@@ -154,7 +154,7 @@ async def test_what_is_left_unread_of_a_small_answer_does_not_keep_its_connectio
     async with with_small_buffers(store) as (url, relay):
         lead = await enrolled(url)
         await store.put_new(f"{lead.prefix}blob/0", bytes(50 * KIB))
-        connections = relay.server._uvicorn.server_state.connections
+        connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
         connections.clear()
         slow = await unread(url, get_head(lead, f"/v2/vaults/{lead.vault}/objects/blob/0"))
         await reached(lambda: sum(each.transport.get_write_buffer_size() for each in connections), 1)

@@ -229,7 +229,7 @@ async def test_files_of_writes_whose_callers_left_go_before_the_store_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which file is of no use any more is known after the commit, when callers may have gone."""
-    commit = Writer._commit
+    commit = Writer._commit  # pyright: ignore[reportPrivateUsage]
     committing = threading.Event()
 
     def slowly(self: Writer, group: list[Write], *, one_by_one: bool = False) -> Results:

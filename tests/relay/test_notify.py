@@ -113,7 +113,7 @@ async def test_what_one_vault_waits_for_costs_another_vaults_writes_nothing() ->
             looked += 1
             return super().get(key, default)
 
-    notifier._waiters = Waiters(notifier._waiters)
+    notifier._waiters = Waiters(notifier._waiters)  # pyright: ignore[reportPrivateUsage]
     notifier.written("v/b/mirror/x/0")
     assert looked <= 4
     notifier.wake_all()

@@ -33,9 +33,11 @@ class Process:
     """A notifier, what it wrote, and how much of that each other one was told, or will never be told."""
 
     notifier: Notifier
-    written: list[str] = field(default_factory=list)
-    pending: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
-    known: dict[str, int] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list[str])
+    pending: dict[str, tuple[int, dict[str, int]]] = field(
+        default_factory=dict[str, tuple[int, dict[str, int]]]
+    )
+    known: dict[str, int] = field(default_factory=dict[str, int])
     """How many writes of each other process it was told of, or knows to have missed."""
 
     def __post_init__(self) -> None:

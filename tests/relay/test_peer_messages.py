@@ -91,7 +91,7 @@ async def test_a_message_that_was_overheard_is_of_no_use(at: RunningProcess) -> 
     assert (await tell(at, first)).status_code == 200
     token = await at.store.wait("v/a/", token=None, timeout=0)
     forgotten: list[str | None] = []
-    at.peers._hearer.forget = forgotten.append
+    at.peers.hearer.forget = forgotten.append
     later = news(at, sequence=2, first=2, last=1, forget=[VAULT])
     for _ in range(3):
         assert (await tell(at, later)).status_code == 200
@@ -218,7 +218,7 @@ async def test_no_secret_and_no_code_is_in_a_log_or_an_error(
 ) -> None:
     secret = (await secret_of(at)).hex()
     with caplog.at_level("DEBUG"):
-        async with process(at.store._shared) as other:
+        async with process(at.store.shared) as other:
             await eventually(lambda: at.peers.status().reached == 1)
             other.wire.cut()
             await at.store.put_new("v/a/devlog/0", b"x")

@@ -10,6 +10,7 @@ from crystal_relay.errors import Unauthorized
 from crystal_relay.limits import WAIT_TOKEN_CHARS_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.peers import PeerTimes
+from crystal_relay.store import Store
 from crystal_relay.tokens import token_hash
 from tests.support.processes import QUICK, RunningProcess, eventually, process
 from tests.support.relay_server import Member, enrolled, joined
@@ -56,12 +57,12 @@ async def test_a_wait_at_one_process_is_woken_by_a_write_at_another() -> None:
             await store.aclose()
 
 
-async def _settled(store: object, lead: Member, token: str) -> str:
+async def _settled(store: Store, lead: Member, token: str) -> str:
     """The token once nothing is new any more."""
     for _ in range(4):
-        fresh = await store.wait(lead.prefix, token=token, timeout=0.05)  # type: ignore[attr-defined]
+        fresh = await store.wait(lead.prefix, token=token, timeout=0.05)
         if fresh == token:
-            return str(fresh)
+            return fresh
         token = fresh
     raise AssertionError("woken again and again for nothing")
 
@@ -225,7 +226,7 @@ async def test_a_revocation_while_a_process_cannot_be_reached_counts_there_as_so
 async def test_what_was_written_last_before_a_stop_is_told() -> None:
     async with AsyncExitStack() as stack:
         (one,) = await fleet(stack, 1)
-        async with process(one.store._shared) as other:
+        async with process(one.store.shared) as other:
             await eventually(lambda: one.peers.status().reached == 1)
             token = await one.store.wait("v/a/", token=None, timeout=0)
             wait = asyncio.create_task(one.store.wait("v/a/", token=token, timeout=30))

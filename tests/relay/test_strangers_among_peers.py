@@ -59,7 +59,7 @@ async def test_an_answer_without_end_at_a_left_address_is_not_taken_in(encoding:
 async def test_strangers_bodies_have_bounded_room_and_one_without_a_code_is_not_read(
     at: RunningProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at.peers._hearer, "_load", Load(bytes_max=BODY_BYTES_MAX))
+    monkeypatch.setattr(at.peers.hearer, "_load", Load(bytes_max=BODY_BYTES_MAX))
     url = at.url
     plausible = f"Authorization: {AUTHORIZATION}{'0' * 64}\r\n"
     head = f"POST {PATH} HTTP/1.1\r\nHost: relay\r\nContent-Length: {BODY_BYTES_MAX}\r\n"

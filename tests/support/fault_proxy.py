@@ -56,12 +56,12 @@ class FaultProxy:
     """What it is asked to do, and what it saw."""
 
     url: str = ""
-    seen: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list[str])
     """The methods of all requests."""
     always: Callable[[str, str], Fault | None] = lambda method, path: None
     """Asked with method and path, when nothing is queued for the method."""
     ending: threading.Event = field(default_factory=threading.Event)
-    _queued: dict[str, deque[Fault | None]] = field(default_factory=dict)
+    _queued: dict[str, deque[Fault | None]] = field(default_factory=dict[str, deque[Fault | None]])
     _lock: threading.Condition = field(default_factory=threading.Condition)
 
     def next(self, method: str, *faults: Fault | None) -> None:

@@ -26,26 +26,26 @@ class SharedStore:
         self.notifier = Notifier()
         self.lists = 0
         self.gets = 0
-        self._shared = shared
+        self.shared = shared
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        await self._shared.put_new(key, body)
+        await self.shared.put_new(key, body)
         self.notifier.written(key)
 
     async def put(self, key: str, body: bytes | Body) -> None:
-        await self._shared.put(key, body)
+        await self.shared.put(key, body)
         self.notifier.written(key)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         self.gets += 1
-        return await self._shared.get(key, start=start, length=length)
+        return await self.shared.get(key, start=start, length=length)
 
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
         self.lists += 1
-        return await self._shared.list(prefix, after=after, limit=limit)
+        return await self.shared.list(prefix, after=after, limit=limit)
 
     async def delete(self, key: str) -> None:
-        await self._shared.delete(key)
+        await self.shared.delete(key)
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self.notifier.wait(prefix, token, timeout)
@@ -134,8 +134,8 @@ class RunningProcess:
         self.killed = True
         self.wire.cut()
         self.store.notifier.on_written = None
-        peers = tuple(self.peers._peers.values())
-        tasks = [*self.peers._tasks, *(peer.task for peer in peers)]
+        peers = tuple(self.peers._peers.values())  # pyright: ignore[reportPrivateUsage]
+        tasks = [*self.peers._tasks, *(peer.task for peer in peers)]  # pyright: ignore[reportPrivateUsage]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

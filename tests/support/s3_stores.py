@@ -23,9 +23,9 @@ def quiet(line: str) -> None:
 
 def session_of(server: S3Server) -> Any:
     """The SDK's session with the server's keys."""
-    import boto3
+    from boto3.session import Session
 
-    return boto3.session.Session(
+    return Session(
         aws_access_key_id=server.access_key, aws_secret_access_key=server.secret_key, region_name=REGION
     )
 

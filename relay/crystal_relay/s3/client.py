@@ -62,14 +62,14 @@ def make_client(address: S3Address, settings: S3Settings, wire: Wire, session: A
 
     `session`: the SDK's, with credentials and region; None takes what its own chain finds.
     """
-    import boto3
+    from boto3.session import Session
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
     for name in _TALKATIVE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        session = session if session is not None else boto3.session.Session()
+        session = session if session is not None else Session()
         region = address.region or session.region_name
         if region is None and address.endpoint is not None:
             region = DEFAULT_REGION

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from crystal_relay.errors import BadReply, Busy, RelayError, StoreFull, StoreUnavailable
 
@@ -69,8 +69,9 @@ def try_of(response: Any) -> Try:
     """Status and code in the SDK's form of an answer."""
     if not isinstance(response, dict):
         return Try(None, "")
-    code = str(response.get("Error", {}).get("Code", ""))
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    answer = cast(dict[str, Any], response)
+    code = str(answer.get("Error", {}).get("Code", ""))
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return Try(status if isinstance(status, int) else None, code if _CODE.match(code) else "")
 
 

@@ -7,7 +7,7 @@ messages itself. All other routes are Starlette's, in `app.py`.
 
 from collections.abc import Awaitable, Callable
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRange, BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
@@ -46,9 +46,9 @@ _LISTED_BYTES_MAX = KEY_CHARS_MAX + 32
 SHORT_LIST_MAX = TAKEN_AT_ONCE_BYTES_MAX // _LISTED_BYTES_MAX
 """Entries. Longer lists have few turns at once, and room of their own."""
 
-_CREATED = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
-_DONE = {"type": "http.response.start", "status": 204, "headers": []}
-_EMPTY = {"type": "http.response.body", "body": b""}
+_CREATED: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
+_DONE: Message = {"type": "http.response.start", "status": 204, "headers": []}
+_EMPTY: Message = {"type": "http.response.body", "body": b""}
 
 _Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
 

@@ -4,6 +4,7 @@ import logging
 import socket
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -107,9 +108,11 @@ async def test_a_list_of_more_than_was_asked_for_is_refused(
     for name in ("a", "b", "c"):
         await store.put_new(f"v/{name}", b"x")
     honest = store.bucket.client.list_objects_v2
-    monkeypatch.setattr(
-        store.bucket.client, "list_objects_v2", lambda **asked: honest(**asked | {"MaxKeys": 1000})
-    )
+
+    def generous(**asked: Any) -> Any:
+        return honest(**asked | {"MaxKeys": 1000})
+
+    monkeypatch.setattr(store.bucket.client, "list_objects_v2", generous)
     with pytest.raises(StoreUnavailable):
         await store.list("v/", limit=2)
 

@@ -81,7 +81,7 @@ class Peers:
         self._times = times or PeerTimes()
         self._clock = clock
         self._secret: bytes | None = None
-        self._hearer = Hearer(notifier, secret=lambda: self._secret, met=self._met)
+        self.hearer = Hearer(notifier, secret=lambda: self._secret, met=self._met)
         self._peers: dict[str, _Peer] = {}
         self._left: dict[str, float] = {}
         """When the processes left whose last writes are still known."""
@@ -95,10 +95,10 @@ class Peers:
 
     def routes(self, settings: Settings, rates: Rates, forget: Forget) -> list[Route]:
         """What the others call. `forget` is told whose credentials may have changed elsewhere."""
-        self._hearer.forget = forget
+        self.hearer.forget = forget
 
         async def hear_peer(request: Request) -> Response:
-            return await self._hearer.answer(request, settings, rates)
+            return await self.hearer.answer(request, settings, rates)
 
         return [Route(PATH, hear_peer, methods=["POST"])]
 
@@ -121,8 +121,8 @@ class Peers:
             reached=sum(sender.reached for sender in senders),
             told=self._told + sum(sender.messages for sender in senders),
             not_told=self._not_told + sum(sender.failures for sender in senders),
-            heard=self._hearer.messages,
-            missed=self._hearer.missed,
+            heard=self.hearer.messages,
+            missed=self.hearer.missed,
         )
 
     # --- for whoever composes ---

@@ -27,10 +27,10 @@ _GROUP_BYTES = 26
 class _Pending:
     """What is to be told."""
 
-    groups: dict[str, int] = field(default_factory=dict)
-    forget: set[str] = field(default_factory=set)
+    groups: dict[str, int] = field(default_factory=dict[str, int])
+    forget: set[str] = field(default_factory=set[str])
     forget_all: bool = False
-    awaited: list[asyncio.Future[None]] = field(default_factory=list)
+    awaited: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
     """Who wants to know when all of `forget` was heard."""
 
 

@@ -15,6 +15,8 @@ _KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*\Z")
 _PREFIX = re.compile(rf"(?:{_SEGMENT}/)*[a-z0-9._-]*\Z")
 _VAULT = re.compile(r"[0-9a-f]{32}\Z")
 
+PROBE_PREFIX = "r/probe/"
+"""What a store is tried out with. A rule in deploy/aws/lifecycle.json removes what a crash left there."""
 AFTER_ANY_KEY = "\x7f"
 """Sorts after every character that a key can hold."""
 

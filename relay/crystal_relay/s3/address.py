@@ -3,11 +3,11 @@
 Credentials are never part of an address: they come by the SDK's own chain (environment, files, the machine's role).
 """
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from crystal_relay.address import is_loopback
 from crystal_relay.errors import BadRequest
 
 PREFIX_CHARS_MAX = 512
@@ -71,7 +71,7 @@ def _endpoint(endpoint: str, *, allow_http: bool) -> str:
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host or parts.path not in ("", "/"):
         raise BadRequest("not the address of an object store", hint="Use --s3-endpoint https://host[:port].")
-    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
+    if parts.scheme == "http" and not allow_http and not is_loopback(host):
         raise BadRequest(
             "plain http to another machine would show who writes what and when",
             hint="Use https. --s3-allow-http allows it, for a network that is private as a whole.",
@@ -94,15 +94,6 @@ def _split(address: str, what: str) -> SplitResult:
     if parts.query or parts.fragment:
         raise BadRequest(f"{what} ends with its path", hint=_HINT)
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _host_is_r2(host: str) -> bool:

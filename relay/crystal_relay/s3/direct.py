@@ -23,11 +23,11 @@ import httpx
 
 from crystal_relay.address import SecretUrl, is_loopback
 from crystal_relay.errors import NotFound, RelayError
+from crystal_relay.keys import PROBE_PREFIX
 from crystal_relay.s3.bucket import WRITE_METADATA, Bucket, new_write
 from crystal_relay.s3.failures import failure_types, relay_error
 from crystal_relay.store import DirectRequest
 
-PROBE_PREFIX = "r/probe/"
 _PROBE_SECONDS = 10.0
 EXPIRES_SECONDS = 300
 """The request has to begin by then. Clocks of bucket and relay differ, and people wait before they repeat."""

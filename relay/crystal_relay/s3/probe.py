@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Barrier
 
 from crystal_relay.errors import Busy, NotFound, RelayError, StoreUnavailable
+from crystal_relay.keys import PROBE_PREFIX
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
 from crystal_relay.s3.conflicts import conflict_pauses
 from crystal_relay.s3.settings import Conditions
@@ -21,7 +22,6 @@ RACERS = 16
 UNCLEAR_ROUNDS_MAX = 4
 """Rounds that a failure made worthless, before the bucket counts as unreachable."""
 CLEANINGS_MAX = 3
-PREFIX = "r/probe/"
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Finding:
 
 def check_access(bucket: Bucket) -> None:
     """Write, read, list, delete an object. Blocks. Raises what the relay's requests would meet (Denied, StoreUnavailable)."""
-    key = f"{PREFIX}{secrets.token_hex(8)}/access"
+    key = f"{PROBE_PREFIX}{secrets.token_hex(8)}/access"
     bucket.put(key, Content.of(key.encode()))
     found = bucket.get(key)
     if found is None or found.stream.read(found.length) != key.encode():
@@ -49,7 +49,7 @@ def check_access(bucket: Bucket) -> None:
 
 def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Finding:
     """Costs `rounds` × (`racers` + 3) requests. Blocks. Raises StoreUnavailable when the bucket fails meanwhile."""
-    place = f"{PREFIX}{secrets.token_hex(8)}/"
+    place = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
     keys = [f"{place}{number:02d}" for number in range(rounds + UNCLEAR_ROUNDS_MAX)]
     used: list[str] = []
     try:
@@ -133,7 +133,7 @@ def _clean_up(bucket: Bucket, place: str, keys: list[str]) -> None:
                     return
     except RelayError as error:
         _log.warning("cleaning up after the start-up probe failed: %s", error)
-    _log.warning("objects of the start-up probe were left behind under %s", PREFIX)
+    _log.warning("objects of the start-up probe were left behind under %s", PROBE_PREFIX)
 
 
 class _UnsupportedError(Exception):

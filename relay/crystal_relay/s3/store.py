@@ -20,8 +20,9 @@ from crystal_relay.s3.calls import Calls
 from crystal_relay.s3.direct import is_reachable, signed_get, signed_put
 from crystal_relay.s3.reads import Reads
 from crystal_relay.s3.settings import PENDING_BYTES_MAX, WHOLE_BYTES_MAX, Conditions, S3Settings
-from crystal_relay.s3.spool import Budget, Spool
+from crystal_relay.s3.spool import Spool
 from crystal_relay.s3.writes import Sending, Writes
+from crystal_relay.spooling import Budget
 from crystal_relay.store import (
     Body,
     DirectRequest,
@@ -203,7 +204,6 @@ class S3Store:
                     await self._spool(partial(spool.write, bytes(gathered)))
                     gathered.clear()
             await self._spool(partial(spool.write, bytes(gathered)))
-            await self._spool(spool.flush)
             sending = Sending(key, spool.content, self._calls.large, held.pop_all())
             await self._calls.to_the_end(write(sending))
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crystal_relay.errors import AlreadyExists, NotFound, RelayError, StoreDamaged
+from crystal_relay.keys import PROBE_PREFIX
 from crystal_relay.store import Store
 
 _WRITTEN = b"written by crystal-relay check: " * 8192
@@ -31,7 +32,7 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 async def check_store(store: Store, *, clock: Callable[[], float] = time.perf_counter) -> CheckReport:
     """Write, read, list, be refused, delete. Leaves nothing behind unless deleting fails."""
-    prefix = f"r/probe/{secrets.token_hex(8)}/"
+    prefix = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
     key = f"{prefix}check"
 
     async def write() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_relay.errors import Busy
+from crystal_relay.errors import Busy, StoreFull
 from crystal_relay.limits import MIB
 from crystal_relay.s3 import Conditions, S3Store
 from crystal_relay.s3.pacing import WAIT_SECONDS_MAX, Pace
@@ -98,9 +99,26 @@ async def test_large_bodies_beyond_the_room_for_them_are_told_to_come_again(serv
 async def test_a_spool_that_cannot_be_written_stores_nothing(server: S3Server, tmp_path: Path) -> None:
     settings = replace(QUICK, spool_directory=tmp_path / "gone")
     async with s3_store_on(server, Conditions.HONOURED, settings=settings) as store:
-        with pytest.raises(Busy):
+        with pytest.raises(StoreFull):
             await store.put_new("v/a", b"x" * (WHOLE_BYTES_MAX + 1))
         assert store.operations["put"] == 0
+
+
+async def test_a_full_disk_for_large_bodies_is_said_as_one_and_recovers(
+    server: S3Server, tmp_path: Path
+) -> None:
+    settings = replace(QUICK, spool_directory=tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with s3_store_on(server, Conditions.HONOURED, settings=settings) as store:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, hard))
+        try:
+            with pytest.raises(StoreFull):
+                await store.put_new("v/a", b"x" * 4 * MIB)
+            await store.put_new("v/small", b"x")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert [entry.key for entry in (await store.list("v/")).entries] == ["v/small"]
+        await store.put_new("v/a", b"x" * 4 * MIB)
 
 
 async def test_a_spool_leaves_no_file_behind(server: S3Server, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import resource
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,15 +36,15 @@ async def test_a_body_of_another_size_than_declared_is_refused(size: int, off: i
             pytest.fail("it was taken")
 
 
-async def test_what_is_in_flight_is_bounded_and_given_back() -> None:
+def test_what_is_in_flight_is_bounded_and_given_back() -> None:
     spool = Spool()
     for size, limit in ((MEMORY_BYTES_MAX, IN_MEMORY_BYTES_MAX), (100 * MIB, IN_FILES_BYTES_MAX)):
         for _ in range(2):
-            async with AsyncExitStack() as held:
+            with ExitStack() as held:
                 for _ in range(limit // size):
-                    await held.enter_async_context(_Reserved(spool, size))
+                    held.enter_context(spool.room(size))
                 with pytest.raises(Busy):
-                    await held.enter_async_context(_Reserved(spool, size))
+                    held.enter_context(spool.room(size))
 
 
 async def test_no_room_for_temporary_files_is_said_as_a_full_disk(
@@ -67,17 +67,3 @@ async def test_no_room_for_temporary_files_is_said_as_a_full_disk(
     monkeypatch.undo()
     async with spool.receive(body) as received:
         assert received.body.size == 4 * MIB
-
-
-class _Reserved:
-    """A body that has its place and of which nothing has arrived yet."""
-
-    def __init__(self, spool: Spool, size: int) -> None:
-        self._spool = spool
-        self._size = size
-
-    async def __aenter__(self) -> None:
-        self._spool.reserve(self._size)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._spool.release(self._size)

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,12 @@ async def write_until_killed(url: str, member: Member, life: int, acknowledged: 
 
     await asyncio.gather(*(writer(number) for number in range(WRITERS)))
     await store.aclose()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  (a count has no event)
+            await asyncio.sleep(0.01)
 
 
 async def check_everything(url: str, member: Member, acknowledged: set[str]) -> set[str]:
@@ -183,7 +190,7 @@ async def test_an_orderly_stop_loses_nothing_and_exits_with_success(tmp_path: Pa
         member = await enrolled(relay.url, enroll_token=relay.enroll_token)
         acknowledged: set[str] = set()
         writing = asyncio.create_task(write_until_killed(relay.url, member, 0, acknowledged))
-        await asyncio.sleep(0.3)
+        await until(lambda: len(acknowledged) > WRITERS)
         assert await asyncio.to_thread(relay.stop) == 0
         await writing
         await asyncio.to_thread(relay.start)
@@ -214,7 +221,8 @@ async def test_a_cursor_killed_while_overwritten_is_one_of_those_written(tmp_pat
 
         for _ in range(4):
             writing = asyncio.create_task(overwrite())
-            await asyncio.sleep(0.25)
+            before = last
+            await until(lambda: last > before + 4)  # noqa: B023  (waited for within the round)
             relay.kill()
             await writing
             await asyncio.to_thread(relay.start)
@@ -225,7 +233,7 @@ async def test_a_cursor_killed_while_overwritten_is_one_of_those_written(tmp_pat
             assert number in (last, last + 1)
             assert body == b"%06d" % number * (1 if number % 2 else 40_000)
             last = number
-        assert last > 8
+        assert last > 16
     finally:
         relay.kill()
 

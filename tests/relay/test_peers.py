@@ -188,6 +188,9 @@ async def test_a_revocation_at_one_process_counts_at_the_others_at_once() -> Non
         node = await joined(processes[0].url, lead)
         stores = [node.store(each.url) for each in processes]
         admin = lead.store(processes[0].url)
+        # What the creations above wrote makes the others look tokens up anew: once they know of it, nothing does.
+        first, *others = (each.store.notifier for each in processes)
+        await eventually(lambda: all(each.others[first.name] == first.number for each in others))
         for store in stores:
             await store.list(node.prefix)
         gets = [each.store.gets for each in processes]

@@ -115,9 +115,15 @@ async def test_an_answer_that_nobody_reads_is_given_up(
     monkeypatch.setattr(protocol, "SEND_STALL_SECONDS_MAX", 0.5)
     lead = await enrolled(relay.url)
     await relay.store.put_new(f"{lead.prefix}blob/0", bytes(30 * 1024 * 1024))
+    connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
+    before = set(connections)
     async with connected(relay.url) as connection:
         await connection.send(get_head(lead, f"/v2/vaults/{lead.vault}/objects/blob/0"))
-        await asyncio.sleep(2)
+        async with asyncio.timeout(20):
+            while not (mine := connections - before):  # noqa: ASYNC110  (a set has no event)
+                await asyncio.sleep(0.01)
+            while connections & mine:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await connection.reply()
 

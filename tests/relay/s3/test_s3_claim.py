@@ -44,9 +44,18 @@ async def test_a_second_relay_on_a_store_without_conditions_refuses_to_start(ser
 
 
 async def test_of_two_that_start_at_once_never_both_write(server: S3Server) -> None:
+    opened: list[bool] = []
+
     async def start() -> bool:
-        async with opened_s3_store(server):
-            await asyncio.sleep(1.5)
+        try:
+            async with opened_s3_store(server):
+                opened.append(True)
+                async with asyncio.timeout(60):
+                    while len(opened) < 3:  # noqa: ASYNC110  (none leaves before all have tried)
+                        await asyncio.sleep(0.05)
+        except InUse:
+            opened.append(False)
+            raise
         return True
 
     results = await asyncio.gather(start(), start(), start(), return_exceptions=True)

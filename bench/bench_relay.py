@@ -1,4 +1,4 @@
-"""Small objects over HTTP: drops, pickups and lists, each beside a bare handler and, for drops, the store by itself."""
+"""Small objects over HTTP: drops, pickups and lists, each beside a bare handler and the store by itself."""
 
 import asyncio
 import os
@@ -42,15 +42,15 @@ class Pairs:
     ours: list[Load] = field(default_factory=list[Load])
     theirs: list[Load] = field(default_factory=list[Load])
 
-    def row(self, name: str, baseline: str, target: float, note: str = "") -> Row:
-        """The rates and their ratio."""
+    def row(self, name: str, baseline: str, target: float | None, note: str = "") -> Row:
+        """The rates and their ratio. `target`: None judges nothing."""
         return Row(
             name=name,
             value=median(each.rate for each in self.ours),
             unit="/s",
             baseline=baseline,
             baseline_value=median(each.rate for each in self.theirs),
-            target=ratio_at_least(target),
+            target=None if target is None else ratio_at_least(target),
             note=note,
         )
 
@@ -63,7 +63,7 @@ def run(quick: bool) -> list[Row]:
         with running_relay(Path(directory) / "relay", options=UNLIMITED) as relay:
             member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
             rows = on_uvloop(lambda: _drops(Path(directory), relay.url, bare, member, count, rounds))
-            rows += on_uvloop(lambda: _reads(relay, bare, member, count, rounds))
+            rows += on_uvloop(lambda: _reads(Path(directory), relay, bare, member, count, rounds))
         with running_relay(Path(directory) / "vaults", options=UNLIMITED) as relay:
             rows.append(on_uvloop(lambda: _vaults(relay, vaults, rounds)))
         return rows
@@ -97,17 +97,28 @@ async def _drops(directory: Path, url: str, bare: str, member: Member, count: in
     ]
 
 
-async def _reads(relay: RelayProcess, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
+async def _reads(
+    directory: Path, relay: RelayProcess, bare: str, member: Member, count: int, rounds: int
+) -> list[Row]:
     recent, old, lists = Pairs(), Pairs(), Pairs()
+    store = LocalStore(directory / "read")
     newest = rounds * count
     some = min(count, 4_000)
     bytes_of_list = 0
+    keys = [member.prefix + stream(member, at) for at in range(some)]
+    await concurrently(keys, lambda key: store.put_new(key, BODY))
+    read_alone, listed_alone = Pairs(ours=recent.ours), Pairs(ours=lists.ours)
     for number in range(rounds):
         recent.ours.append(await _load(relay.url, partial(get, member), some, 200, newest))
         recent.theirs.append(await _load(bare, _bare(SMALL_BYTES), some, 200))
         bytes_of_list = bytes_of_list or len(await _one_list(relay.url, member))
         lists.ours.append(await _load(relay.url, partial(_list, member), some // 4, 200, number * some))
         lists.theirs.append(await _load(bare, _bare(bytes_of_list), some // 4, 200))
+        read_alone.theirs.append(await concurrently(keys, lambda key: _read(store, key)))
+        listed_alone.theirs.append(
+            await concurrently(keys[: some // 4], lambda key: _page(store, member.prefix, key))
+        )
+    await store.aclose()
     for number in range(rounds):
         if number % 2 == 0:  # nothing is in a new process's memory; two parts are read of each
             relay.stop()
@@ -116,12 +127,23 @@ async def _reads(relay: RelayProcess, bare: str, member: Member, count: int, rou
         part = (number % 2) * some
         old.ours.append(await _load(relay.url, partial(get, member), some, 200, part))
         old.theirs.append(await _load(bare, _bare(SMALL_BYTES), some, 200))
-    bare_name = "a bare Starlette handler"
+    bare_name, alone = "a bare Starlette handler", "the local store by itself"
+    pickups, pages = (f"{what}, {CONCURRENCY} at once" for what in ("4 KB pickups", f"lists of {LISTED}"))
     return [
-        recent.row(f"4 KB pickups, {CONCURRENCY} at once", bare_name, 0.6, "dropped lately"),
-        old.row(f"4 KB pickups, {CONCURRENCY} at once", bare_name, 0.6, "after a restart"),
-        lists.row(f"lists of {LISTED}, {CONCURRENCY} at once", f"{bare_name}, as many bytes", 0.6),
+        recent.row(pickups, bare_name, 0.6, "dropped lately"),
+        read_alone.row(pickups, alone, None, "dropped lately"),
+        old.row(pickups, bare_name, 0.6, "after a restart"),
+        lists.row(pages, f"{bare_name}, as many bytes", 0.6),
+        listed_alone.row(pages, alone, None),
     ]
+
+
+async def _read(store: LocalStore, key: str) -> None:
+    await (await store.get(key)).read()
+
+
+async def _page(store: LocalStore, prefix: str, after: str) -> None:
+    await store.list(prefix, after=after, limit=LISTED)
 
 
 async def _vaults(relay: RelayProcess, many: int, rounds: int) -> Row:

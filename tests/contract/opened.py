@@ -51,7 +51,7 @@ class Opened:
 class OpensStore:
     """What all parts of the contract build on."""
 
-    race_rounds = 60
+    race_rounds = 200
     many_keys = 300
     paged_keys = 2_100
     page_keys = LIST_LIMIT_MAX

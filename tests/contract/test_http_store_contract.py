@@ -16,7 +16,6 @@ class HttpContract(StoreContract):
     """Through a real server, which one class's tests share, each in its own vault."""
 
     paged_keys = 1_050
-    race_rounds = 30
     url: str
 
     @asynccontextmanager

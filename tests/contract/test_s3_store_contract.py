@@ -21,7 +21,6 @@ class S3Contract(StoreContract):
     """In a bucket of its own, on a server that all tests share."""
 
     paged_keys = 1_050
-    race_rounds = 30
     conditions = Conditions.HONOURED
     server: S3Server
 
@@ -33,14 +32,14 @@ class S3Contract(StoreContract):
 
 
 class TestS3StoreOnMoto(S3Contract):
+    race_rounds = 100  # some 100 requests a second are all that it does
+
     @pytest.fixture(autouse=True)
     def use(self, moto_server: S3Server) -> None:
         self.server = moto_server
 
 
 class TestS3StoreOnCeph(S3Contract):
-    race_rounds = 200
-
     @pytest.fixture(autouse=True)
     def use(self, rgw_server: S3Server) -> None:
         self.server = rgw_server

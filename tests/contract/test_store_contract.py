@@ -20,8 +20,6 @@ class TestMemoryStore(StoreContract):
 
 
 class TestLocalStore(StoreContract):
-    race_rounds = 200
-
     @asynccontextmanager
     async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
         store = LocalStore(tmp_path / "store")

@@ -47,13 +47,6 @@ class JsonReply(Response):
         super().__init__(msgspec.json.encode(content), status, _COMMON | (headers or {}))
 
 
-class EmptyReply(Response):
-    """Done, and nothing to say: 201 for what was created, else 204."""
-
-    def __init__(self, *, created: bool = False) -> None:
-        super().__init__(None, 201 if created else 204, _COMMON)
-
-
 def error_reply(
     error: RelayError, *, close: bool = False, headers: dict[str, str] | None = None
 ) -> JsonReply:
@@ -79,7 +72,7 @@ async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
 
 
 class ObjectReply(Response):
-    """A stored object, with headers of its own."""
+    """A stored object, with headers of its own. It is closed however the answer ends."""
 
     def __init__(self, found: Object, headers: dict[str, str]) -> None:
         super().__init__(None, 200)
@@ -88,6 +81,10 @@ class ObjectReply(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send_object(scope, send, self._found, partial=False, extra=self._extra)
+
+    async def aclose(self) -> None:
+        """Also of one that was never sent."""
+        await self._found.aclose()
 
 
 async def send_object(

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from crystal_relay.errors import BadRequest, RelayError, StoreDamaged, TooSlow, Unauthorized
+from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.replies import JsonReply, error_reply
+from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
@@ -29,7 +29,7 @@ from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse
 from crystal_relay.server.v1.spool import MEMORY_BYTES_MAX, Spool
 from crystal_relay.server.v1.tokens import Holder, Tokens, WrongToken
 from crystal_relay.server.v1.wire import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
-from crystal_relay.store import Object, Store
+from crystal_relay.store import Store
 
 LISTS_MAX = 4
 """Long lists that are put together at once; others wait."""
@@ -111,7 +111,8 @@ class V1Routes:
         agent = await self._tokens.agent_of(reader.space, drop.dropper)
         found = await self._drops.pick_up(reader, channel, drop)
         held = found.length if found.held is not None else min(found.length, STREAM_BYTES)
-        return _Held(_BlobReply(found, drop, agent), self._load, _share(reader), held)
+        reply = ObjectReply(found, {"x-agent-id": agent, "x-dropped-at": drop.dropped_at})
+        return _Held(reply, self._load, _share(reader), held)
 
     @_in_old_words
     async def confirm(self, request: Request) -> Response:
@@ -170,44 +171,8 @@ class _Held(Response):
             with self._load.answering(self._share, self._size):
                 await self._reply(scope, receive, taken(send))
         finally:
-            if isinstance(self._reply, _BlobReply):
+            if isinstance(self._reply, ObjectReply):
                 await self._reply.aclose()
-
-
-class _BlobReply(Response):
-    """A blob, piece by piece. It is closed however the answer ends."""
-
-    media_type = "application/octet-stream"
-
-    def __init__(self, found: Object, drop: DropId, agent: str) -> None:
-        super().__init__(
-            headers={
-                "cache-control": "no-store",
-                "content-length": str(found.length),
-                "x-agent-id": agent,
-                "x-content-type-options": "nosniff",
-                "x-dropped-at": drop.dropped_at,
-            }
-        )
-        self._found = found
-
-    async def aclose(self) -> None:
-        """Also of one that was never sent."""
-        await self._found.aclose()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._found as found:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            left = 0 if scope["method"] == "HEAD" else found.length
-            if not left:
-                await send({"type": "http.response.body", "body": b""})
-                return
-            async for piece in found:
-                left -= len(piece)
-                await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
-        if left:
-            # The head is out: all that is left is to break off, which the client sees as an error.
-            raise StoreDamaged("a blob gave fewer bytes than its size")
 
 
 def _share(holder: Holder) -> str:

@@ -31,7 +31,15 @@ from crystal_mirror.requests import (
     StoreFailure,
 )
 from crystal_node.errors import ExitCode
-from crystal_relay.errors import AlreadyExists, BadRequest, NotFound, RelayError, TooLarge
+from crystal_relay.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotFound,
+    QuotaExceeded,
+    RelayError,
+    TooLarge,
+    VaultDropped,
+)
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import Store
 
@@ -211,6 +219,10 @@ class Runner:
 
 def store_failure(error: RelayError) -> StoreFailure:
     """A relay error as flows and people see it."""
+    if isinstance(error, (VaultDropped, QuotaExceeded)):
+        # Neither joining again nor a larger disk helps here; what the relay says does.
+        kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
+        return kind(str(error), hint=error.hint or None)
     if error.exit_code == ExitCode.RELAY_REFUSED:
         return RelayRefused(str(error))
     if error.exit_code == ExitCode.STORAGE:

@@ -93,7 +93,7 @@ class QuotaExceeded(StoreFull):
     """The vault has as much as this relay allows it. Other vaults are not affected."""
 
     code = "quota"
-    hint = "Ask whoever runs the relay for more room, or let the Core delete what is no longer needed."
+    hint = "Ask whoever runs the relay for more room. Devices keep what they have and send it later."
 
 
 class StoreDamaged(RelayError):

@@ -142,6 +142,15 @@ async def test_a_failure_is_thrown_into_the_flow_which_may_go_on(
     assert type(failure) is type(store_failure(error))
 
 
+@pytest.mark.parametrize(
+    "error", [errors.VaultDropped("closed", hint="until Monday"), errors.QuotaExceeded("much")]
+)
+def test_a_dropped_or_full_vault_comes_with_the_relays_advice_not_that_for_a_lost_token_or_a_full_disk(
+    error: errors.RelayError,
+) -> None:
+    assert store_failure(error).hint == error.hint
+
+
 async def test_one_failure_among_many_reads_is_one_failure() -> None:
     async def fail(key: str) -> Object:
         if key.endswith("3"):

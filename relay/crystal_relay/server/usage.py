@@ -190,8 +190,8 @@ class Usage:
         if full:
             self.refused += 1
             raise QuotaExceeded(
-                f"the vault is full: {count.entries} objects, {count.bytes} bytes "
-                f"(allowed: {self._quota_entries or 'any number'}, {self._quota_bytes or 'any number'})"
+                f"the vault has no room for {size} bytes more: it has {count.entries} objects of "
+                f"{self._quota_entries or 'any number'} and {count.bytes} bytes of {self._quota_bytes or 'any number'}"
             )
 
     def _is_full(self, count: _Count, size: int, *, vital: bool) -> bool:

@@ -27,20 +27,25 @@ TELLINGS_MAX = 3
 Result = TypeVar("Result")
 
 
-def operate(place: Place, work: Callable[["Operations"], Awaitable[Result]]) -> Result:
-    """Run `work` with the operations on the store at that place."""
+def operate(
+    place: Place,
+    work: Callable[["Operations"], Awaitable[Result]],
+    *,
+    announce: Callable[[str], None] | None = None,
+) -> Result:
+    """Run `work` with the operations on the store at that place. `announce` is told what was found out about a bucket."""
     # A command says by its result or its error what went wrong; stderr is for that alone.
     logging.getLogger("crystal_relay").addHandler(logging.NullHandler())
 
     async def run() -> Result:
-        async with operations_on(place) as operations:
+        async with operations_on(place, announce or _say_nothing) as operations:
             return await work(operations)
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def operations_on(place: Place) -> AsyncGenerator["Operations"]:
+async def operations_on(place: Place, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
     """The operations on the store at that place. Raises BadRequest, Unusable, InUse, and what opening it raises."""
     from crystal_relay.server.operator import Operator
 
@@ -48,8 +53,7 @@ async def operations_on(place: Place) -> AsyncGenerator["Operations"]:
         raise BadRequest("a store in memory has no operator", hint="It ends with its relay.")
     directory = place.directory
     if directory is None:
-        # What a relay's operator has to know of the bucket is said when the relay starts.
-        opened: Path | Store = await open_store(place, announce=lambda text: None)
+        opened: Path | Store = await open_store(place, announce=announce)
     else:
         opened = await _relay_or_store(place, directory)
     if isinstance(opened, Path):
@@ -63,13 +67,20 @@ async def operations_on(place: Place) -> AsyncGenerator["Operations"]:
         await opened.aclose()
 
 
+def _say_nothing(_text: str) -> None:
+    """What an operator has to know of the bucket is said by `check`, and when a relay starts."""
+
+
 async def _relay_or_store(place: Place, directory: Path) -> Path | Store:
     """The directory, if a relay serves it; else the store in it, opened. Raises InUse, Unusable."""
     from crystal_relay.server.admin import answers
 
     # A command is to look at a store, never to make one because a path was mistyped.
     if not (directory / "objects.db").exists():
-        raise Unusable(f"{directory}: there is no store", hint="A relay makes it when it starts.")
+        raise Unusable(
+            f"{directory}: there is no store",
+            hint="A relay makes it when it starts. Is it another one? --store, or CRYSTAL_RELAY_STORE.",
+        )
     deadline = asyncio.get_running_loop().time() + MEETING_SECONDS_MAX
     while True:
         if await answers(directory):

@@ -190,7 +190,7 @@ def _announce_enrollment(token: str) -> None:
     print(
         "This relay's enrolment token, shown this once (only its hash is kept). `crystal init` needs it:\n"
         f"  {token}\n"
-        f"Lost it? Start the relay with {ENROLL_VARIABLE} set to one of your own.",
+        f"Lost it? `crystal-relay tokens create` makes another; or set {ENROLL_VARIABLE} to one of your own.",
         file=sys.stderr,
         flush=True,
     )

@@ -57,7 +57,10 @@ def show_tokens(
         if as_json:
             show_json({"tokens": found})
         elif found:
-            rows = [(each.id, moment(each.created) if each.created else "", each.label) for each in found]
+            rows = [
+                (each.id, moment(each.created) if each.created else "first start", each.label)
+                for each in found
+            ]
             show_table(("ID", "MADE", "LABEL"), rows)
         else:
             tell("There is no enrolment token.")

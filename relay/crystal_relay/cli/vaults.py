@@ -72,7 +72,9 @@ def show_vaults(
 @vaults.command()
 def drop(
     vault: VaultArgument,
-    grace: Annotated[str, typer.Option(help="How long it can be restored: 90s, 30m, 12h, 7d, 2w.")] = "7d",
+    grace: Annotated[
+        str, typer.Option(help="How long it can be restored: 12h, 7d, 2w; 30m at least.")
+    ] = "7d",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the vault's id.")] = False,
     store: StoreAddress = None,
     s3_endpoint: S3Endpoint = None,

@@ -224,5 +224,6 @@ async def refuse_if_claimed(
 def _in_use() -> InUse:
     return InUse(
         "another relay uses this bucket, which does not honour conditional writes: only one can",
-        hint="Stop the other relay, or use a bucket that honours conditional writes (AWS S3, R2, Ceph).",
+        hint="Stop the other relay: operators' commands have to wait for that too, here. Or use a bucket that honours "
+        "conditional writes (AWS S3, R2, Ceph).",
     )

@@ -36,6 +36,7 @@ _DENIED = {
     "PermanentRedirect": "The bucket is in another region: set AWS_REGION.",
     "AuthorizationHeaderMalformed": "The bucket is in another region: set AWS_REGION.",
 }
+_TLS_HINT = "Does the endpoint speak https, with a certificate that this machine trusts? AWS_CA_BUNDLE names another authority."
 _HINT = "Is the object store running, and is its address right? Devices keep what they have and try again."
 
 
@@ -79,7 +80,9 @@ def relay_error(error: BaseException, operation: str, tries: Sequence[Try], *, w
     """The port's error for a failure that the caller does not know better."""
     answer = answer_of(error)
     code = answer.code
-    what = f"{answer.status} {code}".strip() if answer.status is not None else type(error).__name__
+    what = type(error).__name__
+    if answer.status is not None:  # an answer without words of its own has its status for a code
+        what = f"{answer.status} {code}".strip() if code != str(answer.status) else code
     _note(operation, what)
     nothing_done = not write or (bool(tries) and all(map(_refused, tries)))
     if nothing_done and _is_full(answer):
@@ -97,7 +100,8 @@ def relay_error(error: BaseException, operation: str, tries: Sequence[Try], *, w
         return BadReply(
             "the answer is not an object store's", hint="Check that --s3-endpoint points at an object store."
         )
-    return StoreUnavailable(f"the object store failed ({what})", hint=_HINT)
+    hint = _TLS_HINT if type(error).__name__ == "SSLError" else _HINT
+    return StoreUnavailable(f"the object store failed ({what})", hint=hint)
 
 
 def _refused(one: Try) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from crystal_relay.errors import Unusable
+from crystal_relay.errors import BadReply, StoreUnavailable, Unusable
 from crystal_relay.notify import Notifier
 from crystal_relay.s3.address import S3Address
 from crystal_relay.s3.bucket import Bucket
@@ -54,6 +54,9 @@ async def open_s3_store(
     except Denied as error:
         bucket.close()
         raise Unusable(f"{address}: {error}", hint=error.hint) from None
+    except (StoreUnavailable, BadReply) as error:
+        bucket.close()
+        raise type(error)(f"{address}: {error}", hint=error.hint) from None
     except BaseException:
         bucket.close()
         raise

@@ -77,8 +77,26 @@ async def test_a_drop_counts_at_once_at_every_process_and_so_does_its_end(
 async def test_the_store_is_tried_out_beside_its_relays(server: S3Server, pair: list[RelayProcess]) -> None:
     report = (await on(server, "check", "--json")).document
     assert report["ok"]
+    assert report["notes"] == []
     assert [relay.stop() for relay in pair] == [0, 0]
     assert (await on(server, "check", "--json")).document["ok"]
+
+
+async def test_a_check_says_that_only_one_relay_may_use_the_bucket(rclone_server: S3Server) -> None:
+    said = await on(rclone_server.with_new_bucket(), "check", "--json")
+    assert said.document["ok"]
+    assert "only one on the bucket" in said.document["notes"][0]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_an_endpoint_that_cannot_be_spoken_to_is_named(rgw_server: S3Server, scheme: str) -> None:
+    port = rgw_server.endpoint.rpartition(":")[2] if scheme == "https" else "1"
+    endpoint = f"{scheme}://127.0.0.1:{port}"
+    words = ("check", "--store", f"s3://{rgw_server.bucket}/x", "--s3-endpoint", endpoint, "--json")
+    refused = await run_crystal_relay(*words, environment=rgw_server.environment)
+    assert refused.code == 4
+    assert endpoint in refused.failure["error"]
+    assert ("certificate" in refused.failure["hint"]) == (scheme == "https")
 
 
 async def test_what_the_bucket_was_asked_is_counted_and_health_asks_nothing_more(

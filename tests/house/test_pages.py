@@ -59,7 +59,9 @@ def test_every_module_that_a_page_names_exists() -> None:
     named = {
         (str(page.relative_to(PROJECT)), name)
         for page in pages(PROJECT)
-        for name in re.findall(r"`(crystal_(?:crypto|mirror|core|relay|node)(?:\.\w+)*)`", page.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"`(crystal_(?:crypto|mirror|core|relay|node)(?:\.\w+)*)`", page.read_text(encoding="utf-8")
+        )
     }
     assert len(named) > 10
     assert [(page, name) for page, name in sorted(named) if not _resolves(name)] == []

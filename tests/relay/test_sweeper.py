@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server.condemned import Condemned, condemned_prefix
+from crystal_relay.server.condemned import condemned_prefix
 from crystal_relay.server.dropped import dropped_key
 from crystal_relay.server.expiry import Expiry, Kind, parse_expiry
 from crystal_relay.server.sweeper import (
@@ -27,7 +27,7 @@ from crystal_relay.server.sweeper import (
     SLICE_PAGES,
     Sweeper,
 )
-from crystal_relay.store import Body, Page, Store
+from crystal_relay.store import Page, Store
 from crystal_relay.wire import Condemnation
 
 NOW = 1_800_000_000
@@ -192,23 +192,6 @@ async def test_a_condemnation_that_is_still_being_written_is_waited_for() -> Non
     assert await keys_of(store) == set()
     await store.put_new(record, b"")
     await sweeper(store, now=NOW + CONDEMNED_SETTLE_SECONDS + 1).run()
-    assert await keys_of(store) == set()
-
-
-async def test_a_condemnation_is_carried_out_whatever_another_sweepers_clock_says() -> None:
-    class SweptMeanwhile(MemoryStore):
-        """Between the record and the condemnation, a process whose clock is an hour ahead finds nothing there."""
-
-        async def put_new(self, key: str, body: bytes | Body) -> None:
-            if key.startswith("r/condemned/"):
-                await sweeper(self, now=NOW + 3600).run()
-            await super().put_new(key, body)
-
-    store = SweptMeanwhile()
-    await store.put_new(f"v/{VAULTS[0]}/mirror/1/1", b"x")
-    asked = Condemnation(keys=["mirror/1/1"])
-    await Condemned(store, retry_seconds=1, clock=lambda: NOW).add(VAULTS[0], asked)
-    await sweeper(store).run()
     assert await keys_of(store) == set()
 
 

@@ -206,7 +206,10 @@ class Watch:
             except Exception as error:
                 if not passes(error):
                     raise
-                # The rounds meet the same failure and tell it; here it only must not become a busy loop.
+                # A round meets the same failure and tells it; here it only must not become a busy loop. The first one asks
+                # for a round now: somebody who looks should not believe for minutes that a dead relay is a quiet one.
+                if not backoff.failures:
+                    self._wake.set()
                 await asyncio.sleep(backoff.failed())
                 continue
             backoff.succeeded()

@@ -29,7 +29,7 @@ class _Work:
     rounds: int = 0
     captured: list[frozenset[str] | None] = field(default_factory=list[frozenset[str] | None])
     accepted: str = ""
-    arrivals: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue[str])
+    arrivals: "asyncio.Queue[str | Exception]" = field(default_factory=asyncio.Queue[str | Exception])
     round_seconds: float = 0.0
     prefixes: tuple[str, ...] = ("v/log/",)
     asked: list[str] = field(default_factory=list[str])
@@ -52,7 +52,10 @@ class _Work:
         self.asked.append(prefix)
         if self.wait_failure is not None:
             raise self.wait_failure
-        return await self.arrivals.get()
+        arrival = await self.arrivals.get()
+        if isinstance(arrival, Exception):
+            raise arrival
+        return arrival
 
     def folders(self) -> list[Path]:
         return [self.folder]
@@ -143,6 +146,15 @@ async def test_it_waits_for_what_concerns_its_role_and_for_something_else_once_t
         work.prefixes = ("v/log/", "v/conversations/")
         (tmp_path / "now").touch()
         await running.until(lambda: work.rounds == 2 and work.asked[2:] == ["v/conversations/"])
+
+
+async def test_a_relay_that_is_gone_is_told_at_once_not_at_the_next_safety_round(tmp_path: Path) -> None:
+    async with _running(_Work(tmp_path), WatchTimes(safety_round=300)) as running:
+        await running.until(lambda: running.work.rounds == 1 and bool(running.work.asked))
+        running.work.failure = StoreFailure("the relay cannot be reached")
+        running.work.wait_failure = running.work.failure
+        await running.work.arrivals.put(running.work.failure)  # the long-poll under way breaks
+        await running.until(lambda: any(event is WatchEvent.FAILED for event, _ in running.events))
 
 
 async def test_an_unknown_error_of_a_wait_ends_the_watch(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.logs import LogForm, formatter
 from crystal_relay.store import Page
-from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, served
+from tests.support.hand_written import connected
+from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
 
 BODY = b"the bytes of an object, which no log may hold"
 
@@ -79,3 +80,16 @@ async def test_no_line_says_whose_request_it_was_or_what_about(
         assert name not in text
     assert BODY.decode() not in text
     assert "chosen-by-the-client" not in text
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\na b: c\r\n\r\n"]
+)
+async def test_what_is_no_http_gets_an_error_like_all_others(relay: ServedRelay, garbage: bytes) -> None:
+    async with connected(relay.url) as connection:
+        await connection.send(garbage)
+        reply = await connection.reply()
+        assert (reply.status, reply.json["error"]) == (400, "bad-request")
+        assert reply.headers["content-type"] == "application/json"
+        assert reply.headers["x-request-id"]
+        assert await connection.is_closed(5)

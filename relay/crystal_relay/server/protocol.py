@@ -7,11 +7,15 @@ leave an answer unread. Each of these would let a few slow or endless connection
 import asyncio
 from typing import Any
 
+import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from crystal_relay.errors import BadRequest
+from crystal_relay.server.logs import new_request_id
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEAD_SECONDS_MAX, SEND_STALL_SECONDS_MAX
+from crystal_relay.wire import ErrorReply
 
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -59,6 +63,16 @@ class LimitedHttp(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an error of the same form as all others, and the end of the connection."""
+        body = msgspec.json.encode(ErrorReply(BadRequest.code, "this is no valid HTTP request"))
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
+            f"x-request-id: {new_request_id()}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._reading_head = False

@@ -36,6 +36,12 @@ OPERATIONS = [
 ]
 
 
+pytestmark = pytest.mark.filterwarnings(
+    # The relay in the other thread draws from `random` (its timetable's jitter) while a case is being drawn.
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
+
+
 @pytest.fixture(scope="module")
 def relay() -> Generator[tuple[str, dict[Role, str]]]:
     store = MemoryStore()

@@ -22,6 +22,67 @@ _HEAD_TOO_LARGE = (
 )
 
 
+_HEAD_START = b"HTTP/"
+"""What every head begins with. A piece of a body that does so too waits for a turn of the loop, no more."""
+
+
+class OneWrite:
+    """What an answer is written to: its head waits for its body, and both leave by one system call.
+
+    A head whose body does not follow in the same turn of the loop leaves by itself.
+    """
+
+    __slots__ = ("_head", "_leaving", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._leaving: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Of a head, a piece of a body, or the empty end of one."""
+        if self._head is None:
+            if data.startswith(_HEAD_START):
+                self._head = data
+                self._leaving = self._loop.call_soon(self.flush)
+            else:
+                self._transport.write(data)
+            return
+        head = self._taken()
+        if data:
+            self._transport.writelines((head, data))
+        else:
+            self._transport.write(head)
+
+    def flush(self) -> None:
+        """Let go of what waits. Before anything else is written to the connection."""
+        if self._head is not None:
+            self._transport.write(self._taken())
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        if self._head is not None:
+            self._taken()
+
+    def close(self) -> None:
+        """As the transport's."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """As the transport's."""
+        return self._transport.is_closing()
+
+    def _taken(self) -> bytes:
+        head, self._head = self._head, None
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        assert head is not None, "looked at before"
+        return head
+
+
 class LimitedHttp(HttpToolsProtocol):
     """One connection.
 
@@ -45,8 +106,10 @@ class LimitedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._start_head_timer()
+        self._answer = OneWrite(transport, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._answer.forget()
         self._stop_head_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
@@ -61,6 +124,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._start_head_timer()
             # A head that is complete is measured by the application, which can answer properly.
             if self._head_bytes > HEAD_BYTES_MAX:
+                self._answer.flush()
                 self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
 
@@ -71,6 +135,7 @@ class LimitedHttp(HttpToolsProtocol):
             "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
             f"x-request-id: {new_request_id()}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
+        self._answer.flush()
         self.transport.write(head.encode() + body)
         self.transport.close()
 
@@ -80,6 +145,7 @@ class LimitedHttp(HttpToolsProtocol):
         super().on_headers_complete()
         # Whoever reads the body sees by it whether that can wait.
         self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
+        self.cycle.transport = self._answer  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         self._reading_head = True

@@ -1,4 +1,4 @@
-"""A relay, seen as just another store: the port over HTTP, and the few calls that manage vaults and tokens.
+"""A relay, seen as just another store: the port over HTTP. Calls that manage vaults, tokens and invites are in `client_vaults`.
 
 One `HttpStore` is one vault's view: keys are the port's full ones (`v/<vault>/…`), those of other vaults are refused
 before anything is sent. The token goes to this relay only, never to a proxy of the environment on loopback, never over
@@ -25,6 +25,7 @@ from crystal_relay.client_replies import (
     pieces_of,
     size_of,
 )
+from crystal_relay.client_vaults import VaultCalls, header_safe
 from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES
@@ -42,20 +43,7 @@ from crystal_relay.store import (
     part_length,
     whole_body,
 )
-from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
-from crystal_relay.wire import (
-    ERROR_JSON_BYTES_MAX,
-    SERVICE,
-    V1_SERVICE,
-    Direction,
-    HealthReply,
-    ListReply,
-    TokenRegistration,
-    TokenReply,
-    VaultCreation,
-    VaultReply,
-    WaitReply,
-)
+from crystal_relay.wire import ERROR_JSON_BYTES_MAX, Direction, ListReply, WaitReply
 
 CALLS_MAX = 16
 """At once; further ones queue. Waits, and objects that are being read, have connections beside."""
@@ -75,7 +63,7 @@ class Timeouts:
     """How much longer than asked a `wait` may take before the relay counts as gone."""
 
 
-class HttpStore:
+class HttpStore(VaultCalls):
     """A `Store` (see the port). `aclose` it."""
 
     def __init__(
@@ -128,7 +116,7 @@ class HttpStore:
             found = await self._direct.get(self._within(key), start=start, length=length)
             if found is not None:
                 return found
-        headers = self._authorization()
+        headers = self._token_header()
         whole = start == 0 and length is None
         if not whole:
             headers["Range"] = f"bytes={start}-" + ("" if length is None else str(start + length - 1))
@@ -162,7 +150,7 @@ class HttpStore:
         return Page(found, reply.more and bool(found))
 
     async def delete(self, key: str) -> None:
-        request = self._http.build_request("DELETE", self._object_path(key), headers=self._authorization())
+        request = self._http.build_request("DELETE", self._object_path(key), headers=self._token_header())
         await self._expect_empty(request)
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
@@ -177,47 +165,6 @@ class HttpStore:
         await self._http.aclose()
         await self._direct.aclose()
 
-    # --- vaults and tokens ---
-
-    async def create_vault(
-        self, *, enroll_token: str, recovery_hash: str, device: bytes | str, token_hash: str
-    ) -> None:
-        """Create this store's vault with its first device (preset `lead`). Repeating the same call is no error.
-
-        Raises AlreadyExists if the vault is there with other hashes, Unauthorized for a wrong enrolment token.
-        """
-        creation = VaultCreation(self._vault, recovery_hash, _device_text(device), token_hash)
-        headers = {"Authorization": f"Bearer {_header_safe(enroll_token)}"}
-        await self._json("POST", "/v2/vaults", VaultReply, body=creation, headers=headers)
-
-    async def register_token(
-        self, *, device: bytes | str, token_hash: str, preset: Preset | str, recovery: bytes | None = None
-    ) -> None:
-        """Let a token in. With `recovery` (the root's 32-byte relay secret) no token of one's own is needed.
-
-        Repeating the same call is no error. Raises AlreadyExists if this hash is there with another preset, Forbidden
-        if it was revoked: make a new token.
-        """
-        registration = TokenRegistration(_device_text(device), token_hash, Preset(preset))
-        path = f"/v2/vaults/{self._vault}/tokens"
-        headers = self._authorization(recovery)
-        await self._json("POST", path, TokenReply, body=registration, headers=headers)
-
-    async def revoke_token(
-        self, *, device: bytes | str, token_hash: str | None = None, recovery: bytes | None = None
-    ) -> None:
-        """Shut out all tokens of a device, or one of them, for good. Repeating it is no error."""
-        path = f"/v2/vaults/{self._vault}/tokens/{_device_text(device)}"
-        query = {} if token_hash is None else {"token_hash": token_hash}
-        await self._json("DELETE", path, TokenReply, query=query, headers=self._authorization(recovery))
-
-    async def health(self) -> HealthReply:
-        """Ask the relay whether it is one and serves. Needs no token. Raises StoreUnavailable, BadReply."""
-        reply = await self._json("GET", "/health", HealthReply, headers={})
-        if reply.service not in (SERVICE, V1_SERVICE):
-            raise BadReply("what answers there is not a Crystal relay")
-        return reply
-
     # --- inside ---
 
     async def _put(self, key: str, body: bytes | Body, condition: dict[str, str]) -> None:
@@ -229,7 +176,7 @@ class HttpStore:
         else:
             # In pieces, since the time limit on silence is one on each piece.
             content = body if size <= PIECE_BYTES else body_of(body).open()
-        headers = self._authorization() | condition
+        headers = self._token_header() | condition
         headers |= {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         await self._expect_empty(self._http.build_request("PUT", path, headers=headers, content=content))
 
@@ -257,7 +204,7 @@ class HttpStore:
         patience: float | None = None,
     ) -> Reply:
         """Ask and parse the answer. `patience`: seconds until its first byte, the idle time if None."""
-        headers = self._authorization() if headers is None else headers
+        headers = self._token_header() if headers is None else headers
         content = None if body is None else msgspec.json.encode(body)
         if content is not None:
             headers = headers | {"Content-Type": "application/json"}
@@ -297,13 +244,9 @@ class HttpStore:
         idle = self._timeouts.idle
         return httpx.Timeout(idle, connect=self._timeouts.connect, pool=idle, read=patience or idle)
 
-    def _authorization(self, recovery: bytes | None = None) -> dict[str, str]:
-        if recovery is not None:
-            if len(recovery) != SECRET_BYTES:
-                raise BadRequest(f"the recovery secret is {SECRET_BYTES} bytes")
-            return {"Authorization": f"Crystal-Recovery {recovery.hex()}"}
+    def _token_header(self) -> dict[str, str]:
         token = self._token if isinstance(self._token, str) else self._token()
-        return {"Authorization": f"Bearer {_header_safe(token)}"}
+        return {"Authorization": f"Bearer {header_safe(token)}"}
 
     def _within(self, name: str) -> str:
         """A key or prefix without this vault's part."""
@@ -319,20 +262,6 @@ class HttpStore:
 
     def _object_path(self, key: str) -> str:
         return f"/v2/vaults/{self._vault}/objects/{self._within(check_key(key))}"
-
-
-def _device_text(device: bytes | str) -> str:
-    text = device if isinstance(device, str) else device.hex()
-    if DEVICE.match(text) is None:
-        raise BadRequest("a device's id is 32 lower-case hex digits")
-    return text
-
-
-def _header_safe(secret: str) -> str:
-    """Refuse what cannot stand in a header, without showing it."""
-    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise BadRequest("a token holds characters that no token has, or is empty")
-    return secret
 
 
 def _check_page(found: tuple[Listed, ...], prefix: str, after: str, limit: int) -> None:

@@ -130,6 +130,56 @@ class VaultDropped(Forbidden):
     hint = "Whoever runs the relay can restore it until then."
 
 
+class InviteOver(RelayError):
+    """The invite is not open any more. Nothing was done."""
+
+    exit_code = 5
+    status = 410
+    code = "invite-over"
+    hint = "Make a new invite."
+
+    def __init__(self, message: str, *, seconds_ago: int = 0, hint: str | None = None) -> None:
+        """`seconds_ago`: since its end, by the relay's clock."""
+        super().__init__(message, hint=hint)
+        self.seconds_ago = seconds_ago
+
+
+class InviteExpired(InviteOver):
+    """Its ten minutes are over."""
+
+    code = "invite-expired"
+
+
+class InviteUsed(InviteOver):
+    """A device was added by it."""
+
+    code = "invite-used"
+
+
+class InviteClosed(InviteOver):
+    """Whoever opened it withdrew it, or burnt it after too many wrong digits."""
+
+    code = "invite-closed"
+
+
+class TooManyInvites(RelayError):
+    """The vault has as many invites as it may. Nothing was done."""
+
+    exit_code = 5
+    status = 409
+    code = "too-many-invites"
+    hint = "Withdraw one of them, or wait until one has expired: that takes ten minutes at most."
+
+
+class WrongNumber(RelayError):
+    """The vault's recovery secret was replaced meanwhile, or fewer times than the request assumes. Nothing was done."""
+
+    exit_code = 5
+    status = 409
+    code = "wrong-number"
+    hint = "Ask for the number that counts now, and begin from there."
+
+
 class NotFound(RelayError):
     """There is no such object."""
 

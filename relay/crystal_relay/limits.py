@@ -29,6 +29,18 @@ INVITE_BYTES_MAX = 16 * KIB
 INVITE_SECONDS = 600
 """An invite's life, by the relay's clock."""
 INVITE_SLOT_CHARS_MAX = 64
+INVITE_KEPT_SECONDS = 24 * 3600
+"""So long after an invite's ten minutes the relay still tells what became of it."""
+INVITES_OPEN_MAX = 3
+"""Of one vault, at once."""
+INVITES_KEPT_MAX = 256
+"""Of one vault, those that are over included: about as many can be made in a day."""
+VAULT_DEVICES_MAX = 1_000
+"""Of one vault."""
+DEVICES_JSON_BYTES_MAX = 64 * KIB
+"""A list of that many devices."""
+RECOVERIES_MAX = 1_000
+"""How often a vault's recovery secret can be replaced."""
 CONDEMNED_KEYS_MAX = 500
 """That one request can name for deletion."""
 CONDEMNED_JSON_BYTES_MAX = 256 * KIB

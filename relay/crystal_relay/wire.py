@@ -11,9 +11,10 @@ from typing import Annotated
 import msgspec
 
 from crystal_relay import errors
-from crystal_relay.errors import RelayError, TooManyRequests
+from crystal_relay.errors import InviteOver, RelayError, TooManyRequests
+from crystal_relay.invites import InviteState
 from crystal_relay.keys import vault_prefix
-from crystal_relay.limits import BLOB_BYTES_MAX, CONDEMNED_KEYS_MAX, KEY_CHARS_MAX
+from crystal_relay.limits import BLOB_BYTES_MAX, CONDEMNED_KEYS_MAX, KEY_CHARS_MAX, VAULT_DEVICES_MAX
 from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
@@ -37,6 +38,7 @@ def _hex(digits: int, description: str) -> msgspec.Meta:
 
 VaultId = Annotated[str, _hex(32, "A vault's id: 16 bytes in lower-case hex.")]
 DeviceId = Annotated[str, _hex(32, "A device's id: 16 bytes in lower-case hex.")]
+MailboxId = Annotated[str, _hex(32, "An invite's mailbox: 16 bytes in lower-case hex.")]
 Hash = Annotated[str, _hex(64, "A SHA-256 in lower-case hex.")]
 BlobKey = Annotated[
     str,
@@ -74,6 +76,25 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     device: DeviceId
     token_hash: Hash
     preset: Preset
+
+
+class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The vault's devices, all of them: tokens of any other are shut out."""
+
+    devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]
+
+
+class RecoveryReplacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hash of the recovery secret that counts from now on."""
+
+    recovery_hash: Hash
+
+
+class InviteCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Open a mailbox to who knows the secret of that hash."""
+
+    mailbox: MailboxId
+    access_hash: Hash
 
 
 class Condemnation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -172,6 +193,26 @@ class TokenReply(msgspec.Struct, frozen=True):
     device: str
 
 
+class DevicesReply(msgspec.Struct, frozen=True):
+    """How many tokens this request shut out."""
+
+    shut_out: int
+
+
+class RecoveryReply(msgspec.Struct, frozen=True):
+    """How often the recovery secret was replaced: the number of the one that counts, 0 for the vault's first."""
+
+    number: int
+
+
+class InviteReply(msgspec.Struct, frozen=True):
+    """What has become of an invite; seconds until it expires, seconds since its end."""
+
+    state: InviteState
+    expires_in: int
+    expired_ago: int
+
+
 class HealthReply(msgspec.Struct, frozen=True):
     """`ok` and which protocol the relay speaks. `mode`: only where the prototype's routes are served."""
 
@@ -194,6 +235,8 @@ class ErrorReply(msgspec.Struct, frozen=True):
     error: str
     message: str
     hint: str = ""
+    seconds_ago: int | msgspec.UnsetType = msgspec.UNSET
+    """Of an invite that is over: since when."""
 
 
 _BY_CODE: dict[str, type[RelayError]] = {
@@ -209,6 +252,12 @@ _BY_CODE: dict[str, type[RelayError]] = {
         errors.Unauthorized,
         errors.Forbidden,
         errors.VaultDropped,
+        errors.InviteOver,
+        errors.InviteExpired,
+        errors.InviteUsed,
+        errors.InviteClosed,
+        errors.TooManyInvites,
+        errors.WrongNumber,
         errors.NotFound,
         errors.AlreadyExists,
         errors.BadRequest,
@@ -243,7 +292,10 @@ def _error_of_reply(status: int, body: bytes) -> RelayError:
         return _error_of_status(status)
     if kind is RelayError:
         return errors.StoreUnavailable(f"the relay failed: {reply.message[:300]}")
-    return kind(reply.message[:300], hint=reply.hint[:300] or None)
+    error = kind(reply.message[:300], hint=reply.hint[:300] or None)
+    if isinstance(error, InviteOver) and isinstance(reply.seconds_ago, int):
+        error.seconds_ago = max(0, reply.seconds_ago)
+    return error
 
 
 def _error_of_status(status: int) -> RelayError:

@@ -1,0 +1,100 @@
+"""Invites, as relay and client both see them: a mailbox of six slots in a vault, open for ten minutes and for one newcomer.
+
+    open --close(used)-------> used
+    open --close(withdrawn)--> withdrawn
+    open --close(burnt)------> burnt
+    open --ten minutes-------> expired --close(...)--> used, withdrawn, burnt
+
+Time is the relay's. What an invite has become is told for a day. Who opened it has a device's token; the newcomer has a
+credential for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`, of which the relay keeps
+SHA-256.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crystal_relay.errors import BadRequest
+from crystal_relay.keys import check_vault, vault_prefix
+from crystal_relay.tokens import DEVICE, SECRET_BYTES
+
+CREDENTIAL = "Crystal-Invite"
+
+
+class InviteState(StrEnum):
+    """See the drawing above."""
+
+    OPEN = "open"
+    USED = "used"
+    WITHDRAWN = "withdrawn"
+    BURNT = "burnt"
+    EXPIRED = "expired"
+
+
+class CloseReason(StrEnum):
+    """Why whoever opened an invite closes it."""
+
+    USED = "used"
+    WITHDRAWN = "withdrawn"
+    BURNT = "burnt"
+
+
+class InviteSlot(StrEnum):
+    """What a mailbox holds. Each is written once."""
+
+    OFFER = "offer"
+    JOIN = "join"
+    REVEAL = "reveal"
+    WELCOME = "welcome"
+    END = "end"
+    DONE = "done"
+
+
+NEWCOMER_SLOTS = frozenset({InviteSlot.JOIN, InviteSlot.DONE})
+"""Only the newcomer writes these, and only who opened the invite writes the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class InviteInfo:
+    """What has become of an invite, in seconds by the relay's clock. Of the two times one is 0."""
+
+    state: InviteState
+    expires_in: int
+    """Until it expires."""
+    expired_ago: int
+    """Since its end, however it ended."""
+
+
+def check_mailbox(mailbox: bytes | str) -> str:
+    """A mailbox's name as 32 lower-case hex digits. Raises BadRequest for anything else."""
+    text = mailbox if isinstance(mailbox, str) else mailbox.hex()
+    if DEVICE.match(text) is None:
+        raise BadRequest("a mailbox's name is 32 lower-case hex digits")
+    return text
+
+
+def mailbox_prefix(vault: bytes | str, mailbox: bytes | str) -> str:
+    """What the full keys of a mailbox's slots begin with."""
+    name = vault if isinstance(vault, str) else vault.hex()
+    return f"{vault_prefix(check_vault(name))}invite/{check_mailbox(mailbox)}/"
+
+
+def slot_key(vault: bytes | str, mailbox: bytes | str, slot: InviteSlot | str) -> str:
+    """A slot's full key, for `HttpStore`'s `put_new`, `get`, `wait`."""
+    return mailbox_prefix(vault, mailbox) + InviteSlot(slot).value
+
+
+def access_hash(access: bytes) -> str:
+    """What the relay is given and keeps of an access secret. Raises BadRequest for another size."""
+    return hashlib.sha256(_checked(access)).hexdigest()
+
+
+def invite_credential(mailbox: bytes | str, access: bytes) -> str:
+    """The newcomer's Authorization header. A secret."""
+    return f"{CREDENTIAL} {check_mailbox(mailbox)}.{_checked(access).hex()}"
+
+
+def _checked(access: bytes) -> bytes:
+    if len(access) != SECRET_BYTES:
+        raise BadRequest(f"an invite's access secret is {SECRET_BYTES} bytes")
+    return access

@@ -55,7 +55,30 @@ class BadCode(CryptoError):
     hint = "copy the whole code again, from `mc1:` to its end"
 
 
+class BadMessage(CryptoError):
+    """A message of a pairing that is not what the other side must have written: damaged, swapped, or forged."""
+
+    hint = "make a new invite and pair again"
+
+
+class BadJoin(BadMessage):
+    """A newcomer's first message that is not to be believed."""
+
+
 class KeyStoreError(CryptoError):
     """A secret could not be kept or fetched; the message names the place and the reason."""
 
     exit_code = 8
+
+
+class WrongPassphrase(KeyStoreError):
+    """The passphrase that was given does not open the key store."""
+
+    exit_code = 7
+    hint = "type it again, or check the file that CRYSTAL_PASSPHRASE_FILE names; nothing was changed"
+
+
+class PassphraseNeeded(KeyStoreError):
+    """The key store is closed by a passphrase, and nobody here can give it."""
+
+    hint = "set CRYSTAL_PASSPHRASE_FILE to a file that only you can read, or run the command at a terminal"

@@ -1,40 +1,69 @@
-"""The offline pairing text: `mc1:` and base64 of the vault's root.
+"""The offline pairing text: `mc1:` and base64 of the vault's root; after a rotation of the root also `@` and the vault's id.
 
 Rules: whoever has the text has the vault. Decoding accepts standard and URL-safe base64 (RFC 4648, not mixed), with or
-without padding, with white space around it; it demands exactly 32 bytes and no stray bits. What is wrong is said by
-position and count; the code itself is never quoted.
+without padding, with white space around it; it demands exactly 32 bytes and no stray bits. A vault's id is the hash of its
+first root's key, so a later root has to name it. What is wrong is said by position and count; the code is never quoted.
 """
 
 import base64
 import string
+from dataclasses import dataclass
 from typing import Final
 
 from crystal_crypto.errors import BadCode
 from crystal_crypto.hierarchy import Root
-from crystal_crypto.limits import KEY_BYTES
+from crystal_crypto.limits import KEY_BYTES, VAULT_BYTES
+from crystal_crypto.secret import exactly
 
 PREFIX: Final = "mc1:"
 
 _CHARS: Final = 43  # of base64 for 32 bytes, without padding
+_VAULT_CHARS: Final = 2 * VAULT_BYTES
 _SHARED: Final = frozenset(string.ascii_letters + string.digits)
 _STANDARD: Final = frozenset("+/")
 _URL_SAFE: Final = frozenset("-_")
 _INVITE_PREFIX: Final = "mc2:"
 
 
-def encode(root: Root) -> str:
-    """The pairing text of a root. It is a secret: show it only to the person, never log it."""
-    return PREFIX + base64.b64encode(root.to_bytes()).decode("ascii")
+@dataclass(frozen=True, slots=True)
+class OfflineCode:
+    """What a pairing text says. `vault` is what it names, None if it names none: then it is that of the root."""
+
+    root: Root
+    vault: bytes | None = None
+
+    @property
+    def vault_id(self) -> bytes:
+        """The vault that the code is for."""
+        return self.root.vault if self.vault is None else self.vault
 
 
-def decode(text: str) -> bytes:
-    """The 32 bytes of the root. Raises BadCode, which says what is wrong and at which character (the first is 1)."""
+def encode(root: Root, vault: bytes | None = None) -> str:
+    """The pairing text of a root. It is a secret: show it only to the person, never log it.
+
+    Raises Malformed for a `vault` (None: the one that the root founded) that is not 16 bytes.
+    """
+    text = PREFIX + base64.b64encode(root.to_bytes()).decode("ascii")
+    if vault is None or exactly(vault, VAULT_BYTES, "a vault id") == root.vault:
+        return text
+    return f"{text}@{vault.hex()}"
+
+
+def decode(text: str) -> OfflineCode:
+    """Raises BadCode, which says what is wrong and at which character (the first is 1)."""
     code = text.strip()
     if not code:
         raise BadCode("the pairing code is empty")
     if not code.startswith(PREFIX):
         raise _wrong_prefix(code)
-    payload = code[len(PREFIX) :].removesuffix("=")
+    root, named, vault = code[len(PREFIX) :].partition("@")
+    return OfflineCode(
+        Root.from_bytes(_root(root)), _vault(vault, len(code) - len(vault) + 1) if named else None
+    )
+
+
+def _root(text: str) -> bytes:
+    payload = text.removesuffix("=")
     for at, char in enumerate(payload, start=len(PREFIX) + 1):
         if char not in _SHARED and char not in _STANDARD and char not in _URL_SAFE:
             raise BadCode(f"the pairing code has a character at position {at} that cannot occur in it")
@@ -50,6 +79,19 @@ def decode(text: str) -> bytes:
     if len(raw) != KEY_BYTES or base64.b64encode(raw).decode("ascii") != standard:
         raise BadCode("the pairing code's last character cannot stand there: something was mistyped")
     return raw
+
+
+def _vault(text: str, start: int) -> bytes:
+    for at, char in enumerate(text, start=start):
+        if char not in string.hexdigits:
+            raise BadCode(
+                f"the pairing code has a character at position {at} that cannot occur in a vault's id"
+            )
+    if len(text) != _VAULT_CHARS:
+        raise BadCode(
+            f"the pairing code names a vault (after @) by {len(text)} characters, and there must be {_VAULT_CHARS}"
+        )
+    return bytes.fromhex(text)
 
 
 def _wrong_prefix(code: str) -> BadCode:

@@ -64,7 +64,6 @@ def join(settings: "Settings", code: str, as_json: bool) -> None:
     """Joins with a code, or with one that is read when it is "-"."""
     import asyncio
 
-    from crystal_crypto.hierarchy import Root
     from crystal_crypto.pairing import decode
     from crystal_node.enrol import join_vault
 
@@ -72,8 +71,7 @@ def join(settings: "Settings", code: str, as_json: bool) -> None:
         code = read_secret("The vault's code (mc1:…): ", what="code")
     else:
         note("The code is in your shell's history now: clear it, and use `--code -` next time.")
-    root = Root.from_bytes(decode(code))
-    enrolled = asyncio.run(join_vault(settings, root))
+    enrolled = asyncio.run(join_vault(settings, decode(code).root))
     settings = enrolled.settings
     if as_json:
         emit(

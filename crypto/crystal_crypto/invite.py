@@ -1,0 +1,383 @@
+"""The two sides of an invite pairing, over bytes: no clock, no network, no waiting.
+
+    Inviter                          mailbox                         Joiner
+    WAITING    -- offer ---------------->  ------------------------> open_offer   (promise of what `reveal` says)
+    open_join  <------------------------   <---------------- join -- OFFERED      (its keys, its nonce)
+    JOINED
+    reveal     ------------------------->  ------------------------> open_reveal  (the promise is compared)
+    REVEALED       the person reads six digits here and types them there          REVEALED
+    check: right
+    CONFIRMED      the device log gets the newcomer
+    welcome    ------------------------->  ------------------------> open_welcome
+    WELCOMED                                                         WELCOMED
+    open_done  <------------------------   <---------------- done -- (accepted or refused)
+               -- end, at any time ------>  -----------------------> open_end
+
+Rules:
+- The inviter promises all of `reveal` before it sees the newcomer's nonce, the newcomer sends its nonce before it sees the
+  inviter's: a middleman has to fix its part of both sessions before it learns what the digits depend on.
+- `reveal` goes to one newcomer only; a second `join` is never opened after a first one was.
+- Nothing is welcomed before the digits were right; after three wrong tries no digits are right any more.
+- Each side is made for one pairing and forgotten after it. Calls out of order are mistakes of the caller: ValueError.
+"""
+
+import hmac
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+
+from crystal_crypto.errors import BadCode, BadJoin, BadMessage, Malformed
+from crystal_crypto.identity import DeviceIdentity, ExchangeKey, ExchangePublic, Random, VerifyKey
+from crystal_crypto.invite_code import InviteCode, InviteSecret
+from crystal_crypto.invite_messages import (
+    Done,
+    End,
+    EndReason,
+    InviteKeys,
+    Join,
+    Offer,
+    Reveal,
+    Slot,
+    WelcomeBody,
+    body_of,
+    check_frame,
+    commitment,
+    content_of,
+)
+from crystal_crypto.limits import (
+    DEVICE_BYTES,
+    DIGITS_CHARS,
+    DIGITS_TRIES_MAX,
+    HASH_BYTES,
+    INVITE_NAME_CHARS_MAX,
+    INVITE_NONCE_BYTES,
+    KEY_BYTES,
+)
+from crystal_crypto.secret import Secret, exactly
+
+__all__ = ["EndReason", "Inviter", "InviterInfo", "Joiner", "Newcomer", "OfferInfo", "Slot", "Welcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """Who wants to come in. ``token_hash``: 64 hex digits, what the relay is to keep of its token."""
+
+    device: bytes
+    signing: VerifyKey
+    exchange: ExchangePublic
+    name: str
+    system: str
+    token_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferInfo:
+    """What a newcomer may show while it waits. Nothing proves it before the digits were typed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class InviterInfo:
+    """Who invites, as the digits vouch for it."""
+
+    device: bytes
+    name: str
+    system: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Where the newcomer's entry stands in the device log, the log's head after it, how often the root was replaced."""
+
+    slot: int
+    entry_hash: bytes
+    head: bytes
+    root_number: int
+
+
+class Stage(IntEnum):
+    """How far a side has come; see the drawing above."""
+
+    WAITING = 0
+    OFFERED = 1
+    JOINED = 2
+    REVEALED = 3
+    CONFIRMED = 4
+    WELCOMED = 5
+
+
+class Inviter(Secret):
+    """The device that invites. Make one with `begin`; `code` is what its person shows."""
+
+    def __init__(
+        self, code: InviteCode, ephemeral: ExchangeKey, nonce: bytes, *, device: bytes, name: str, system: str
+    ) -> None:
+        """Raises Malformed for a wrong length, a name that is too long, or a code of another ephemeral key."""
+        if code.exchange != ephemeral.public:
+            raise Malformed("the invite's code was made with another ephemeral key")
+        reveal = Reveal(
+            exactly(nonce, INVITE_NONCE_BYTES, "an invite's nonce"),
+            exactly(device, DEVICE_BYTES, "a device id"),
+            _name(name),
+            _name(system),
+        )
+        self.code = code
+        self.stage = Stage.WAITING
+        self.tries_left = DIGITS_TRIES_MAX
+        self._ephemeral = ephemeral
+        self._revealed = content_of(reveal)
+        self._first = InviteKeys(code)
+        self._offer = self._first.seal(Slot.OFFER, content_of(Offer(commitment(self._revealed), reveal.name)))
+        self._sealed: dict[Slot, tuple[bytes, bytes]] = {}
+
+    @classmethod
+    def begin(
+        cls, *, vault: bytes, url: str, device: bytes, name: str, system: str, random: Random = os.urandom
+    ) -> "Inviter":
+        """A fresh invite. Raises TooLarge or BadCode for an address that no invite can hold."""
+        ephemeral = ExchangeKey.generate(random)
+        code = InviteCode(vault, InviteSecret.generate(random), ephemeral.public, url)
+        return cls(code, ephemeral, random(INVITE_NONCE_BYTES), device=device, name=name, system=system)
+
+    def offer(self) -> bytes:
+        """The first message; put it before the code is shown."""
+        return self._offer
+
+    def open_join(self, data: bytes) -> Newcomer:
+        """Raises BadJoin. After a join was opened no other one is."""
+        if self.stage is not Stage.WAITING:
+            raise ValueError("this invite has its newcomer")
+        try:
+            check_frame(Slot.JOIN, data, KEY_BYTES)
+            joiner = data[1 : 1 + KEY_BYTES]
+            shared = self._ephemeral.exchange(ExchangePublic.from_bytes(joiner))
+            keys = InviteKeys(self.code, shared=shared, joiner=joiner)
+            body = body_of(Slot.JOIN, keys.open(Slot.JOIN, data, skip=KEY_BYTES), Join)
+            newcomer = _newcomer(body, self._ephemeral)
+        except (BadMessage, Malformed) as error:
+            raise BadJoin(str(error), hint=error.hint or None) from None
+        self._keys = keys
+        self._reveal = keys.seal(Slot.REVEAL, self._revealed)
+        self._transcript = keys.transcript(self._offer, data, self._reveal)
+        self.stage = Stage.JOINED
+        return newcomer
+
+    def reveal(self) -> bytes:
+        """The answer to the join that was opened."""
+        if self.stage < Stage.JOINED:
+            raise ValueError("nothing is revealed before a newcomer has joined")
+        self.stage = max(self.stage, Stage.REVEALED)
+        return self._reveal
+
+    def check(self, digits: str) -> bool:
+        """Whether the person typed the newcomer's six digits. What is not six digits is no try."""
+        if self.stage not in (Stage.REVEALED, Stage.CONFIRMED):
+            raise ValueError("there are no digits to check")
+        typed = "".join(char for char in digits if not char.isspace() and char != "-")
+        if len(typed) != DIGITS_CHARS or not (typed.isascii() and typed.isdigit()):
+            return False
+        if self.tries_left == 0:
+            return False
+        right = hmac.compare_digest(typed, self._keys.digits(self._transcript, DIGITS_CHARS))
+        if right:
+            self.stage = Stage.CONFIRMED
+        else:
+            self.tries_left -= 1
+        return right
+
+    def welcome(self, slot: int, entry_hash: bytes, head: bytes, root_number: int) -> bytes:
+        """Says to the newcomer that it is in, once the device log and the relay know it."""
+        if self.stage < Stage.CONFIRMED:
+            raise ValueError("nobody is welcomed before the digits were right")
+        body = WelcomeBody(
+            slot,
+            exactly(entry_hash, HASH_BYTES, "an entry's hash"),
+            exactly(head, HASH_BYTES, "a log head"),
+            root_number,
+        )
+        message = _once(self._sealed, self._keys, Slot.WELCOME, content_of(body), self._transcript)
+        self.stage = Stage.WELCOMED
+        return message
+
+    def end(self, reason: EndReason) -> bytes:
+        """Says why nothing will come of it. Only one reason can be given."""
+        return _once(self._sealed, self._first, Slot.END, content_of(End(reason)))
+
+    def open_done(self, data: bytes) -> bool:
+        """Whether the newcomer took the welcome. Raises BadMessage."""
+        if self.stage < Stage.REVEALED:
+            raise ValueError("there is nothing that a newcomer could have taken")
+        content = self._keys.open(Slot.DONE, data, transcript=self._transcript)
+        return body_of(Slot.DONE, content, Done).accepted
+
+    def _material(self) -> bytes:
+        return self._revealed + self._ephemeral.to_bytes()
+
+
+class Joiner(Secret):
+    """The device that has a code and wants in. Make one with `begin`."""
+
+    def __init__(
+        self,
+        code: InviteCode,
+        identity: DeviceIdentity,
+        *,
+        name: str,
+        system: str,
+        token_hash: str,
+        ephemeral: ExchangeKey,
+        nonce: bytes,
+    ) -> None:
+        """Raises BadCode for a code whose key is of no use, Malformed for a wrong length or a name that is too long."""
+        try:
+            shared = ephemeral.exchange(code.exchange)
+        except Malformed:
+            raise BadCode(
+                "the invite holds a key that is of no use", hint="make a new invite on the other device"
+            ) from None
+        self.code = code
+        self.stage = Stage.WAITING
+        self._ephemeral = ephemeral
+        joiner = ephemeral.public.to_bytes()
+        self._first = InviteKeys(code)
+        self._keys = InviteKeys(code, shared=shared, joiner=joiner)
+        body = Join(
+            identity.id,
+            identity.signing.public.to_bytes(),
+            identity.exchange.public.to_bytes(),
+            _name(name),
+            _name(system),
+            _token_hash(token_hash),
+            exactly(nonce, INVITE_NONCE_BYTES, "an invite's nonce"),
+        )
+        self._join = self._keys.seal(Slot.JOIN, content_of(body), before=joiner)
+        self._sealed: dict[Slot, tuple[bytes, bytes]] = {}
+
+    @classmethod
+    def begin(
+        cls,
+        code: InviteCode,
+        identity: DeviceIdentity,
+        *,
+        name: str,
+        system: str,
+        token_hash: str,
+        random: Random = os.urandom,
+    ) -> "Joiner":
+        return cls(
+            code,
+            identity,
+            name=name,
+            system=system,
+            token_hash=token_hash,
+            ephemeral=ExchangeKey.generate(random),
+            nonce=random(INVITE_NONCE_BYTES),
+        )
+
+    def open_offer(self, data: bytes) -> OfferInfo:
+        """Raises BadMessage."""
+        if self.stage is not Stage.WAITING:
+            raise ValueError("the offer was opened before")
+        body = body_of(Slot.OFFER, self._first.open(Slot.OFFER, data), Offer)
+        self._offer, self._promise = bytes(data), body
+        self.stage = Stage.OFFERED
+        return OfferInfo(body.name)
+
+    def join(self) -> bytes:
+        """This device's keys and nonce; the same bytes at each call."""
+        if self.stage < Stage.OFFERED:
+            raise ValueError("the offer comes before the join")
+        self.stage = max(self.stage, Stage.JOINED)
+        return self._join
+
+    def open_reveal(self, data: bytes) -> InviterInfo:
+        """Raises BadMessage, also if the inviter does not say what its offer promised."""
+        if self.stage is not Stage.JOINED:
+            raise ValueError("a reveal answers a join, once")
+        content = self._keys.open(Slot.REVEAL, data)
+        if not hmac.compare_digest(commitment(content), self._promise.commitment):
+            raise BadMessage(
+                "the inviting device did not reveal what it had promised: somebody is in between"
+            )
+        body = body_of(Slot.REVEAL, content, Reveal)
+        if body.name != self._promise.name:
+            raise BadMessage("the inviting device changed its name in the middle of the pairing")
+        self._transcript = self._keys.transcript(self._offer, self._join, data)
+        self.stage = Stage.REVEALED
+        return InviterInfo(body.device, body.name, body.system)
+
+    @property
+    def digits(self) -> str:
+        """The six digits that the person types into the inviting device."""
+        if self.stage < Stage.REVEALED:
+            raise ValueError("there are no digits before the reveal")
+        return self._keys.digits(self._transcript, DIGITS_CHARS)
+
+    def open_welcome(self, data: bytes) -> Welcome:
+        """Raises BadMessage."""
+        if self.stage < Stage.REVEALED:
+            raise ValueError("there is no welcome before the reveal")
+        content = self._keys.open(Slot.WELCOME, data, transcript=self._transcript)
+        body = body_of(Slot.WELCOME, content, WelcomeBody)
+        self.stage = Stage.WELCOMED
+        return Welcome(body.slot, body.entry_hash, body.head, body.root_number)
+
+    def open_end(self, data: bytes) -> EndReason:
+        """Why the inviter gave up. Raises BadMessage. Whoever has the code can write one: it is a reason to stop, no proof."""
+        return body_of(Slot.END, self._first.open(Slot.END, data), End).reason
+
+    def done(self, accepted: bool) -> bytes:
+        """Tells the inviter how it ended. Only one answer can be given."""
+        if self.stage < Stage.REVEALED:
+            raise ValueError("there is nothing to answer before the reveal")
+        return _once(self._sealed, self._keys, Slot.DONE, content_of(Done(accepted)), self._transcript)
+
+    def _material(self) -> bytes:
+        return self._ephemeral.to_bytes() + self._join
+
+
+def _once(
+    sealed: dict[Slot, tuple[bytes, bytes]],
+    keys: InviteKeys,
+    slot: Slot,
+    content: bytes,
+    transcript: bytes = b"",
+) -> bytes:
+    """Seals one content per slot: a second one would use the nonce again. The same content gives the same bytes."""
+    said, message = sealed.get(slot, (content, b""))
+    if said != content:
+        raise ValueError(f"`{slot.value}` was said already, and differently")
+    message = message or keys.seal(slot, content, transcript=transcript)
+    sealed[slot] = (content, message)
+    return message
+
+
+def _newcomer(body: Join, probe: ExchangeKey) -> Newcomer:
+    if body.device == bytes(DEVICE_BYTES):
+        raise Malformed("a device's id must not be zero, which stands for the root")
+    exchange = ExchangePublic.from_bytes(body.exchange)
+    probe.exchange(exchange)  # refuses keys of low order: nothing could be sealed to them later
+    return Newcomer(
+        device=body.device,
+        signing=VerifyKey.from_bytes(body.signing),
+        exchange=exchange,
+        name=body.name,
+        system=body.system,
+        token_hash=body.token_hash.hex(),
+    )
+
+
+def _name(text: str) -> str:
+    if len(text) > INVITE_NAME_CHARS_MAX:
+        raise Malformed(f"a device's name is at most {INVITE_NAME_CHARS_MAX} characters, not {len(text)}")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise Malformed("a device's name must be text that UTF-8 can hold")
+    return text
+
+
+def _token_hash(text: str) -> bytes:
+    try:
+        return exactly(bytes.fromhex(text), HASH_BYTES, "a token's hash")
+    except ValueError:
+        raise Malformed("a token's hash must be 64 hex digits") from None

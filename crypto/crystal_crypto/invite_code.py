@@ -1,0 +1,219 @@
+"""The invite's text: `MC2:` and base32 of everything that a newcomer needs to meet the inviting device at the relay.
+
+    version (1) = 2 | vault (16) | one-time secret S (16) | the inviter's ephemeral X25519 key E_a (32)
+    | length of the relay's URL (1) | URL | check (4)
+
+Rules: upper case, so that a QR code holds it in its alphanumeric mode. A reader takes any case, and spaces, line breaks and
+dashes anywhere. Whoever has the text can come to the meeting and nothing more: the digits decide. What is wrong with a
+text is said by position and count; the text itself is never quoted.
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+import string
+from dataclasses import dataclass
+from typing import Final
+
+from crystal_crypto import labels
+from crystal_crypto.errors import BadCode, TooLarge
+from crystal_crypto.hierarchy import hkdf
+from crystal_crypto.identity import ExchangePublic, Random
+from crystal_crypto.limits import (
+    ACCESS_BYTES,
+    INVITE_CHECK_BYTES,
+    INVITE_SECRET_BYTES,
+    INVITE_URL_BYTES_MAX,
+    KEY_BYTES,
+    MAILBOX_BYTES,
+    VAULT_BYTES,
+)
+from crystal_crypto.secret import Secret, exactly
+
+PREFIX: Final = "MC2:"
+
+_VERSION: Final = 2
+_LENGTH_AT: Final = 1 + VAULT_BYTES + INVITE_SECRET_BYTES + KEY_BYTES
+_BARE_BYTES: Final = _LENGTH_AT + 1 + INVITE_CHECK_BYTES
+_ALPHABET: Final = frozenset(string.ascii_letters + "234567")
+_SEPARATORS: Final = frozenset(" \t\r\n\u00a0-")
+_SCHEMES: Final = ("https://", "http://")
+_COPY: Final = "copy the whole invite again, from `MC2:` to its end"
+_OFFLINE_PREFIX: Final = "mc1:"
+
+
+class InviteSecret(Secret):
+    """S: 16 random bytes that one invite is made of."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises Malformed unless `raw` is 16 bytes."""
+        self._raw = exactly(raw, INVITE_SECRET_BYTES, "an invite's secret")
+
+    @classmethod
+    def generate(cls, random: Random = os.urandom) -> "InviteSecret":
+        return cls(random(INVITE_SECRET_BYTES))
+
+    def to_bytes(self) -> bytes:
+        return self._raw
+
+    def _material(self) -> bytes:
+        return self._raw
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class InviteCode(Secret):
+    """What an invite's text says: to which vault, by which one-time secret and key, at which relay."""
+
+    vault: bytes
+    secret: InviteSecret
+    exchange: ExchangePublic
+    url: str
+
+    def __post_init__(self) -> None:
+        exactly(self.vault, VAULT_BYTES, "a vault id")
+        _url_bytes(self.url)
+
+    @property
+    def mailbox(self) -> bytes:
+        """The meeting place's name at the relay (16 bytes)."""
+        return self._derive(labels.INVITE_MAILBOX, MAILBOX_BYTES)
+
+    @property
+    def access(self) -> bytes:
+        """32 bytes that open the mailbox to the newcomer; the relay keeps only a hash of them."""
+        return self._derive(labels.INVITE_ACCESS, ACCESS_BYTES)
+
+    def _derive(self, label: bytes, length: int) -> bytes:
+        return hkdf(self.secret.to_bytes(), salt=self.vault, info=label, length=length)
+
+    def _material(self) -> bytes:
+        return self.vault + self.secret.to_bytes() + self.exchange.to_bytes() + self.url.encode()
+
+
+def encode_invite(code: InviteCode) -> str:
+    """The text, one line of upper-case letters and digits. It is worth something until the invite is used or expires."""
+    url = _url_bytes(code.url)
+    head = bytes([_VERSION]) + code.vault + code.secret.to_bytes() + code.exchange.to_bytes()
+    body = head + bytes([len(url)]) + url
+    return PREFIX + _base32(body + _check(body))
+
+
+def decode_invite(text: str) -> InviteCode:
+    """Raises BadCode, which says what is wrong, and where: positions count from 1, from the first that is no white space."""
+    code = text.strip()
+    kept = [(at, char) for at, char in enumerate(code, start=1) if char not in _SEPARATORS]
+    _check_prefix(code, "".join(char for _, char in kept[: len(PREFIX)]))
+    payload = kept[len(PREFIX) :]
+    for at, char in payload:
+        if char not in _ALPHABET:
+            raise BadCode(
+                f"the invite has a character at position {at} that cannot occur in it",
+                hint="an invite has the letters A to Z and the digits 2 to 7 only; " + _COPY,
+            )
+    data = _bytes("".join(char for _, char in payload).upper())
+    body, check = data[:-INVITE_CHECK_BYTES], data[-INVITE_CHECK_BYTES:]
+    if not hmac.compare_digest(check, _check(body)):
+        raise _mistyped()
+    return InviteCode(
+        vault=body[1:17],
+        secret=InviteSecret(body[17:33]),
+        exchange=ExchangePublic.from_bytes(body[33:_LENGTH_AT]),
+        url=_url(body[_LENGTH_AT + 1 :]),
+    )
+
+
+def _check_prefix(code: str, prefix: str) -> None:
+    if not code:
+        raise BadCode("the invite is empty", hint=_COPY)
+    if prefix.lower() == PREFIX.lower():
+        return
+    if prefix.lower() == _OFFLINE_PREFIX:
+        raise BadCode(
+            "this is an offline pairing code (mc1), not an invite", hint="use it as an offline code"
+        )
+    if code.lower().startswith(_SCHEMES):
+        raise BadCode(
+            "this is an address, not an invite",
+            hint="an invite begins with `MC2:`; the relay's address is inside",
+        )
+    raise BadCode("the invite does not begin with `MC2:`", hint=_COPY)
+
+
+def _bytes(payload: str) -> bytes:
+    """The payload's bytes, as many as they must be, or what is wrong with its length."""
+    there = len(payload)
+    least = _chars(_BARE_BYTES + 1)
+    if there < 2:
+        raise _cut(there, least)
+    usable = payload[: there - there % 8]
+    # The version and the length stand before the end, so a text that was cut still says how long it was.
+    start = base64.b32decode(usable) if usable else b""
+    version = start[0] if start else base64.b32decode(payload[:2] + "======")[0]
+    if version != _VERSION:
+        raise BadCode(
+            f"the invite is of version {version}, which is unknown here",
+            hint="update this device, or copy the invite again if it was typed",
+        )
+    if len(start) <= _LENGTH_AT:
+        raise _cut(there, least)
+    length = start[_LENGTH_AT]
+    if not 1 <= length <= INVITE_URL_BYTES_MAX:
+        raise _mistyped()
+    needed = _chars(_BARE_BYTES + length)
+    if there < needed:
+        raise _cut(there, needed)
+    if there > needed:
+        raise BadCode(f"the invite is too long by {there - needed} characters", hint=_COPY)
+    data = base64.b32decode(payload + "=" * (-there % 8))
+    if _base32(data) != payload:
+        raise _mistyped()
+    return data
+
+
+def _cut(there: int, needed: int) -> BadCode:
+    least = "" if needed > _chars(_BARE_BYTES + 1) else "at least "
+    return BadCode(
+        f"the invite was cut short: {there} characters after `MC2:`, and there must be {least}{needed}",
+        hint=_COPY,
+    )
+
+
+def _mistyped() -> BadCode:
+    return BadCode("the invite was mistyped: its check does not agree with the rest", hint=_COPY)
+
+
+def _url_bytes(url: str) -> bytes:
+    """Raises TooLarge, or BadCode for what is no relay's address."""
+    data = url.encode("utf-8", "surrogatepass")
+    if len(data) > INVITE_URL_BYTES_MAX:
+        raise TooLarge(
+            f"a relay's address in an invite is at most {INVITE_URL_BYTES_MAX} bytes, not {len(data)}"
+        )
+    _url(data)
+    return data
+
+
+def _url(data: bytes) -> str:
+    try:
+        url = data.decode("utf-8")
+    except UnicodeDecodeError:
+        url = ""
+    if not url.startswith(_SCHEMES) or not url.isprintable() or " " in url:
+        raise BadCode("the invite names no relay's address", hint="make a new invite on the other device")
+    return url
+
+
+def _chars(size: int) -> int:
+    """How many characters of base32 stand for so many bytes."""
+    return -(-size * 8 // 5)
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode("ascii").rstrip("=")
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.sha256(labels.INVITE_CHECK + body).digest()[:INVITE_CHECK_BYTES]

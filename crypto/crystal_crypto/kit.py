@@ -1,0 +1,175 @@
+"""The recovery kit's secret part: six numbered lines to be written down and typed back.
+
+    1: ABCD-EFGH-JKMN-PQRS        16 characters of Crockford's base32 = 8 bytes of data | 2 bytes of check
+    lines 1 to 4 are the root, lines 5 and 6 the vault's id
+
+Rules: a line's check covers its number, so a slip or a line in the wrong place is found at that line. A reader takes any case,
+reads O as 0 and I and L as 1, ignores spaces and dashes, finds the lines in any order and among other text, and takes an
+mc1: code in their place. Two kits of one vault differ in lines 1 to 4; that lines of two kits were mixed shows only in the
+root's check value. What is wrong is said by line and count; no line is ever quoted.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from crystal_crypto import labels
+from crystal_crypto.errors import BadCode
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.limits import (
+    KEY_BYTES,
+    KIT_LINE_BYTES,
+    KIT_LINE_CHECK_BYTES,
+    KIT_LINES,
+    KIT_TEXT_CHARS_MAX,
+    VAULT_BYTES,
+)
+from crystal_crypto.pairing import PREFIX, decode
+from crystal_crypto.secret import exactly
+
+LINE_CHARS: Final = (KIT_LINE_BYTES + KIT_LINE_CHECK_BYTES) * 8 // 5
+
+_GROUP: Final = 4
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUES: Final = {char: value for value, char in enumerate(_ALPHABET)} | {"O": 0, "I": 1, "L": 1}
+_SEPARATORS: Final = frozenset(" \t\u00a0-")
+# `3: …`, `3. …`, `3) …`, or `3 …`: a data line has no group of one character.
+_NUMBERED: Final = re.compile(r"\s*([1-9])(?:\s*[:.)]|(?=\s))\s*(.*)", re.DOTALL)
+_GROUPS: Final = re.compile(r"[0-9A-Za-z]{1,5}(?:[ \t\u00a0-]+[0-9A-Za-z]{1,5}){2,}|[0-9A-Za-z]{10,20}")
+_NEXT_LINE: Final = re.compile(r"[\r\n]+|(?<=\s)(?=[1-6]:)")
+_HINT: Final = "type the line again as it stands on the kit"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What a kit brings back."""
+
+    root: Root
+    vault: bytes
+
+
+def encode_kit(root: Root, vault: bytes) -> tuple[str, ...]:
+    """The six lines. They are the vault: show them only to the person. Raises Malformed for a vault id of another length."""
+    secret = root.to_bytes() + exactly(vault, VAULT_BYTES, "a vault id")
+    pieces = (secret[at : at + KIT_LINE_BYTES] for at in range(0, len(secret), KIT_LINE_BYTES))
+    return tuple(_line(number, piece) for number, piece in enumerate(pieces, start=1))
+
+
+def decode_line(number: int, text: str) -> bytes:
+    """The 8 bytes of line `number` (from 1), typed with or without its number. Raises BadCode, which names the line."""
+    if not 1 <= number <= KIT_LINES:
+        raise ValueError(f"a kit has the lines 1 to {KIT_LINES}")
+    stated, rest = _split(text)
+    chars = _chars(number, rest)
+    if len(chars) != LINE_CHARS:
+        too = "short" if len(chars) < LINE_CHARS else "long"
+        raise BadCode(
+            f"line {number} of the kit is too {too} by {abs(LINE_CHARS - len(chars))} characters", hint=_HINT
+        )
+    places = _places(chars)
+    if not places:
+        raise BadCode(f"line {number} of the kit was mistyped: its check does not agree", hint=_HINT)
+    if number not in places:
+        raise BadCode(f"that is line {places[0]} of the kit, not line {number}", hint=f"type line {number}")
+    if stated not in (None, number):
+        raise BadCode(f"line {number} of the kit has the number {stated} before it", hint=_HINT)
+    return _packed(chars)[:KIT_LINE_BYTES]
+
+
+def decode_kit(text: str) -> Kit:
+    """From the lines, the whole printed page, or an mc1: code. Raises BadCode, which names the line."""
+    if len(text) > KIT_TEXT_CHARS_MAX:
+        raise BadCode(f"a kit has at most {KIT_TEXT_CHARS_MAX} characters", hint="give the six lines only")
+    code = text.strip()
+    if code[: len(PREFIX)].lower() == PREFIX:
+        return _from_code(code)
+    written = [line for line in _NEXT_LINE.split(text) if line.strip()]
+    found: dict[int, bytes] = {}
+    # Those whose place is certain come first: a line's check may agree at two places by chance.
+    for places, data in sorted(map(_good_line, written), key=lambda line: len(line[0])):
+        for number in [n for n in places if n not in found or len(places) == 1][:1]:
+            if found.setdefault(number, data) != data:
+                raise BadCode(f"line {number} is there twice, and differently", hint="use one kit at a time")
+    missing = [number for number in range(1, KIT_LINES + 1) if number not in found]
+    if len(missing) == KIT_LINES:
+        for word in text.split():
+            if word.startswith(PREFIX):
+                return _from_code(word)
+    for number in missing:
+        decode_line(number, _meant(number, written))
+    secret = b"".join(found[number] for number in sorted(found))
+    return Kit(Root.from_bytes(secret[:KEY_BYTES]), secret[KEY_BYTES:])
+
+
+def _from_code(text: str) -> Kit:
+    code = decode(text)
+    return Kit(code.root, code.vault_id)
+
+
+def _good_line(line: str) -> tuple[list[int], bytes]:
+    """Where this can be a line of a kit (nowhere, if it is none), and its data. A number before it decides."""
+    stated, rest = _split(line)
+    chars = _normal(rest)
+    if len(chars) != LINE_CHARS or any(char not in _VALUES for char in chars):
+        return [], b""
+    places = [at for at in _places(chars) if stated in (None, at)]
+    return places, _packed(chars)[:KIT_LINE_BYTES]
+
+
+def _meant(number: int, written: list[str]) -> str:
+    """What was written where the line should be. Raises BadCode if nothing was."""
+    for line in written:
+        stated, rest = _split(line)
+        if stated == number and _GROUPS.fullmatch(rest.strip()):
+            return line
+    if len(written) == KIT_LINES and _split(written[number - 1])[0] is None:
+        return written[number - 1]
+    raise BadCode(f"line {number} of the kit is missing", hint="give all six lines")
+
+
+def _split(line: str) -> tuple[int | None, str]:
+    numbered = _NUMBERED.fullmatch(line)
+    return (int(numbered[1]), numbered[2]) if numbered else (None, line)
+
+
+def _chars(number: int, text: str) -> str:
+    chars = _normal(text.strip())
+    for at, char in enumerate(chars, start=1):
+        if char not in _VALUES:
+            raise BadCode(
+                f"line {number} of the kit has a character at place {at} that cannot occur in it",
+                hint="a kit has digits and letters without U; " + _HINT,
+            )
+    return chars
+
+
+def _normal(text: str) -> str:
+    """Without separators, ASCII letters in upper case: other letters stay, and are refused."""
+    kept = (char for char in text.strip() if char not in _SEPARATORS)
+    return "".join(char.upper() if char.isascii() else char for char in kept)
+
+
+def _places(chars: str) -> list[int]:
+    """Which lines these characters can be by their check: one, or none if they are no line."""
+    raw = _packed(chars)
+    data, check = raw[:KIT_LINE_BYTES], raw[KIT_LINE_BYTES:]
+    return [n for n in range(1, KIT_LINES + 1) if hmac.compare_digest(_check(n, data), check)]
+
+
+def _packed(chars: str) -> bytes:
+    number = 0
+    for char in chars:
+        number = number << 5 | _VALUES[char]
+    return number.to_bytes(KIT_LINE_BYTES + KIT_LINE_CHECK_BYTES, "big")
+
+
+def _line(number: int, data: bytes) -> str:
+    value = int.from_bytes(data + _check(number, data), "big")
+    chars = "".join(_ALPHABET[value >> 5 * at & 31] for at in reversed(range(LINE_CHARS)))
+    return f"{number}: " + "-".join(chars[at : at + _GROUP] for at in range(0, LINE_CHARS, _GROUP))
+
+
+def _check(number: int, data: bytes) -> bytes:
+    return hashlib.sha256(labels.KIT_LINE + bytes([number]) + data).digest()[:KIT_LINE_CHECK_BYTES]

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import Root
+from crystal_mirror.authority import Authority, in_force, seal_record
 from crystal_mirror.batch import seal_mirror
 from crystal_mirror.cursors import read_cursors
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, LeadRecord, seal_record
+from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
 from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
@@ -25,6 +26,7 @@ from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
 from crystal_mirror.pull import Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
+from crystal_mirror.records import LeadRecord
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
 from crystal_mirror.voids import doubt_voids
@@ -43,7 +45,7 @@ class ClaimReport:
 def claim(
     member: Member, root: Root | None, *, force: bool = False, abandon: bool = False
 ) -> Flow[ClaimReport]:
-    """Makes this device the Core. Needs the root, unless this device leads at the log's head (a restored Core).
+    """Makes this device the Core. Needs the root, unless this device has a grant or leads at the log's head (a restored Core).
 
     ``abandon`` gives up what this device had verified and nobody holds any more: relay emptied, and disks put back. Only for
     a person who was told so by BehindTheFloor.
@@ -72,15 +74,10 @@ def claim(
         assert lead is not None, "a log that had a lead keeps one"
         if lead.epoch != before.epoch:
             return None
-        leads = lead.device == member.device_id
-        if not leads and root is None:
-            raise Unready("this device needs the vault's root to take the lead")
-        signer = member.identity.signing if leads or root is None else root.admin
         return seal_record(
             log,
             LeadRecord(lead.epoch + 1, member.device_id, fresh),
-            sender=member.device_id if leads else ROOT_SENDER,
-            signer=signer,
+            by=_claimant(member, root),
             key=member.generation_key,
             salt=member.salt(),
         )
@@ -91,6 +88,25 @@ def claim(
         raise Superseded("another device took the lead first")
     yield from finish_claim(member)
     return ClaimReport(member.replica.position().epoch)
+
+
+def _claimant(member: Member, root: Root | None) -> Authority:
+    """Who signs for a claim of this device: itself, if it leads at the log's head or has a grant; else the root in force."""
+    member.check_active()
+    lead, info = member.log.lead, member.log.member(member.device_id)
+    if info is not None and (info.grant or (lead is not None and lead.device == member.device_id)):
+        return Authority.of_device(member)
+    if root is None:
+        raise Unready(
+            "this device may not take the lead: it has no grant and not the vault's root",
+            hint="Give the recovery kit (`crystal recovery restore`), or grant it on the Core: `crystal devices grant`.",
+        )
+    if not in_force(member.log, root):
+        raise Unready(
+            "the root that this device keeps was replaced, and has no power any more",
+            hint="Give the newest recovery kit: `crystal recovery restore`.",
+        )
+    return Authority.of_root(root)
 
 
 def adopt_claim(member: Member) -> None:

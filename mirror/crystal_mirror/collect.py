@@ -125,12 +125,18 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
             if key <= jump:
                 continue
             place = member.keys.parse_stream(key)
-            if place is None or member.log.member(place[0]) is None:
+            info = member.log.member(place[0]) if place is not None else None
+            if place is None or info is None:
                 continue
             device, incarnation, sequence = place
             ack = member.replica.ack(device, incarnation)
             expected = following.setdefault((device, incarnation), ack + 1)
-            if sequence <= ack:
+            if info.revoked is not None and not info.revoked.counts(incarnation, sequence):
+                member.notices.put(
+                    Notice.HELD_REVOKED, f"entries of the revoked device {device.hex()[:8]} are held"
+                )
+                jump = member.keys.beyond_stream(device, incarnation)
+            elif sequence <= ack:
                 jump = member.keys.conversation(device, incarnation, ack)
             elif sequence > expected:
                 member.notices.put(

@@ -1,7 +1,8 @@
 """Cursors: what each device has applied, told to the others. Overwritten, signed, counted, one writer each.
 
 A cursor is a report, never an authority: nothing is deleted and no position moves because of one in this version. A device
-that lies about itself deceives only those who read about it.
+that lies about itself deceives only those who read about it. Yet its header names the head of the device log that its writer
+has verified: devices thereby show each other their heads, and a relay that shows two devices two logs is found out.
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,26 @@ import msgspec
 
 from crystal_crypto.entry import Channel, Frame, Header, Kind, parse, seal
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.authority import in_force
+from crystal_mirror.devicelog import MemberInfo
+from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Get, GetMany, Put
 
 META_CURSOR = "cursor.sent"
+META_SEEN = "cursors.seen"
+TOLD_AGAIN_MS = 6 * 3600 * 1000
+"""After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
+VERSION_CHARS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a device tells of itself beside its position. ``now_ms``: its clock, only ever shown; 0: not told."""
+
+    now_ms: int = 0
+    version: str = ""
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -23,6 +40,9 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     sequence: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     digest: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     pending: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    told_at: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    holds_root: bool
+    version: Annotated[str, msgspec.Meta(max_length=VERSION_CHARS_MAX)]
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -43,31 +63,58 @@ class Cursor:
     sequence: int
     digest: bytes
     pending: int
+    told_at: int
+    """By the device's own clock, in milliseconds; 0 if it does not tell."""
+    holds_root: bool
+    version: str
     log_head_known: bool
+
+
+class _Seen(msgspec.Struct, frozen=True, array_like=True):
+    device: bytes
+    count: int
+    body: _Body
+    log_head: bytes
 
 
 _encoder = msgspec.msgpack.Encoder()
 _body_decoder: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
+_seen_decoder: msgspec.msgpack.Decoder[list[_Seen]] = msgspec.msgpack.Decoder(list[_Seen])
 _sent_decoder: msgspec.msgpack.Decoder[_Sent] = msgspec.msgpack.Decoder(_Sent)
 
 
-def put_cursor(member: Member, *, look: bool = False) -> Flow[None]:
-    """Reports this device's position if it changed since the last report, or if (``look``) the relay does not hold that."""
+def put_cursor(member: Member, about: About | None = None, *, look: bool = False) -> Flow[None]:
+    """Reports this device's position if it changed since the last report, if that was long ago, or if (``look``) the relay
+    does not hold it.
+
+    Raises:
+        KeysWithheld: the key in force is not here.
+    """
+    about = about or About()
     position = member.replica.position()
-    body = _Body(
-        position.epoch, position.sequence, member.replica.digest().to_bytes(), len(member.journal.names())
-    )
-    key = member.keys.cursor(member.device_id)
     kept = member.journal.meta_get(META_CURSOR)
     sent = _sent_decoder.decode(kept) if kept else None
+    body = _Body(
+        position.epoch,
+        position.sequence,
+        member.replica.digest().to_bytes(),
+        len(member.journal.names()),
+        about.now_ms,
+        member.root is not None and in_force(member.log, member.root),
+        about.version[:VERSION_CHARS_MAX],
+    )
+    key = member.keys.cursor(member.device_id)
+    there = ((yield Get(key)) or b"") if look or sent is None else None
     if (
         sent
-        and (sent.body, sent.log_head) == (body, member.log.head)
+        and msgspec.structs.replace(sent.body, told_at=0) == msgspec.structs.replace(body, told_at=0)
+        and sent.log_head == member.log.head
+        and abs(about.now_ms - sent.body.told_at) < TOLD_AGAIN_MS
         and sent.stored
-        and not (look and sha256((yield Get(key)) or b"").digest() != sent.stored)
+        and (there is None or sha256(there).digest() == sent.stored)
     ):
         return
-    count = sent.count + 1 if sent else 0
+    count = 1 + max(sent.count if sent else -1, _own_count(member, there or b""))
     header = Header(
         kind=Kind.CURSOR,
         channel=Channel.CURSOR,
@@ -96,39 +143,87 @@ def put_cursor(member: Member, *, look: bool = False) -> Flow[None]:
         )
 
 
+def _own_count(member: Member, there: bytes) -> int:
+    """The count of this device's cursor on the relay: after a restore from a backup it is ahead of what is kept here."""
+    try:
+        entry = parse(there)
+        entry.verify(member.identity.signing.public)
+    except CryptoError:
+        return -1
+    return entry.header.sequence if entry.header.kind is Kind.CURSOR else -1
+
+
 def read_cursors(member: Member) -> Flow[list[Cursor]]:
-    """What the members last said of themselves; what does not verify is left out."""
-    members = member.log.members()
+    """What the active devices last said of themselves; what does not verify is left out, and what is older than seen before.
+
+    Keeps what it read for ``seen_cursors``. A cursor whose writer has verified a device log that is not shown here is named
+    in the notices: the relay shows two devices two logs, or hides a part of one.
+    """
+    members = member.log.active()
     found = yield GetMany(tuple(member.keys.cursor(info.device) for info in members))
-    cursors: list[Cursor] = []
+    before = {seen.device: seen for seen in _seen(member)}
+    read: list[_Seen] = []
     for info, data in zip(members, found, strict=True):
-        if data is None:
-            continue
-        try:
-            entry = parse(data)
-            header = entry.header
-            entry.verify(info.signing)
-            key = member.key_for(header.generation)
-            if (
-                header.kind is not Kind.CURSOR
-                or header.channel is not Channel.CURSOR
-                or header.vault != member.vault
-                or header.sender != info.device
-                or key is None
-            ):
-                continue
-            body = _body_decoder.decode(entry.open(key)[0])
-        except (CryptoError, msgspec.MsgspecError, IndexError):
-            continue
-        cursors.append(
-            Cursor(
-                info.device,
-                header.sequence,
-                body.epoch,
-                body.sequence,
-                body.digest,
-                body.pending,
-                member.log.knows_head(header.log_head),
+        cursor = _read(member, info, data) if data is not None else None
+        known = before.get(info.device)
+        if cursor is None or (known is not None and known.count > cursor.count):
+            cursor = known
+        if cursor is not None:
+            read.append(cursor)
+    if any(not member.log.knows_head(seen.log_head) for seen in read):
+        yield from read_log(member.log, member.journal, member.keys, member.notices)
+    for seen in read:
+        if not member.log.knows_head(seen.log_head):
+            member.notices.put(
+                Notice.PEER_AHEAD,
+                f"the cursor of device {seen.device.hex()[:8]} names a device log that is not shown here",
             )
-        )
-    return cursors
+    if read != list(before.values()):
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_SEEN, _encoder.encode(read))
+    return [_cursor(member, seen) for seen in read]
+
+
+def seen_cursors(member: Member) -> list[Cursor]:
+    """What ``read_cursors`` last read; no network."""
+    return [_cursor(member, seen) for seen in _seen(member)]
+
+
+def _seen(member: Member) -> list[_Seen]:
+    kept = member.journal.meta_get(META_SEEN)
+    return _seen_decoder.decode(kept) if kept else []
+
+
+def _read(member: Member, info: MemberInfo, data: bytes) -> _Seen | None:
+    try:
+        entry = parse(data)
+        header = entry.header
+        entry.verify(info.signing)
+        key = member.key_for(header.generation)
+        if (
+            header.kind is not Kind.CURSOR
+            or header.channel is not Channel.CURSOR
+            or header.vault != member.vault
+            or header.sender != info.device
+            or key is None
+        ):
+            return None
+        return _Seen(info.device, header.sequence, _body_decoder.decode(entry.open(key)[0]), header.log_head)
+    except (CryptoError, msgspec.MsgspecError, IndexError):
+        return None
+
+
+def _cursor(member: Member, seen: _Seen) -> Cursor:
+    body = seen.body
+    return Cursor(
+        seen.device,
+        seen.count,
+        body.epoch,
+        body.sequence,
+        body.digest,
+        body.pending,
+        body.told_at,
+        body.holds_root,
+        body.version,
+        member.log.knows_head(seen.log_head),
+    )

@@ -1,87 +1,53 @@
-"""The device log: the one signed chain that says who belongs to a vault and who leads it.
+"""The device log: the one signed chain that says who belongs to a vault, who leads it, and which key is current.
 
 A log entry's header, public part and signature are clear, so that every member, whatever keys it holds, comes to the same
 verdict on every slot; only names and other private things are sealed in the body. This module judges slots; it reads
-and writes nothing (``logsync.py`` does).
+and writes nothing (``logsync.py`` does). What entries say is in ``records.py``.
 
 A slot is *void* if its bytes do not verify against the log before it: junk, a foreign signature, a lead out of turn. Void
 slots are kept, counted and stepped over, so that one junk write cannot jam a vault. The order of the chain decides races.
 
-Entries (public part, MessagePack arrays, tagged)::
-
-    ["root", admin key, recovery key, generation, sealed keys for the recovery key]     slot of founding, signed by the root
-    ["add", device, signing key, exchange key, grant, generation, sealed keys for it]   signed by the root or the lead
-    ["lead", epoch, device, claim]                                                      signed by the root, the lead, or a
-                                                                                        device with a grant, for itself
-
 States of a vault, as its log tells them::
 
     empty --root--> founded --add--> peopled --lead--> led --lead--> led …        (add may come at any time after root)
+
+States of a device::
+
+    unknown --add--> ACTIVE --grant--> ACTIVE, may take the lead --revoke--> REVOKED, for good
+                       └───────────────── revoke ───────────────────────────────┘
+    The device that leads cannot be revoked: another one takes the lead first, so that its epoch has an end.
+
+Who may sign what: the root signs everything; the Core that leads everything but ``root``; a device with a grant its own
+``lead``; any device its own ``name``. Only the root in force counts: a ``root`` entry signed by it puts another in its place.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated
 
-import msgspec
-
-from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, seal
+from crystal_crypto.entry import Channel, Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_crypto.hierarchy import GenerationKey, vault_id
-from crystal_crypto.identity import SigningKey, VerifyKey
+from crystal_crypto.hierarchy import vault_id
+from crystal_crypto.identity import VerifyKey
+from crystal_crypto.limits import PUBLIC_BYTES_MAX
+from crystal_mirror.records import (
+    MEMBERS_MAX,
+    AddRecord,
+    Bundles,
+    GenerationRecord,
+    GrantRecord,
+    LeadRecord,
+    NameRecord,
+    Record,
+    RevokeRecord,
+    RootRecord,
+    decode_record,
+)
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
 
 ROOT_SENDER = bytes(DEVICE_ID_BYTES)
 """The sender of entries that the root's admin key signs."""
 NO_INCARNATION = bytes(INCARNATION_BYTES)
 FIRST_GENERATION = 1
-PUBLIC_BYTES_MAX = 4096
-MEMBERS_MAX = 1000
-
-Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-Bundle = Annotated[bytes, msgspec.Meta(min_length=32, max_length=1024)]
-Generation = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
-Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-
-
-class RootRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="root"):
-    """The vault's first word: the keys that the root stands for, and generation 1 sealed to the recovery key."""
-
-    admin: Bytes32
-    recovery: Bytes32
-    generation: Generation
-    bundle: Bundle
-
-
-class AddRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="add"):
-    """A device joins: its public keys, whether it may lead by its own signature, and the keys sealed to it."""
-
-    device: Bytes16
-    signing: Bytes32
-    exchange: Bytes32
-    grant: bool
-    generation: Generation
-    bundle: Bundle
-
-
-class LeadRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lead"):
-    """A device becomes the Core of a new epoch. ``claim`` is random: a clone of the device does not know it."""
-
-    epoch: Epoch
-    device: Bytes16
-    claim: Bytes16
-
-
-Record = RootRecord | AddRecord | LeadRecord
-
-
-class DeviceDetails(msgspec.Struct, frozen=True, array_like=True):
-    """The sealed body of an ``add``: what only members may read. ``added_at`` is the adder's clock, in milliseconds."""
-
-    name: str
-    system: str
-    added_at: int
 
 
 class Verdict(Enum):
@@ -92,8 +58,22 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Revocation:
+    """That a device is out: where in the log, who signed it, and up to where its streams still count."""
+
+    slot: int
+    sender: bytes
+    cutoffs: dict[bytes, int]
+    entry: Entry
+
+    def counts(self, incarnation: bytes, sequence: int) -> bool:
+        """Whether an entry of the device at this place was accepted before it was revoked."""
+        return sequence <= self.cutoffs.get(incarnation, -1)
+
+
+@dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """A device of the vault, from its ``add`` entry. ``log_head`` is the head that its key bundle is bound to."""
+    """A device of the vault, from its ``add`` entry and what came later. ``named`` is the entry that tells its name."""
 
     device: bytes
     signing: VerifyKey
@@ -101,10 +81,9 @@ class MemberInfo:
     grant: bool
     by_root: bool
     slot: int
-    log_head: bytes
-    generation: int
-    bundle: bytes
     entry: Entry
+    named: Entry
+    revoked: Revocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +96,24 @@ class Lead:
     slot: int
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
-_details: msgspec.msgpack.Decoder[DeviceDetails] = msgspec.msgpack.Decoder(DeviceDetails)
+@dataclass(frozen=True, slots=True)
+class SealedKeys:
+    """A bundle of the log: of which generation, sealed to whom (``ROOT_SENDER``: the recovery key), bound to which head."""
+
+    generation: int
+    recipient: bytes
+    log_head: bytes
+    bundle: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """A valid entry of the log, in order."""
+
+    slot: int
+    sender: bytes
+    record: Record
+    entry: Entry
 
 
 class DeviceLog:
@@ -133,10 +127,20 @@ class DeviceLog:
         self.trailing_voids = 0
         """How many slots right before ``next_slot`` are void."""
         self.root: RootRecord | None = None
-        self.root_entry: Entry | None = None
+        """The root in force."""
+        self.generation = 0
+        """The generation in force; 0 before the vault is founded."""
+        self.events: list[LogEvent] = []
+        self.recovery: SealedKeys | None = None
+        """The newest keys for the root in force."""
+        self._root_slot = -1
+        self._admins: set[bytes] = set()
+        self._keys: set[bytes] = set()
         self._members: dict[bytes, MemberInfo] = {}
+        self._generations: dict[int, Entry] = {}
+        self._sealed: dict[bytes, list[SealedKeys]] = {}
         self._leads: dict[int, Lead] = {}
-        self._heads: set[bytes] = {ZERO_HASH}
+        self._heads: dict[bytes, int] = {ZERO_HASH: 0}
         self._last_epoch = 0
 
     def extend(self, data: bytes) -> Verdict:
@@ -160,10 +164,20 @@ class DeviceLog:
         self.trailing_voids -= count
 
     def members(self) -> list[MemberInfo]:
+        """Every device that was ever added, in that order."""
         return list(self._members.values())
 
+    def active(self) -> list[MemberInfo]:
+        """The devices that are not revoked, in the order in which they were added."""
+        return [info for info in self._members.values() if info.revoked is None]
+
     def member(self, device: bytes) -> MemberInfo | None:
+        """The device, revoked or not; None if it was never added."""
         return self._members.get(device)
+
+    def is_active(self, device: bytes) -> bool:
+        info = self._members.get(device)
+        return info is not None and info.revoked is None
 
     @property
     def lead(self) -> Lead | None:
@@ -176,6 +190,33 @@ class DeviceLog:
     def knows_head(self, head: bytes) -> bool:
         """Whether ``head`` was ever this log's head: what a peer's header claims to have seen."""
         return head in self._heads
+
+    def generation_at(self, head: bytes) -> int | None:
+        """The generation that was in force when ``head`` was the head; None for a head that never was."""
+        return self._heads.get(head)
+
+    @property
+    def root_number(self) -> int:
+        """How often the root was replaced."""
+        return len(self._admins) - 1 if self._admins else 0
+
+    def held_root(self, device: bytes) -> bool:
+        """Whether the device was ever given the root in force, as far as the log tells. It may have removed it since."""
+        info = self._members.get(device)
+        if self.root is None or info is None:
+            return False
+        if self.root.holder == device:
+            return True
+        record = decode_record(info.entry.public)
+        return isinstance(record, AddRecord) and record.holds_root and info.slot > self._root_slot
+
+    def generation_entry(self, number: int) -> Entry | None:
+        """The entry that began a generation; its body, under that generation's key, holds the key before."""
+        return self._generations.get(number)
+
+    def sealed_keys(self, device: bytes) -> list[SealedKeys]:
+        """Every bundle that the log has for a device, oldest first."""
+        return list(self._sealed.get(device, ()))
 
     def _judge(self, data: bytes) -> tuple[Entry, Record] | None:
         try:
@@ -194,9 +235,8 @@ class DeviceLog:
             or len(entry.public) > PUBLIC_BYTES_MAX
         ):
             return None
-        try:
-            record = _decoder.decode(entry.public)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        record = decode_record(entry.public)
+        if record is None or header.generation != self._generation_after(record):
             return None
         key = self._authority(header.sender, record)
         if key is None or not self._allowed(record):
@@ -207,40 +247,83 @@ class DeviceLog:
             return None
         return entry, record
 
+    def _generation_after(self, record: Record) -> int:
+        """The generation that must be in force once the record is taken: the one in which its body is sealed."""
+        begins = isinstance(record, RevokeRecord | GenerationRecord) or self.root is None
+        return self.generation + 1 if begins else self.generation
+
     def _authority(self, sender: bytes, record: Record) -> VerifyKey | None:
         """The key that must have signed, or None if this sender may not say this now."""
-        if isinstance(record, RootRecord):
-            admin = _verify_key(record.admin)
-            if sender != ROOT_SENDER or admin is None or vault_id(admin) != self.vault:
-                return None
-            return admin
         if self.root is None:
-            return None
+            if not isinstance(record, RootRecord) or sender != ROOT_SENDER:
+                return None
+            admin = _verify_key(record.admin)
+            return admin if admin is not None and vault_id(admin) == self.vault else None
         if sender == ROOT_SENDER:
             return _verify_key(self.root.admin)
         member = self._members.get(sender)
-        if member is None:
+        if member is None or member.revoked is not None or isinstance(record, RootRecord):
             return None
         leads = self.lead is not None and self.lead.device == sender
-        claims_for_itself = isinstance(record, LeadRecord) and member.grant and record.device == sender
-        return member.signing if leads or claims_for_itself else None
+        for_itself = (isinstance(record, LeadRecord) and member.grant and record.device == sender) or (
+            isinstance(record, NameRecord) and record.device == sender
+        )
+        return member.signing if leads or for_itself else None
 
     def _allowed(self, record: Record) -> bool:
+        after = self._generation_after(record)
         match record:
             case RootRecord():
-                return self.root is None and _verify_key(record.recovery) is not None
+                return (
+                    record.generation == after
+                    and record.admin not in self._admins
+                    and _verify_key(record.admin) is not None
+                )
             case AddRecord():
                 known = record.device in self._members or record.device == ROOT_SENDER
                 return (
-                    not known and len(self._members) < MEMBERS_MAX and _verify_key(record.signing) is not None
+                    not known
+                    and record.generation == after
+                    and len(self._members) < MEMBERS_MAX
+                    and not {record.signing, record.exchange} & self._keys
+                    and record.signing != record.exchange
+                    and _verify_key(record.signing) is not None
                 )
+            case RevokeRecord():
+                leads = self.lead is not None and self.lead.device == record.device
+                incarnations = [incarnation for incarnation, _ in record.cutoffs]
+                return (
+                    self.is_active(record.device)
+                    and not leads
+                    and record.generation == after
+                    and incarnations == sorted(set(incarnations))
+                    and self._for_everybody(record.bundles, besides=record.device)
+                )
+            case GenerationRecord():
+                return record.generation == after and self._for_everybody(record.bundles)
             case LeadRecord():
-                return record.device in self._members and record.epoch == self._last_epoch + 1
+                return self.is_active(record.device) and record.epoch == self._last_epoch + 1
+            case GrantRecord():
+                info = self._members.get(record.device)
+                return info is not None and info.revoked is None and not info.grant
+            case NameRecord():
+                return self.is_active(record.device)
+
+    def _for_everybody(self, bundles: Bundles, *, besides: bytes = b"") -> bool:
+        """Whether the keys are for exactly the active devices, in order: nobody is left out, nobody slips in."""
+        devices = sorted(info.device for info in self.active() if info.device != besides)
+        return [device for device, _ in bundles] == devices
 
     def _take(self, entry: Entry, record: Record, slot: int) -> None:
+        before = entry.header.log_head
+        self.generation = self._generation_after(record)
         match record:
             case RootRecord():
-                self.root, self.root_entry = record, entry
+                if self.root is None:
+                    self._generations[record.generation] = entry
+                self.root, self._root_slot = record, slot
+                self._admins.add(record.admin)
+                self.recovery = SealedKeys(record.generation, ROOT_SENDER, before, record.bundle)
             case AddRecord():
                 self._members[record.device] = MemberInfo(
                     device=record.device,
@@ -249,59 +332,46 @@ class DeviceLog:
                     grant=record.grant,
                     by_root=entry.header.sender == ROOT_SENDER,
                     slot=slot,
-                    log_head=entry.header.log_head,
-                    generation=record.generation,
-                    bundle=record.bundle,
                     entry=entry,
+                    named=entry,
                 )
+                self._keys |= {record.signing, record.exchange}
+                self._keep(record.generation, before, ((record.device, record.bundle),))
+            case RevokeRecord():
+                self._change(
+                    record.device,
+                    revoked=Revocation(slot, entry.header.sender, dict(record.cutoffs), entry),
+                )
+                self._begin(record, entry)
+            case GenerationRecord():
+                self._begin(record, entry)
             case LeadRecord():
                 self._leads[record.epoch] = Lead(record.epoch, record.device, record.claim, slot)
                 self._last_epoch = record.epoch
+            case GrantRecord():
+                self._change(record.device, grant=True)
+            case NameRecord():
+                self._change(record.device, named=entry)
         self.head = entry.hash
-        self._heads.add(entry.hash)
+        self._heads[entry.hash] = self.generation
+        self.events.append(LogEvent(slot, entry.header.sender, record, entry))
+
+    def _begin(self, record: RevokeRecord | GenerationRecord, entry: Entry) -> None:
+        before = entry.header.log_head
+        self._generations[record.generation] = entry
+        self.recovery = SealedKeys(record.generation, ROOT_SENDER, before, record.recovery)
+        self._keep(record.generation, before, record.bundles)
+
+    def _keep(self, generation: int, log_head: bytes, bundles: Bundles) -> None:
+        for device, bundle in bundles:
+            self._sealed.setdefault(device, []).append(SealedKeys(generation, device, log_head, bundle))
+
+    def _change(self, device: bytes, **changes: object) -> None:
+        self._members[device] = replace(self._members[device], **changes)  # type: ignore[arg-type]
 
 
 def _verify_key(raw: bytes) -> VerifyKey | None:
     try:
         return VerifyKey.from_bytes(raw)
     except CryptoError:
-        return None
-
-
-def seal_record(
-    log: DeviceLog,
-    record: Record,
-    *,
-    sender: bytes,
-    signer: SigningKey,
-    key: GenerationKey,
-    salt: bytes,
-    details: DeviceDetails | None = None,
-) -> bytes:
-    """The sealed bytes of ``record`` for the log's next slot.
-
-    ``sender`` is the device that signs, or ``ROOT_SENDER`` with the root's admin key. Pure: the log is not changed.
-    """
-    header = Header(
-        kind=Kind.LOG,
-        channel=Channel.DEVLOG,
-        vault=log.vault,
-        sender=sender,
-        incarnation=NO_INCARNATION,
-        epoch=log.lead.epoch if log.lead else 0,
-        generation=key.number,
-        log_head=log.head,
-        sequence=log.next_slot,
-        previous=log.head,
-    )
-    frames = [Frame(_encoder.encode(details))] if details else []
-    return seal(header, frames, key=key, signer=signer, public=_encoder.encode(record), salt=salt)
-
-
-def read_details(member: MemberInfo, key: GenerationKey) -> DeviceDetails | None:
-    """The private part of a member's ``add`` entry, or None if this key does not open it."""
-    try:
-        frames = member.entry.open(key)
-        return _details.decode(frames[0]) if frames else None
-    except (CryptoError, msgspec.MsgspecError):
         return None

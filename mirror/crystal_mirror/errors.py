@@ -61,3 +61,31 @@ class TransactionStale(ProtocolError):
     """Another process changed the database between planning and committing; the step is simply repeated."""
 
     exit_code = 9
+
+
+class NotAllowed(ProtocolError):
+    """This device has not the right to do that in its vault."""
+
+    exit_code = 7
+    hint = "Do it on the Core (`crystal devices` names it), or on a device that holds the root."
+
+
+class Revoked(ProtocolError):
+    """This device was revoked: it reads what it has, and takes part in nothing."""
+
+    exit_code = 7
+    hint = "What is here stays searchable. To bring this machine back in, pair it again: `crystal pair --code -`."
+
+
+class KeysWithheld(ProtocolError):
+    """The newest generation's keys in the device log do not open here: nothing new can be sealed."""
+
+    exit_code = 7
+    hint = "Renew the keys on the Core (`crystal devices renew-keys`), or pair this machine again."
+
+
+class RootHeld(ProtocolError):
+    """A device that had the root is not out before the root is another one."""
+
+    exit_code = 7
+    hint = "Give the recovery kit, so that the root can be replaced first."

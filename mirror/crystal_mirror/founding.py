@@ -5,32 +5,25 @@ Founding writes three entries: ``root`` (the keys that the root stands for, and 
 at what the log holds and add what is missing, so that they can be repeated after a crash at any point.
 """
 
-from crystal_crypto.bundle import open_bundle, seal_bundle
+from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror.devicelog import (
-    FIRST_GENERATION,
-    ROOT_SENDER,
-    AddRecord,
-    DeviceDetails,
-    DeviceLog,
-    LeadRecord,
-    RootRecord,
-    seal_record,
-)
-from crystal_mirror.errors import WrongVault
+from crystal_mirror.authority import Authority, in_force, seal_record
+from crystal_mirror.devicelog import FIRST_GENERATION, ROOT_SENDER, DeviceLog
+from crystal_mirror.errors import Revoked, WrongVault
+from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import append, read_log
 from crystal_mirror.member import META_CLAIM, SALT_BYTES, load_log
 from crystal_mirror.ports import Journal, Random
+from crystal_mirror.records import AddRecord, Details, LeadRecord, RootRecord
 from crystal_mirror.requests import Flow
 
 CLAIM_BYTES = 16
-NAME_CHARS_MAX = 200
 
 
 def found(
-    identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: DeviceDetails
+    identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: Details
 ) -> Flow[None]:
     """Makes the vault of ``root`` with this device as its first and its Core.
 
@@ -51,6 +44,7 @@ def found(
         record = RootRecord(
             admin=root.admin.public.to_bytes(),
             recovery=root.recovery.public.to_bytes(),
+            holder=identity.id,
             generation=key.number,
             bundle=seal_bundle(
                 root.recovery.public,
@@ -62,7 +56,7 @@ def found(
             ),
         )
         return seal_record(
-            log, record, sender=ROOT_SENDER, signer=root.admin, key=key, salt=random(SALT_BYTES)
+            log, record, by=Authority.of_root(root), key=key, salt=random(SALT_BYTES), details=details
         )
 
     yield from append(log, journal, keys, build_root)
@@ -79,8 +73,7 @@ def found(
         return seal_record(
             log,
             LeadRecord(epoch=1, device=identity.id, claim=claim),
-            sender=ROOT_SENDER,
-            signer=root.admin,
+            by=Authority.of_root(root),
             key=root_keys(root, log)[0],
             salt=random(SALT_BYTES),
         )
@@ -89,38 +82,47 @@ def found(
 
 
 def join(
-    identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: DeviceDetails
+    identity: DeviceIdentity,
+    root: Root,
+    journal: Journal,
+    random: Random,
+    details: Details,
+    vault: bytes | None = None,
 ) -> Flow[None]:
-    """Adds this device to the vault of ``root``, by the root's own signature.
+    """Adds this device to a vault by the signature of its root. ``vault`` None: the one that this root founded.
 
     Raises:
-        WrongVault: the relay has no device log for this root's vault.
+        WrongVault: the relay has no device log for that vault, or the log has put another root in this one's place.
     """
-    log = load_log(journal, root.vault)
-    keys = VaultKeys(root.vault)
+    vault = vault if vault is not None else root.vault
+    log = load_log(journal, vault)
+    keys = VaultKeys(vault)
     yield from read_log(log, journal, keys)
     if log.root is None:
-        raise WrongVault(f"the relay has no device log for the vault {root.vault.hex()}")
+        raise WrongVault(f"the relay has no device log for the vault {vault.hex()}")
+    _check_in_force(log, root)
     yield from _add(log, journal, keys, identity, root, random, details)
 
 
 def root_keys(root: Root, log: DeviceLog) -> tuple[GenerationKey, VaultSecret]:
-    """The vault's keys as sealed to the root's recovery key.
+    """The vault's keys in force, as sealed to the root's recovery key.
 
     Raises:
         WrongVault: the log has no root entry.
         WrongKey: the sealed keys are not for this root.
     """
-    if log.root is None or log.root_entry is None:
+    if log.root is None:
         raise WrongVault("the device log has no root entry")
-    return open_bundle(
-        log.root.bundle,
-        root.recovery,
-        vault=log.vault,
-        recipient_id=ROOT_SENDER,
-        log_head=log.root_entry.header.log_head,
-        generation_number=log.root.generation,
-    )
+    ring = KeyRing.of_root(root, log)
+    return ring.current(), ring.secret
+
+
+def _check_in_force(log: DeviceLog, root: Root) -> None:
+    if not in_force(log, root):
+        raise WrongVault(
+            "the vault's root was replaced since this code was made",
+            hint="Use the newest code or recovery kit; the old one has no power any more.",
+        )
 
 
 def _add(
@@ -130,11 +132,15 @@ def _add(
     identity: DeviceIdentity,
     root: Root,
     random: Random,
-    details: DeviceDetails,
+    details: Details,
 ) -> Flow[bool]:
     def build(log: DeviceLog) -> bytes | None:
-        if log.member(identity.id) is not None:
+        known = log.member(identity.id)
+        if known is not None and known.revoked is not None:
+            raise Revoked("this device was revoked, and its identity is never taken in again")
+        if known is not None:
             return None
+        _check_in_force(log, root)
         key, secret = root_keys(root, log)
         public: ExchangePublic = identity.exchange.public
         record = AddRecord(
@@ -142,6 +148,7 @@ def _add(
             signing=identity.signing.public.to_bytes(),
             exchange=public.to_bytes(),
             grant=False,
+            holds_root=True,
             generation=key.number,
             bundle=seal_bundle(
                 public,
@@ -155,8 +162,7 @@ def _add(
         return seal_record(
             log,
             record,
-            sender=ROOT_SENDER,
-            signer=root.admin,
+            by=Authority.of_root(root),
             key=key,
             salt=random(SALT_BYTES),
             details=details,

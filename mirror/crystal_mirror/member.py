@@ -13,12 +13,12 @@ Life of an operation on its maker::
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from crystal_crypto.bundle import open_bundle
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.errors import NotAMember
+from crystal_mirror.errors import Revoked
+from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.notices import NoticeBoard
 from crystal_mirror.offers import seal_offer
@@ -41,25 +41,14 @@ def load_log(journal: Journal, vault: bytes) -> DeviceLog:
 
 
 def load_keys(identity: DeviceIdentity, log: DeviceLog) -> tuple[GenerationKey, VaultSecret]:
-    """The keys that this device's ``add`` entry brings it.
+    """The newest key that the log has for this device, and the vault's secret.
 
     Raises:
         NotAMember: the log does not name this device.
         WrongKey: the sealed keys do not open: they are not for this device.
     """
-    me = log.member(identity.id)
-    if me is None:
-        raise NotAMember("this device is not in the vault's device log")
-    if me.signing != identity.signing.public:
-        raise WrongKey("the vault's device log holds other keys for this device")
-    return open_bundle(
-        me.bundle,
-        identity.exchange,
-        vault=log.vault,
-        recipient_id=identity.id,
-        log_head=me.log_head,
-        generation_number=me.generation,
-    )
+    ring = KeyRing.of_device(identity, log)
+    return ring.newest_held(), ring.secret
 
 
 @dataclass
@@ -72,9 +61,9 @@ class Member:
     replica: Replica
     random: Random
     log: DeviceLog
-    generation_key: GenerationKey
-    secret: VaultSecret
+    ring: KeyRing
     root: Root | None = None
+    """The root that this device keeps. Whether it is still in force, the log says (``authority.py``)."""
     keys: VaultKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
@@ -102,8 +91,8 @@ class Member:
             WrongKey: journal and identity do not belong together.
         """
         log = load_log(journal, vault)
-        key, secret = load_keys(identity, log)
-        member = cls(identity, vault, journal, replica, random, log, key, secret, root)
+        ring = KeyRing.of_device(identity, log)
+        member = cls(identity, vault, journal, replica, random, log, ring, root)
         member.mend()
         return member
 
@@ -121,9 +110,23 @@ class Member:
             and self.journal.meta_get(META_CLAIM) == lead.claim
         )
 
+    @property
+    def secret(self) -> VaultSecret:
+        return self.ring.secret
+
+    @property
+    def generation_key(self) -> GenerationKey:
+        """The key in force, with which everything new is sealed. Raises KeysWithheld."""
+        return self.ring.current()
+
     def key_for(self, generation: int) -> GenerationKey | None:
         """The key of a generation, or None if this device does not hold it (yet)."""
-        return self.generation_key if generation == self.generation_key.number else None
+        return self.ring.key(generation)
+
+    def check_active(self) -> None:
+        """Raises Revoked if the log, as read here, has this device out."""
+        if not self.log.is_active(self.device_id):
+            raise Revoked("this device was revoked: its vault takes nothing from it any more")
 
     def salt(self) -> bytes:
         return self.random(SALT_BYTES)
@@ -140,7 +143,9 @@ class Member:
 
         Raises:
             TooLarge, Malformed: an operation is out of its limits; none of them was accepted.
+            Revoked: this device is out; none of them was accepted.
         """
+        self.check_active()
         encoded = [encode_operation(operation) for operation in operations]
         with self.journal.transaction() as transaction:
             origins = [self.seal_row(transaction, data, None) for data in encoded]
@@ -176,7 +181,8 @@ class Member:
             vault=self.vault,
             epoch=self.log.lead.epoch if self.log.lead else 0,
             log_head=self.log.head,
-            key=self.generation_key,
+            # If the newest keys were withheld, it is accepted all the same; ``push`` holds it until it can be sealed anew.
+            key=self.ring.newest_held(),
             signer=self.identity.signing,
             salt=self.salt(),
         )

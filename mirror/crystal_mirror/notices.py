@@ -31,6 +31,8 @@ class Notice(StrEnum):
     MODEL_DIFFERS = "model-differs"
     SUPERSEDED = "superseded"
     REBUILT = "rebuilt"
+    HELD_REVOKED = "revoked-device-held"
+    KEYS_WITHHELD = "keys-withheld"
 
 
 class _Kept(msgspec.Struct, array_like=True):

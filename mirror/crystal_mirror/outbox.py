@@ -49,6 +49,8 @@ def push(member: Member) -> Flow[int]:
     """
     pushed = 0
     patience = Patience("an entry of this device")
+    if not _seal_in_force(member):
+        return 0
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)
@@ -69,6 +71,25 @@ def push(member: Member) -> Flow[int]:
             pushed += len(row.sealed)
         with member.journal.transaction() as transaction:
             transaction.set_row_state(row.incarnation, row.sequence, OutboxState.STORED)
+
+
+def _seal_in_force(member: Member) -> bool:
+    """Seals what is pending under an older generation anew: who knows of a revocation sends nothing that the device could
+    read. Returns False if nothing can be sent, because the newest keys are not here.
+    """
+    row = member.journal.first_row(OutboxState.PENDING)
+    if row is None:
+        return True
+    if member.key_for(member.log.generation) is None:
+        member.notices.put(
+            Notice.KEYS_WITHHELD,
+            f"the keys of generation {member.log.generation} were not sealed to this device; what it records waits here",
+        )
+        return False
+    if parse(row.sealed).header.generation != member.log.generation:
+        with member.journal.transaction() as transaction:
+            restart_stream(member, transaction)
+    return True
 
 
 def _check_first_stored(member: Member) -> Flow[None]:

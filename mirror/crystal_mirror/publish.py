@@ -98,7 +98,7 @@ def _move_up(member: Member, junk: bytes) -> None:
                 sender=member.device_id,
                 incarnation=old.header.incarnation,
                 log_head=member.log.head,
-                key=key,
+                key=member.generation_key,
                 signer=member.identity.signing,
                 salt=member.salt(),
             )

@@ -8,9 +8,10 @@
 
 from dataclasses import dataclass
 
+from crystal_mirror.authority import in_force
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
-from crystal_mirror.cursors import put_cursor
+from crystal_mirror.cursors import About, put_cursor, read_cursors
 from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
@@ -45,22 +46,28 @@ class RoundReport:
     claimed: bool = False
 
 
-def sync_round(member: Member, model: str = "", *, tell_position: bool = True) -> Flow[RoundReport]:
+def sync_round(
+    member: Member, model: str = "", *, tell_position: bool = True, about: About | None = None
+) -> Flow[RoundReport]:
     """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
 
     ``tell_position``: whether this device's cursor is written if it moved. Who makes round after round need not tell it in
-    each: it is a report, and a write for each device and each message is what costs most at the relay.
+    each: it is a report, and a write for each device and each message is what costs most at the relay. ``about``: what is
+    told beside it.
 
     The notices of the round are saved even when it ends by an error.
 
     Raises:
         LogForked: the relay shows another device log.
+        Revoked: this device is out.
+        KeysWithheld: it is in, but was not given the newest keys; what it could read was taken in.
         StoreFailure: the store could not answer; repeat the round later.
     """
     report = RoundReport()
     member.notices.begin()
     try:
         yield from _read_or_restore_log(member, report)
+        member.check_active()
         if rebuild_pending(member):
             finish_rebuild(member)
             report.rebuilt = True
@@ -73,7 +80,9 @@ def sync_round(member: Member, model: str = "", *, tell_position: bool = True) -
         if not member.is_core:
             yield from _follow(member, report)
         if tell_position:
-            yield from put_cursor(member, look=member.rounds % FULL_CHECK_ROUNDS == 0)
+            yield from put_cursor(member, about, look=member.rounds % FULL_CHECK_ROUNDS == 0)
+        if member.rounds % FULL_CHECK_ROUNDS == 0:
+            yield from read_cursors(member)
     except Exception:
         _end(member)
         raise
@@ -101,7 +110,7 @@ def _end(member: Member) -> None:
 
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
     complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
-    may_write = member.is_core or member.root is not None
+    may_write = member.is_core or (member.root is not None and in_force(member.log, member.root))
     if complete and may_write and member.rounds % FULL_CHECK_ROUNDS == 0:
         complete = yield from log_is_whole(member.log, member.keys)
     if not complete and may_write:

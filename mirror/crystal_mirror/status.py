@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from crystal_mirror.devicelog import DeviceDetails, MemberInfo, read_details
+from crystal_crypto.entry import Entry
+from crystal_mirror.cursors import Cursor, seen_cursors
+from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.ports import OutboxState
+from crystal_mirror.records import Details, entry_details
 from crystal_mirror.types import EntryState
 
 _HELD = frozenset(
@@ -15,6 +18,7 @@ _HELD = frozenset(
         Notice.MIRROR_UNREADABLE.value,
         Notice.QUARANTINED.value,
         Notice.PEER_AHEAD.value,
+        Notice.HELD_REVOKED.value,
     }
 )
 
@@ -45,12 +49,21 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEntry:
-    """One device as the log lists it. ``details`` is None if this device cannot open that entry's body."""
+    """One device as the log lists it, revoked ones too.
+
+    ``details`` is its newest name and system, ``added`` what its ``add`` entry tells; None if this device cannot open that.
+    ``had_root``: whether it was given the root in force, as the log tells; ``cursor`` is its own last word, None if none is
+    known here. ``revoked_details`` tell when and where it was revoked.
+    """
 
     info: MemberInfo
-    details: DeviceDetails | None
+    details: Details | None
+    added: Details | None
     leads: bool
     is_this: bool
+    had_root: bool
+    cursor: Cursor | None
+    revoked_details: Details | None
 
 
 def status(member: Member) -> MemberStatus:
@@ -77,17 +90,31 @@ def status(member: Member) -> MemberStatus:
 
 
 def devices(member: Member) -> list[DeviceEntry]:
-    """The vault's devices, in the order in which they were added."""
-    lead = member.log.lead
-    entries: list[DeviceEntry] = []
-    for info in sorted(member.log.members(), key=lambda info: info.slot):
-        key = member.key_for(info.generation)
-        entries.append(
-            DeviceEntry(
-                info=info,
-                details=read_details(info, key) if key else None,
-                leads=lead is not None and lead.device == info.device,
-                is_this=info.device == member.device_id,
-            )
+    """The vault's devices, in the order in which they were added; no network."""
+    log, lead = member.log, member.log.lead
+    cursors = {cursor.device: cursor for cursor in seen_cursors(member)}
+    return [
+        DeviceEntry(
+            info=info,
+            details=details_of(member, info.named),
+            added=details_of(member, info.entry),
+            leads=lead is not None and lead.device == info.device,
+            is_this=info.device == member.device_id,
+            had_root=log.held_root(info.device),
+            cursor=cursors.get(info.device),
+            revoked_details=details_of(member, info.revoked.entry) if info.revoked else None,
         )
-    return entries
+        for info in sorted(log.members(), key=lambda info: info.slot)
+    ]
+
+
+def details_of(member: Member, entry: Entry) -> Details | None:
+    """The private part of a log entry, as far as this device can open it."""
+    return entry_details(entry, member.key_for(entry.header.generation))
+
+
+def device_name(member: Member, device: bytes) -> str | None:
+    """What a device is called, as far as this device can tell."""
+    info = member.log.member(device)
+    details = details_of(member, info.named) if info is not None else None
+    return details.name if details is not None else None

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import DeviceDetails
 from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import found, join
 from crystal_mirror.outbox import restart_stream
+from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
 from crystal_node.clock import now_ms
 from crystal_node.device import opened
@@ -232,7 +232,7 @@ async def _write_log(
     settings: Settings, store: HttpStore, root: Root, identity: DeviceIdentity, *, founding: bool
 ) -> None:
     journal = _journal(settings, root.vault)
-    details = DeviceDetails(settings.name.value, _system(), now_ms())
+    details = Details(settings.name.value, _system(), now_ms(), identity.id)
     begin = found if founding else join
     flow: Flow[None] = begin(identity, root, journal, os.urandom, details)
     try:

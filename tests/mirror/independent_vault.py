@@ -126,12 +126,12 @@ def read_vault(root: bytes, objects: dict[str, bytes]) -> tuple[State, list[byte
     assert record[0] == "root"
     assert record[1] == keys["admin"]
     generation, secret = read_bundle(
-        record[4],
+        record[5],
         private=hkdf(root, b"", label("crystal/v2/root/recovery"), 32),
         vault=vault,
         recipient=bytes(16),
         log_head=bytes(32),
-        g=record[3],
+        g=record[4],
     )
     members: dict[bytes, bytes] = {}
     for data in log:
@@ -146,7 +146,7 @@ def read_vault(root: bytes, objects: dict[str, bytes]) -> tuple[State, list[byte
     stated: list[bytes] = []
     for key in sorted(key for key in objects if key.startswith(f"v/{vault.hex()}/mirror/")):
         data = objects[key]
-        _, frames = read_entry(data, members[data[32:48]], record[3], generation)
+        _, frames = read_entry(data, members[data[32:48]], record[4], generation)
         if not frames:
             continue  # a seal
         origins, also_done, windows, size, _, digest = msgspec.msgpack.decode(frames[0])

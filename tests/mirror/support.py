@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import DeviceDetails
+from crystal_mirror.records import Details
 from crystal_mirror.requests import Embed, Get, GetMany, List, Listing, Put, PutNew, Request
 
 T = TypeVar("T")
@@ -72,4 +72,4 @@ def new_device(seed: str) -> DeviceIdentity:
     return DeviceIdentity.generate(seeded(seed))
 
 
-DETAILS = DeviceDetails(name="laptop", system="Linux", added_at=0)
+DETAILS = Details(name="laptop", system="Linux", at=0)

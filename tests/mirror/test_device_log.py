@@ -5,22 +5,15 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import (
-    ROOT_SENDER,
-    AddRecord,
-    DeviceLog,
-    LeadRecord,
-    Record,
-    Verdict,
-    read_details,
-    seal_record,
-)
+from crystal_mirror.authority import Authority, seal_record
+from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, Verdict
 from crystal_mirror.errors import LogForked, WrongVault
 from crystal_mirror.founding import found, join, root_keys
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log, restore_log
 from crystal_mirror.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
+from crystal_mirror.records import AddRecord, LeadRecord, Record, entry_details
 from crystal_node.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
@@ -44,6 +37,7 @@ class Vault:
             signing=device.signing.public.to_bytes(),
             exchange=device.exchange.public.to_bytes(),
             grant=False,
+            holds_root=False,
             generation=1,
             bundle=bytes(64),
         )
@@ -52,8 +46,7 @@ class Vault:
         return seal_record(
             self.log,
             record,
-            sender=sender,
-            signer=signer.signing if signer else self.root.admin,
+            by=Authority(sender, signer.signing if signer else self.root.admin),
             key=self.generation,
             salt=bytes(24),
         )
@@ -77,7 +70,7 @@ def test_founding_makes_a_vault_that_its_device_leads(vault: Vault) -> None:
     assert vault.log.lead is not None
     assert (vault.log.lead.epoch, vault.log.lead.device) == (1, vault.core.id)
     key, _ = load_keys(vault.core, vault.log)
-    details = read_details(vault.log.members()[0], key)
+    details = entry_details(vault.log.members()[0].named, key)
     assert details == DETAILS
 
 

@@ -20,11 +20,11 @@ from crystal_core.replica import Replica, ReplicaTransaction
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import DeviceDetails
 from crystal_mirror.errors import NotAMember
 from crystal_mirror.founding import found, join
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
+from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow, Request, StoreFailure
 from crystal_mirror.round import sync_round
 from crystal_mirror.types import Origin
@@ -223,7 +223,7 @@ class Home:
             journal.crasher = self.crasher
             enter = found if self.founds else join
             self._flow = enter(
-                self.identity, self.root, journal, self.random, DeviceDetails(self.name, "sim", 0)
+                self.identity, self.root, journal, self.random, Details(self.name, "sim", 0)
             )
         self._resume(None, None)
 

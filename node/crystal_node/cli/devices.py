@@ -26,7 +26,7 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
             "role": "core" if entry.leads else "node",
             "this": entry.is_this,
             "joined_by": "root" if entry.info.by_root else "core",
-            "added_at": iso(entry.details.added_at) if entry.details else None,
+            "added_at": iso(entry.added.at) if entry.added else None,
         }
         for entry in entries
     ]

@@ -1,0 +1,143 @@
+"""What a revoked device left on the relay behind the end of its streams: held until the owner accepts or drops it.
+
+::
+
+    HELD --accept--> in this device's outbox, under its own name --durable--> gone from here
+         --drop----> done without effect, by an entry of the mirror --------> gone from here
+
+Nothing of it is read by anybody before, and nothing is deleted: what was dropped stays on the relay, and counts as done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crystal_crypto.entry import Entry, Kind, parse
+from crystal_crypto.errors import CryptoError
+from crystal_mirror.batch import OPERATIONS_MAX, Batch, encode_batch, seal_mirror
+from crystal_mirror.devicelog import MemberInfo
+from crystal_mirror.errors import NotAllowed, NotAMember, TransactionStale
+from crystal_mirror.member import Member
+from crystal_mirror.offers import open_offer, stands_at
+from crystal_mirror.publish import publish
+from crystal_mirror.requests import Flow, GetMany
+from crystal_mirror.streamends import FETCH_AT_ONCE, listed_places
+from crystal_mirror.types import EntryState, Origin, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """``unreadable`` entries stay held: damaged, not signed by the device, or sealed with a key that is not here."""
+
+    operations: int
+    unreadable: int
+
+
+def held_places(member: Member, device: bytes) -> Flow[list[Origin]]:
+    """The places of a revoked device's entries that count for nothing so far. Raises NotAMember."""
+    info = _revoked(member, device)
+    places = yield from listed_places(member, device)
+    assert info.revoked is not None, "only revoked devices are looked at"
+    waiting = {name.origin for name in member.journal.names()}
+    return [
+        place
+        for place in places
+        if not info.revoked.counts(place.incarnation, place.sequence)
+        and not member.replica.done(place)
+        and place not in waiting
+    ]
+
+
+def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
+    """Takes what is held of a device into this device's outbox, under the names that it has. Raises NotAMember, Revoked."""
+    member.check_active()
+    info = _revoked(member, device)
+    places = yield from held_places(member, device)
+    operations = unreadable = 0
+    for start in range(0, len(places), FETCH_AT_ONCE):
+        some = places[start : start + FETCH_AT_ONCE]
+        found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
+        opened = [_open(member, info, place, data) for place, data in zip(some, found, strict=True)]
+        with member.journal.transaction() as transaction:
+            known = {name.origin for name in transaction.names()}
+            for offer in opened:
+                if offer is None:
+                    unreadable += 1
+                elif offer[0] not in known and not member.replica.done(offer[0]):
+                    known.add(offer[0])
+                    member.seal_row(transaction, offer[1], offer[0])
+                    operations += 1
+    member.mend()
+    return Accepted(operations, unreadable)
+
+
+def drop_held(member: Member, device: bytes) -> Flow[int]:
+    """Has everything that is held of a device count as done, without effect. Only the Core can. Returns how many entries.
+
+    Raises:
+        NotAMember, NotAllowed.
+        TransactionStale: another process of this device changed the mirror meanwhile; repeat it.
+    """
+    if not member.is_core:
+        raise NotAllowed("only the Core drops what a revoked device left")
+    places = yield from held_places(member, device)
+    for start in range(0, len(places), OPERATIONS_MAX):
+        yield from publish(member)
+        _commit_done(member, places[start : start + OPERATIONS_MAX])
+        yield from publish(member)
+    return len(places)
+
+
+def _revoked(member: Member, device: bytes) -> MemberInfo:
+    info = member.log.member(device)
+    if info is None or info.revoked is None:
+        raise NotAMember(
+            f"{device.hex()[:8]} is no revoked device of this vault",
+            hint="`crystal devices` lists the devices, revoked ones too.",
+        )
+    return info
+
+
+def _open(member: Member, info: MemberInfo, place: Origin, data: bytes | None) -> tuple[Origin, bytes] | None:
+    if data is None:
+        return None
+    try:
+        entry: Entry = parse(data)
+        entry.verify(info.signing)
+        key = member.key_for(entry.header.generation)
+        if key is None or not stands_at(
+            entry,
+            vault=member.vault,
+            device=place.device,
+            incarnation=place.incarnation,
+            sequence=place.sequence,
+        ):
+            return None
+        offer = open_offer(entry, key)
+    except CryptoError:
+        return None
+    return offer.origin, offer.data
+
+
+def _commit_done(member: Member, places: Sequence[Origin]) -> None:
+    with member.replica.transaction() as transaction:
+        if transaction.kept(EntryState.UNSENT):
+            raise TransactionStale("another process changed the mirror")
+        position = transaction.position()
+        for place in places:
+            transaction.mark_done(place)
+        digest = transaction.digest().to_bytes()
+        stream = member.journal.stream()
+        sealed = seal_mirror(
+            Kind.BATCH,
+            encode_batch(Batch(operations=(), also_done=tuple(places), vectors=(), model="", digest=digest)),
+            position=position,
+            vault=member.vault,
+            sender=member.device_id,
+            incarnation=stream.incarnation if stream else bytes(8),
+            log_head=member.log.head,
+            key=member.generation_key,
+            signer=member.identity.signing,
+            salt=member.salt(),
+        )
+        transaction.keep_entry(position.epoch, position.sequence, sealed, EntryState.UNSENT)
+        transaction.set_position(Position(position.epoch, position.sequence + 1, parse(sealed).hash))

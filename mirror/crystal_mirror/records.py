@@ -1,0 +1,152 @@
+"""The records of the device log: what an entry of it can say, as values and as bytes.
+
+A record is the clear *public part* of a log entry: a MessagePack array, tagged first, decoded strictly. Who may sign which
+is judged in ``devicelog.py``::
+
+    ["root", admin key, recovery key, holder, generation, keys for the recovery key]      the root, first or replaced
+    ["add", device, signing key, exchange key, grant, holds root, generation, keys]       a device joins
+    ["revoke", device, cutoffs, generation, keys for the recovery key, keys for devices]  a device is out; a new generation
+    ["generation", generation, keys for the recovery key, keys for devices]               a new generation, nobody is out
+    ["lead", epoch, device, claim]                                                        a device becomes the Core
+    ["grant", device]                                                                     a device may take the lead by itself
+    ["name", device]                                                                      a device has another name
+
+The sealed body holds ``Details`` (frame 0), which only members read, and in ``revoke`` and ``generation`` the generation
+key before (frame 1): whoever has the newest key opens the log down to the first.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from crystal_crypto.entry import Entry
+from crystal_crypto.errors import CryptoError
+from crystal_crypto.hierarchy import GenerationKey
+from crystal_mirror.types import DEVICE_ID_BYTES
+
+MEMBERS_MAX = 1000
+"""Devices of a vault, revoked ones included."""
+CUTOFFS_MAX = 4096
+"""Incarnations of one device that a revocation names."""
+DETAIL_CHARS_MAX = 200
+
+Bytes8 = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Bundle = Annotated[bytes, msgspec.Meta(min_length=32, max_length=1024)]
+Generation = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Place = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Cutoffs = Annotated[tuple[tuple[Bytes8, Place], ...], msgspec.Meta(max_length=CUTOFFS_MAX)]
+Bundles = Annotated[tuple[tuple[Bytes16, Bundle], ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+
+
+class RootRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="root"):
+    """The keys that the root stands for. ``holder`` is the device that made it; ``bundle`` the current generation's keys."""
+
+    admin: Bytes32
+    recovery: Bytes32
+    holder: Bytes16
+    generation: Generation
+    bundle: Bundle
+
+
+class AddRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="add"):
+    """A device joins: its public keys, whether it may lead by its own signature, whether it has the root, and its keys."""
+
+    device: Bytes16
+    signing: Bytes32
+    exchange: Bytes32
+    grant: bool
+    holds_root: bool
+    generation: Generation
+    bundle: Bundle
+
+
+class RevokeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="revoke"):
+    """A device is out, and in the same breath everybody else has a new generation.
+
+    ``cutoffs``: of each of its incarnations the last sequence that still counts. ``bundles``: for every other active device,
+    in order of their ids.
+    """
+
+    device: Bytes16
+    cutoffs: Cutoffs
+    generation: Generation
+    recovery: Bundle
+    bundles: Bundles
+
+
+class GenerationRecord(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="generation"
+):
+    """A new generation for every active device, in order of their ids."""
+
+    generation: Generation
+    recovery: Bundle
+    bundles: Bundles
+
+
+class LeadRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lead"):
+    """A device becomes the Core of a new epoch. ``claim`` is random: a clone of the device does not know it."""
+
+    epoch: Epoch
+    device: Bytes16
+    claim: Bytes16
+
+
+class GrantRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="grant"):
+    """A device may take the lead by its own signature from here on."""
+
+    device: Bytes16
+
+
+class NameRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="name"):
+    """A device is called otherwise from here on; how, is in the sealed body."""
+
+    device: Bytes16
+
+
+Record = RootRecord | AddRecord | RevokeRecord | GenerationRecord | LeadRecord | GrantRecord | NameRecord
+
+
+class Details(msgspec.Struct, frozen=True, array_like=True):
+    """What only members may read of a log entry. ``at`` is the maker's clock, in milliseconds; ``by`` the device at which it
+    was made, 16 zero bytes if that is not known (an entry signed by the root does not tell)."""
+
+    name: str
+    system: str
+    at: int
+    by: bytes = bytes(DEVICE_ID_BYTES)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+_details: msgspec.msgpack.Decoder[Details] = msgspec.msgpack.Decoder(Details)
+
+
+def encode_record(record: Record) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_record(public: bytes) -> Record | None:
+    """The record in an entry's public part; None if it is none of this version."""
+    try:
+        return _decoder.decode(public)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def encode_details(details: Details) -> bytes:
+    return _encoder.encode(details)
+
+
+def entry_details(entry: Entry, key: GenerationKey | None) -> Details | None:
+    """The private part of a log entry; None if it has none or this key does not open it."""
+    if key is None:
+        return None
+    try:
+        frames = entry.open(key)
+        return _details.decode(frames[0]) if frames else None
+    except (CryptoError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

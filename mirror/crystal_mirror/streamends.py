@@ -1,0 +1,88 @@
+"""Where the streams of a device end: the last entry of each incarnation that was stored before the device is revoked.
+
+What the Core has taken in counts by its acks. What lies on the relay behind that counts as far as it goes on without a gap and
+is signed by the device, each entry following the one before: a relay that lists places which nobody signed moves no end.
+"""
+
+from crystal_crypto.entry import Entry, parse
+from crystal_crypto.errors import CryptoError
+from crystal_mirror.devicelog import MemberInfo
+from crystal_mirror.member import Member
+from crystal_mirror.offers import stands_at
+from crystal_mirror.requests import Flow, GetMany, List, Listing
+from crystal_mirror.types import ZERO_HASH, Origin
+
+LIST_PAGE = 1000
+FETCH_AT_ONCE = 16
+
+
+def stream_ends(member: Member, device: bytes) -> Flow[dict[bytes, int]]:
+    """The last sequence that counts of each incarnation of a device; none for one of which nothing counts."""
+    info = member.log.member(device)
+    ends = {
+        incarnation: last
+        for owner, incarnation, last in member.replica.acks()
+        if owner == device and last >= 0
+    }
+    if info is None or info.revoked is not None:
+        return ends
+    places = yield from listed_places(member, device)
+    for incarnation in sorted({place.incarnation for place in places}):
+        behind = [
+            place.sequence
+            for place in places
+            if place.incarnation == incarnation and place.sequence > ends.get(incarnation, -1)
+        ]
+        last = yield from _verified_end(member, info, incarnation, ends.get(incarnation, -1), behind)
+        if last >= 0:
+            ends[incarnation] = last
+    return ends
+
+
+def listed_places(member: Member, device: bytes) -> Flow[list[Origin]]:
+    """The places of a device's streams that the relay lists, in order."""
+    prefix = f"{member.keys.conversations_prefix}{device.hex()}."
+    places: list[Origin] = []
+    after = ""
+    while True:
+        page: Listing = yield List(prefix, after, LIST_PAGE)
+        keys = page.after(after)
+        for key in keys:
+            place = member.keys.parse_stream(key)
+            if place is not None and place[0] == device:
+                places.append(Origin(*place))
+        if not page.more or not keys:
+            return places
+        after = keys[-1]
+
+
+def _verified_end(
+    member: Member, info: MemberInfo, incarnation: bytes, last: int, behind: list[int]
+) -> Flow[int]:
+    """How far the stream goes on behind ``last``, entry by entry."""
+    previous: bytes | None = ZERO_HASH if last < 0 else None
+    for start in range(0, len(behind), FETCH_AT_ONCE):
+        some = behind[start : start + FETCH_AT_ONCE]
+        found = yield GetMany(tuple(member.keys.conversation(info.device, incarnation, n) for n in some))
+        for sequence, data in zip(some, found, strict=True):
+            entry = _signed(member, info, incarnation, sequence, data) if sequence == last + 1 else None
+            if entry is None or (previous is not None and entry.header.previous != previous):
+                return last
+            last, previous = sequence, entry.hash
+    return last
+
+
+def _signed(
+    member: Member, info: MemberInfo, incarnation: bytes, sequence: int, data: bytes | None
+) -> Entry | None:
+    if data is None:
+        return None
+    try:
+        entry = parse(data)
+        entry.verify(info.signing)
+    except CryptoError:
+        return None
+    stands = stands_at(
+        entry, vault=member.vault, device=info.device, incarnation=incarnation, sequence=sequence
+    )
+    return entry if stands else None

@@ -1,0 +1,81 @@
+"""Where a device keeps its secrets: the system's keyring where one truly works, else files that only their owner can read,
+wrapped under a passphrase if the person wants one.
+
+Rules: a secret that was stored is on disk, whole, or the call raised. Nothing here reads the environment or asks a person; who
+composes the program says which place to use, and gives the passphrase.
+
+    port            what every key store offers           files      secrets in files, plain or wrapped
+    systemkeyring   the system's keyring                  folder     the disk's part of it
+    wrapping        passphrase, header, wrapped secrets: the format
+"""
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crystal_crypto.errors import KeyStoreError
+from crystal_crypto.identity import Random
+from crystal_crypto.keystore.files import AskPassphrase, FileKeyStore, nobody_to_ask
+from crystal_crypto.keystore.port import KeyStore
+from crystal_crypto.keystore.systemkeyring import KEYRING_SECONDS_MAX, KeyringKeyStore
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+__all__ = (
+    "KEYRING_SECONDS_MAX",
+    "AskPassphrase",
+    "Choice",
+    "FileKeyStore",
+    "KeyStore",
+    "KeyringKeyStore",
+    "Preference",
+    "choose_keystore",
+    "nobody_to_ask",
+)
+
+
+class Preference(Enum):
+    """Which place is wanted."""
+
+    AUTO = "auto"
+    KEYRING = "keyring"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The store that was chosen, where it is (`FILE` or `KEYRING`), and why, in words for the person."""
+
+    store: KeyStore
+    place: Preference
+    reason: str
+
+
+def choose_keystore(
+    directory: Path,
+    *,
+    service: str,
+    preference: Preference = Preference.AUTO,
+    backend: "KeyringBackend | None" = None,
+    seconds_max: float = KEYRING_SECONDS_MAX,
+    random: Random = os.urandom,
+    passphrase: AskPassphrase = nobody_to_ask,
+) -> Choice:
+    """The keyring if it is wanted and passes its test, else files in `directory`.
+
+    `service` names this home in the keyring; `backend` is the system's own unless given. Raises KeyStoreError if the keyring
+    was asked for and does not work: a secret is never quietly put where the person did not want it.
+    """
+    if preference is Preference.FILE:
+        return Choice(FileKeyStore(directory, passphrase), Preference.FILE, "files were asked for")
+    try:
+        keyring = KeyringKeyStore(service, backend, seconds_max=seconds_max)
+        keyring.probe(random)
+    except KeyStoreError as error:
+        if preference is Preference.KEYRING:
+            raise
+        return Choice(FileKeyStore(directory, passphrase), Preference.FILE, f"no usable keyring: {error}")
+    return Choice(keyring, Preference.KEYRING, f"{keyring.description} kept and returned a test secret")

@@ -1,0 +1,264 @@
+"""Secrets in files, plain or wrapped under a passphrase (`wrapping` has the format and draws the states).
+
+Rules: a store without a header holds plain files, a sealed one wrapped files only; a file of the other kind is refused and
+named, not believed. Everything is checked again under the directory's lock before a write, so that a process which opened the
+store before a passphrase was set cannot put a plain secret into it. Changing a passphrase may die anywhere: the header is what
+counts, it is replaced as a whole, and each file says by itself which key it needs.
+
+The master key is held until `close`; what `load` returns is bytes, which nobody can wipe.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from crystal_crypto.errors import KeyStoreError, Malformed, PassphraseNeeded, UnknownVersion
+from crystal_crypto.keystore.folder import HEADER_FILE, LockedFolder, SecretFolder
+from crystal_crypto.keystore.port import check_name, check_secret
+from crystal_crypto.keystore.wrapping import (
+    COST,
+    Cost,
+    Header,
+    MasterKeys,
+    Random,
+    State,
+    is_wrapped,
+    new_header,
+)
+from crystal_crypto.limits import PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, SECRET_BYTES_MAX
+from crystal_crypto.wiping import wiped
+
+AskPassphrase = Callable[[], bytearray]
+"""Gives the passphrase, for whoever wipes it. Raises PassphraseNeeded if nobody can."""
+
+_READS_MAX: Final = 5
+"""How often a file is read again because the header changed meanwhile."""
+
+
+def nobody_to_ask() -> bytearray:
+    """Where no passphrase is to be had."""
+    raise PassphraseNeeded("the keys are closed by a passphrase")
+
+
+class FileKeyStore:
+    """One file of mode 0600 for each secret, in a directory of mode 0700 that it makes when it first stores something."""
+
+    def __init__(
+        self, directory: Path, passphrase: AskPassphrase = nobody_to_ask, random: Random = os.urandom
+    ) -> None:
+        self._folder = SecretFolder(directory)
+        self._ask = passphrase
+        self._random = random
+        self._opened: tuple[bytes, MasterKeys] | None = None
+
+    def load(self, name: str) -> bytes | None:
+        check_name(name)
+        for _ in range(_READS_MAX):
+            header = self._folder.read(HEADER_FILE)
+            data = self._folder.read(name)
+            if self._folder.read(HEADER_FILE) == header:
+                return None if data is None else self._plain(name, data, header)
+        raise KeyStoreError(
+            f"{self._folder.path} is being changed all the time", hint="run the command again"
+        )
+
+    def store(self, name: str, secret: bytes) -> None:
+        check_name(name)
+        check_secret(secret)
+        if (header := self._folder.read(HEADER_FILE)) is not None:
+            self._keys(header)  # the slow part, before others have to wait
+        with self._folder.locked() as folder:
+            header = self._folder.read(HEADER_FILE)
+            data = secret if header is None else self._as_kept(name, secret, header)
+            folder.write(name, data)
+
+    def delete(self, name: str) -> None:
+        check_name(name)
+        if self._folder.path.exists():
+            with self._folder.locked() as folder:
+                folder.delete(name)
+
+    def close(self) -> None:
+        """Wipes the master key. The next call asks for the passphrase again."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[1].wipe()
+
+    def passphrase_state(self) -> State | None:
+        """How far a passphrase was set; None without one. Asks for nothing."""
+        header = self._folder.read(HEADER_FILE)
+        return None if header is None else self._parsed(header).state
+
+    def names(self) -> list[str]:
+        """The names of the secrets that are there."""
+        return self._folder.names()
+
+    def set_passphrase(self, new: bytearray, cost: Cost = COST) -> None:
+        """Closes the store by `new`, which replaces an earlier passphrase; the files get a new master key.
+
+        Killed anywhere, the old or the new passphrase opens the store, and no secret is lost. What is then still to be
+        rewritten is done by `finish`, or by calling this again.
+
+        Raises PassphraseNeeded, WrongPassphrase if there is an earlier one that cannot be given, ValueError for a length out
+        of bounds.
+        """
+        if not PASSPHRASE_BYTES_MIN <= len(new) <= PASSPHRASE_BYTES_MAX:
+            raise ValueError(
+                f"a new passphrase must be {PASSPHRASE_BYTES_MIN} to {PASSPHRASE_BYTES_MAX} bytes"
+            )
+        self.finish()
+        if (before := self._folder.read(HEADER_FILE)) is not None:
+            self._keys(before)  # asked for and derived before others have to wait
+        with self._folder.locked() as folder:
+            before = self._folder.read(HEADER_FILE)
+            if before is None:
+                keys = MasterKeys.generate(self._random)
+            else:
+                self._refuse_unfinished(before)
+                keys = self._keys(before).renewed(self._random)
+            header, kek = new_header(new, keys, cost, self._random)
+            with wiped(kek):
+                self._put_header(folder, header, keys)
+                self._seal(folder, header, kek, keys)
+
+    def remove_passphrase(self) -> None:
+        """Makes all files plain again. Killed anywhere, the passphrase is still good, or is gone; call it again to finish."""
+        before = self._folder.read(HEADER_FILE)
+        if before is None:
+            return
+        with wiped(self._ask()) as passphrase, self._folder.locked() as folder:
+            header = self._header(folder)
+            with wiped(header.derive(passphrase)) as kek:
+                keys = header.open(kek)
+                if header.state is not State.UNSEALING:
+                    header = header.with_keys(kek, keys, State.UNSEALING, self._random)
+                    self._put_header(folder, header, keys)
+                self._unseal(folder, keys)
+
+    def finish(self) -> bool:
+        """Goes on where a change of passphrase was interrupted. False if there was nothing to do."""
+        if self.passphrase_state() in (None, State.SEALED):
+            return False
+        with wiped(self._ask()) as passphrase, self._folder.locked() as folder:
+            header = self._header(folder)
+            with wiped(header.derive(passphrase)) as kek:
+                keys = header.open(kek)
+                if header.state is State.SEALING:
+                    self._seal(folder, header, kek, keys)
+                elif header.state is State.UNSEALING:
+                    self._unseal(folder, keys)
+        return True
+
+    def clear(self) -> None:
+        """Deletes every secret and the header last. Only for a directory that is no longer, or not yet, the one in use."""
+        if not self._folder.path.exists():
+            return
+        with self._folder.locked() as folder:
+            for name in self._folder.names():
+                folder.delete(name)
+            folder.delete(HEADER_FILE)
+        self.close()
+
+    def _seal(self, folder: LockedFolder, header: Header, kek: bytearray, keys: MasterKeys) -> None:
+        for name in self._folder.names():
+            data = self._folder.read(name)
+            if data is not None and not keys.is_current(data):
+                secret = self._with_keys(name, data, header.state, keys)
+                folder.write(name, keys.wrap(name, secret, self._random))
+        alone = keys.alone()
+        self._put_header(folder, header.with_keys(kek, alone, State.SEALED, self._random), alone)
+        keys.wipe()
+
+    def _unseal(self, folder: LockedFolder, keys: MasterKeys) -> None:
+        for name in self._folder.names():
+            data = self._folder.read(name)
+            if data is not None and is_wrapped(data):
+                folder.write(name, self._with_keys(name, data, State.UNSEALING, keys))
+        folder.delete(HEADER_FILE)
+        keys.wipe()
+        self.close()
+
+    def _put_header(self, folder: LockedFolder, header: Header, keys: MasterKeys) -> None:
+        data = header.to_bytes()
+        folder.write(HEADER_FILE, data)
+        if self._opened is not None and self._opened[1] is not keys:
+            self._opened[1].wipe()
+        self._opened = data, keys
+
+    def _header(self, folder: LockedFolder) -> Header:
+        del folder  # it says that the caller holds the lock
+        data = self._folder.read(HEADER_FILE)
+        if data is None:
+            raise KeyStoreError(
+                "the passphrase was removed by another process meanwhile", hint="run the command again"
+            )
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Header:
+        try:
+            return Header.parse(data)
+        except UnknownVersion:
+            raise
+        except Malformed as error:
+            raise KeyStoreError(
+                f"{self._folder.path / HEADER_FILE} is damaged: {error}",
+                hint="restore state/secrets from a backup: without this file no passphrase opens these keys",
+            ) from None
+
+    def _refuse_unfinished(self, header: bytes) -> None:
+        if self._parsed(header).state is not State.SEALED:
+            raise KeyStoreError(
+                "another process changes the passphrase",
+                hint="wait until it is done, then run the command again",
+            )
+
+    def _keys(self, header: bytes) -> MasterKeys:
+        """The master keys of this header; asks for the passphrase if they are not at hand."""
+        if self._opened is not None and self._opened[0] == header:
+            return self._opened[1]
+        self.close()
+        parsed = self._parsed(header)
+        with wiped(self._ask()) as passphrase, wiped(parsed.derive(passphrase)) as kek:
+            keys = parsed.open(kek)
+        self._opened = header, keys
+        return keys
+
+    def _as_kept(self, name: str, secret: bytes, header: bytes) -> bytes:
+        keys = self._keys(header)
+        return (
+            secret if self._parsed(header).state is State.UNSEALING else keys.wrap(name, secret, self._random)
+        )
+
+    def _plain(self, name: str, data: bytes, header: bytes | None) -> bytes:
+        if header is not None:
+            return self._with_keys(name, data, self._parsed(header).state, self._keys(header))
+        if is_wrapped(data):
+            raise KeyStoreError(
+                f"{self._folder.path / name} is wrapped, but {self._folder.path / HEADER_FILE} is gone",
+                hint="restore that file from a backup: without it no passphrase opens these keys",
+            )
+        return self._sized(name, data)
+
+    def _with_keys(self, name: str, data: bytes, state: State, keys: MasterKeys) -> bytes:
+        secret = keys.unwrap(name, data)
+        if secret is not None:
+            return self._sized(name, secret)
+        if is_wrapped(data):
+            raise KeyStoreError(
+                f"{self._folder.path / name} was wrapped under another passphrase's key",
+                hint="restore state/secrets as a whole from one backup",
+            )
+        if state is State.SEALED:
+            raise KeyStoreError(
+                f"{self._folder.path / name} is not wrapped, though this store has a passphrase: it is not ours",
+                hint="restore it from a backup; `crystal keys` shows the state of the key store",
+            )
+        return self._sized(name, data)
+
+    def _sized(self, name: str, secret: bytes) -> bytes:
+        if not 1 <= len(secret) <= SECRET_BYTES_MAX:
+            raise KeyStoreError(
+                f"{self._folder.path / name} holds {len(secret)} bytes, which is no secret of ours"
+            )
+        return secret

@@ -6,6 +6,9 @@
          --drop----> done without effect, by an entry of the mirror --------> gone from here
 
 Nothing of it is read by anybody before, and nothing is deleted: what was dropped stays on the relay, and counts as done.
+
+Held as well, on this device only, are operations of an epoch that the device wrote on after it was out, and that a relay in
+league with it had shown this device (``orphans.py``).
 """
 
 from collections.abc import Sequence
@@ -13,11 +16,12 @@ from dataclasses import dataclass
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.batch import OPERATIONS_MAX, Batch, encode_batch, seal_mirror
+from crystal_mirror.batch import OPERATIONS_MAX, Batch, encode_batch, opened_batch, seal_mirror
 from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.errors import NotAllowed, NotAMember, TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.offers import open_offer, stands_at
+from crystal_mirror.orphans import forget_orphans, orphans_of
 from crystal_mirror.publish import publish
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.streamends import FETCH_AT_ONCE, listed_places
@@ -52,7 +56,7 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
     member.check_active()
     info = _revoked(member, device)
     places = yield from held_places(member, device)
-    operations = unreadable = 0
+    operations, unreadable = _accept_orphans(member, device), 0
     for start in range(0, len(places), FETCH_AT_ONCE):
         some = places[start : start + FETCH_AT_ONCE]
         found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
@@ -71,20 +75,58 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
 
 
 def drop_held(member: Member, device: bytes) -> Flow[int]:
-    """Has everything that is held of a device count as done, without effect. Only the Core can. Returns how many entries.
+    """Has everything that is held of a device count as done, without effect. Returns how many entries of its streams.
+
+    What is held on this device alone goes on any device; what is on the relay, only on the Core.
 
     Raises:
         NotAMember, NotAllowed.
         TransactionStale: another process of this device changed the mirror meanwhile; repeat it.
     """
-    if not member.is_core:
-        raise NotAllowed("only the Core drops what a revoked device left")
     places = yield from held_places(member, device)
+    with member.journal.transaction() as orphans:
+        forget_orphans(orphans, device)
+    if places and not member.is_core:
+        raise NotAllowed("only the Core drops what a revoked device left on the relay")
     for start in range(0, len(places), OPERATIONS_MAX):
         yield from publish(member)
         _commit_done(member, places[start : start + OPERATIONS_MAX])
         yield from publish(member)
     return len(places)
+
+
+def held_orphans(member: Member, device: bytes) -> int:
+    """How many operations are held on this device alone."""
+    return len(_orphaned(member, device))
+
+
+def _accept_orphans(member: Member, device: bytes) -> int:
+    found = _orphaned(member, device)
+    taken = 0
+    with member.journal.transaction() as transaction:
+        known = {name.origin for name in transaction.names()}
+        for origin, operation in found:
+            if origin not in known and not member.replica.done(origin):
+                known.add(origin)
+                member.seal_row(transaction, operation, origin)
+                taken += 1
+        forget_orphans(transaction, device)
+    return taken
+
+
+def _orphaned(member: Member, device: bytes) -> list[tuple[Origin, bytes]]:
+    operations: list[tuple[Origin, bytes]] = []
+    for data in orphans_of(member.journal, device):
+        entry = parse(data)
+        key = member.key_for(entry.header.generation)
+        if key is not None:
+            batch = opened_batch(entry, key)
+            operations += [
+                (origin, operation)
+                for origin, operation in batch.operations
+                if origin.device != member.device_id and not member.replica.done(origin)
+            ]
+    return operations
 
 
 def _revoked(member: Member, device: bytes) -> MemberInfo:

@@ -19,6 +19,7 @@ from crystal_mirror.batch import opened_batch
 from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
+from crystal_mirror.orphans import keep_orphan
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
@@ -153,7 +154,12 @@ def _kept_from(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]
 
 
 def _offer_again(member: Member, orphans: list[KeptEntry]) -> None:
-    """Puts every operation of the orphaned entries into the outbox under its own name, unless it is there already."""
+    """Puts every operation of the orphaned entries into the outbox under its own name, unless it is there already.
+
+    What a device signed that is revoked by now is another matter: a relay in league with it may have shown us, and us alone,
+    an epoch that it wrote on after it was out. Of that only this device's own operations are offered; the rest is held until
+    the owner decides (``held.py``).
+    """
     with member.journal.transaction() as transaction:
         known = {name.origin for name in transaction.names()}
         for kept in orphans:
@@ -167,7 +173,12 @@ def _offer_again(member: Member, orphans: list[KeptEntry]) -> None:
                 batch = opened_batch(entry, key)
             except CryptoError as error:
                 raise AssertionError("an entry that was applied here opens") from error
+            doubtful = not member.log.is_active(entry.header.sender)
+            if doubtful and any(origin.device != member.device_id for origin, _ in batch.operations):
+                keep_orphan(transaction, entry)
             for origin, operation in batch.operations:
+                if doubtful and origin.device != member.device_id:
+                    continue
                 if origin not in known:
                     known.add(origin)
                     member.seal_row(transaction, operation, origin)

@@ -17,6 +17,7 @@ from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
+from crystal_mirror.orphans import note_orphans
 from crystal_mirror.outbox import push, settle
 from crystal_mirror.publish import Published, publish, restore_mirror
 from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
@@ -103,6 +104,7 @@ def _doubt(member: Member, report: RoundReport) -> Flow[None]:
 
 def _end(member: Member) -> None:
     """What a round leaves behind however it ended, unless it was dropped half way."""
+    note_orphans(member.journal, member.notices)
     raise_floor(member)
     member.rounds += 1
     member.notices.save()

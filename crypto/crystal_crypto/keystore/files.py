@@ -157,6 +157,7 @@ class FileKeyStore:
         with self._folder.locked() as folder:
             for name in self._folder.names():
                 folder.delete(name)
+            folder.sweep()
             folder.delete(HEADER_FILE)
         self.close()
 
@@ -166,6 +167,7 @@ class FileKeyStore:
             if data is not None and not keys.is_current(data):
                 secret = self._with_keys(name, data, header.state, keys)
                 folder.write(name, keys.wrap(name, secret, self._random))
+        folder.sweep()
         alone = keys.alone()
         self._put_header(folder, header.with_keys(kek, alone, State.SEALED, self._random), alone)
         keys.wipe()

@@ -104,6 +104,13 @@ class LockedFolder:
             (self._path / f".{name}{_TEMPORARY}").unlink(missing_ok=True)
             os.fsync(self._handle)
 
+    def sweep(self) -> None:
+        """Deletes what crashes left behind: it may be a secret that was to be written."""
+        with reported(f"{self._path} cannot be cleaned"):
+            for scrap in self._path.glob(f".*{_TEMPORARY}"):
+                scrap.unlink(missing_ok=True)
+            os.fsync(self._handle)
+
 
 def refuse_others(path: Path, found: os.stat_result, mode: str) -> None:
     """Raises KeyStoreError if anybody but this user can use the file; the hint is the command that mends it."""

@@ -35,7 +35,9 @@ BACKENDS: Final = frozenset(
 
 _PREFIX: Final = "crystal:"  # an empty or foreign value in the keyring is thereby told from ours
 
-_FILES_HINT: Final = "log in at the desktop, so that its keyring runs; without one, keep keys in files (--key-store file)"
+_FILES_HINT: Final = (
+    "log in at the desktop, so that its keyring runs; without one, keep keys in files (--key-store file)"
+)
 _LOCKED_HINT: Final = "unlock the keyring at the desktop or in its own program, then run the command again"
 _LOCKED: Final = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException"})
 _ABSENT: Final = frozenset(

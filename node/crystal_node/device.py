@@ -26,6 +26,8 @@ from crystal_node.settings import Settings
 
 if TYPE_CHECKING:
     from crystal_core.embed.port import Embedder
+    from crystal_node.relaystore import FreshToken
+    from crystal_relay.client import HttpStore
     from crystal_relay.store import Store
 
 META_PENDING_SINCE = "node.pending-since"
@@ -120,23 +122,39 @@ class Device:
         return BuiltinEmbedder()
 
     @asynccontextmanager
+    async def at_relay(self) -> AsyncGenerator["HttpStore", None]:
+        """The relay's plain client, for what is no object of the vault: tokens, members, the recovery secret. Nothing is
+        repeated, and RelayError is what it raises.
+
+        Raises:
+            NotSetUp: no relay is configured, or this device has no token for it.
+        """
+        from crystal_node.relaystore import open_http
+
+        async with open_http(self.settings, vault=self.member.vault, token=self._token()) as store:
+            yield store
+
+    @asynccontextmanager
     async def online(self) -> AsyncGenerator["Store", None]:
         """The relay as a store.
 
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
         """
-        from crystal_node.relaystore import FreshToken, open_store
+        from crystal_node.relaystore import open_store
+
+        async with open_store(self.settings, vault=self.member.vault, token=self._token()) as store:
+            yield store
+
+    def _token(self) -> "FreshToken":
+        from crystal_node.relaystore import FreshToken
 
         token = self.keys.token()
         if not self.settings.relay_url or token is None:
             raise NotSetUp(
                 "this device has no relay", hint="Join again: `crystal pair --code - --relay URL`."
             )
-        async with open_store(
-            self.settings, vault=self.member.vault, token=FreshToken(self.keys.token, token)
-        ) as store:
-            yield store
+        return FreshToken(self.keys.token, token)
 
 
 @contextmanager

@@ -15,10 +15,12 @@ from crystal_mirror.claim import claim
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.device import Device
 from crystal_node.locking import FileLock
-from crystal_node.runner import Runner, Traffic
+from crystal_node.runner import Runner, Traffic, store_failure
 from crystal_node.wording import counted, size
+from crystal_relay.errors import RelayError
 
 if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
     from crystal_relay.store import Store
 
 LOCK_WAIT_SECONDS = 60.0
@@ -117,8 +119,10 @@ class Syncer:
                 self._device.journal.scrub()
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started)
 
-    async def claim(self, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
-        """Makes this device the Core; the present one becomes a Node when it comes back.
+    async def claim(
+        self, root: "Root | None" = None, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS
+    ) -> None:
+        """Makes this device the Core; the present one becomes a Node when it comes back. ``root``: from the recovery kit.
 
         Raises:
             HomeBusy: as ``round``.
@@ -126,7 +130,7 @@ class Syncer:
         """
         async with self._locked(wait_seconds):
             member = self._device.member
-            await self._runner.run(claim(member, member.root, force=force))
+            await self._runner.run(claim(member, root or member.root, force=force))
 
     def release_idle_model(self) -> None:
         """Gives the model's memory back if it has not been needed lately."""
@@ -164,10 +168,19 @@ async def sync_now(device: Device, progress: Callable[[str], None] | None = None
         return await syncer.round()
 
 
-async def claim_lead(device: Device, *, force: bool) -> None:
-    """Makes this device the Core, and does its first round as one."""
+async def claim_lead(device: Device, root: "Root | None" = None, *, force: bool) -> None:
+    """Makes this device the Core, and does its first round as one. ``root``: from the recovery kit.
+
+    With the root the relay lets this device write what a Core writes; without it that was granted before.
+    """
+    if root is not None:
+        async with device.at_relay() as relay:
+            try:
+                await relay.raise_token(device.member.device_id, recovery=root.relay_secret)
+            except RelayError as error:
+                raise store_failure(error) from error
     async with _syncer(device, "crystal role --claim", None) as syncer:
-        await syncer.claim(force=force)
+        await syncer.claim(root, force=force)
         await syncer.round()
 
 

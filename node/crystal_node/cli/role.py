@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crystal_node.cli.kitoption import KitFile, root_from_kit
 from crystal_node.cli.options import Debug, Json, Yes, confirm
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
     from crystal_node.device import Device
 
 Claim = Annotated[
@@ -27,11 +29,17 @@ as a Node; what it had not sent by then is taken in afterwards.
 
 
 def run(
-    claim: Claim = False, force: Force = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
+    claim: Claim = False,
+    force: Force = False,
+    kit: KitFile = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
     """Say whether this machine is the Core or a Node, and who the Core is.
 
-    When the Core is lost, a machine that joined with the vault's code can take its place with --claim.
+    When the Core is lost, --claim puts this machine in its place: one that was granted the lead, or that holds the vault's
+    root, or that is given the recovery kit.
 
     Example:
 
@@ -44,21 +52,22 @@ def run(
     from crystal_node.errors import Usage
     from crystal_node.settings import resolve
 
-    if force and not claim:
-        raise Usage("--force goes with --claim")
+    if (force or kit is not None) and not claim:
+        raise Usage("--force and --kit go with --claim")
     with opened(resolve()) as device:
         if claim and not device.member.is_core:
             if not yes:
                 note(_WARNING)
                 confirm("Type claim to go on: ", expect="claim")
-            asyncio.run(_claim(device, force=force))
+            root = None if kit is None else root_from_kit(kit, device.member.vault)
+            asyncio.run(_claim(device, root, force=force))
         _show(device, as_json=as_json)
 
 
-async def _claim(device: "Device", *, force: bool) -> None:
+async def _claim(device: "Device", root: "Root | None", *, force: bool) -> None:
     from crystal_node.sync import claim_lead
 
-    await claim_lead(device, force=force)
+    await claim_lead(device, root, force=force)
 
 
 def _show(device: "Device", *, as_json: bool) -> None:

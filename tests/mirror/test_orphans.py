@@ -1,6 +1,7 @@
 """An ex-Core in league with the relay shows one device an epoch that goes on. What it wrote there must not come in by that
 device's good name."""
 
+from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.administer import revoke, rotate_root
 from crystal_mirror.claim import claim
@@ -41,6 +42,7 @@ class Forked:
 
 
 def has(member: Member, text: str) -> bool:
+    assert isinstance(member.replica, Replica)
     counted = member.replica.database.row("SELECT count(*) FROM chunks WHERE text = ?", (text,))
     assert counted is not None
     return bool(counted[0])

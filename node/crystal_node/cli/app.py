@@ -9,7 +9,10 @@ import typer
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """One command: its name, the module that holds a function ``run``, and the panel of the help it stands in."""
+    """One command: its name, the module that holds it, and the panel of the help it stands in.
+
+    The module has a function ``run``, or a typer app ``group`` for a command that has commands of its own.
+    """
 
     name: str
     module: str
@@ -59,15 +62,20 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     asked = next((word for word in arguments if not word.startswith("-")), None)
     named = [verb for verb in VERBS if verb.name == asked]
     for verb in named or VERBS:
-        app.command(verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)(_function(verb))
+        found = _loaded(verb)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)
+        else:
+            app.command(verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)(found)
     return app
 
 
-def _function(verb: _Verb) -> Callable[..., object]:
-    run = import_module(f"crystal_node.cli.{verb.module}").run
-    if not callable(run):
-        raise TypeError(f"crystal_node.cli.{verb.module}.run is no function")
-    return run  # type: ignore[no-any-return]
+def _loaded(verb: _Verb) -> typer.Typer | Callable[..., object]:
+    module = import_module(f"crystal_node.cli.{verb.module}")
+    found = getattr(module, "group", None) or module.run
+    if not isinstance(found, typer.Typer) and not callable(found):
+        raise TypeError(f"crystal_node.cli.{verb.module} holds no command")
+    return found  # type: ignore[no-any-return]
 
 
 def _root(

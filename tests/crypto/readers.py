@@ -12,6 +12,8 @@ from crystal_crypto.digest import TableDigest
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import (
     BadCode,
+    BadJoin,
+    BadMessage,
     BadSignature,
     CryptoError,
     Malformed,
@@ -21,9 +23,11 @@ from crystal_crypto.errors import (
 )
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
+from crystal_crypto.kit import decode_kit
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_crypto.v1 import open_v1
+from tests.crypto import independent_invite, invite_readers
 from tests.crypto import independent_reader as other
 from tests.vectors.vectorfile import Vector, subject
 
@@ -37,6 +41,8 @@ _NAMES: dict[type[CryptoError], str] = {
     BadSignature: "bad signature",
     WrongKey: "wrong key",
     BadCode: "bad code",
+    BadMessage: "bad message",
+    BadJoin: "bad message",
 }
 
 
@@ -67,7 +73,8 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "entry": ("entry-hash", "frames", "payload"),
         "blob": ("length", "content"),
         "bundle": ("generation-key", "secret"),
-        "code": ("root",),
+        "code": ("root", "vault") if "vault" in vector.fields else ("root",),
+        "kit": ("root", "vault"),
         "v1": ("plain",),
     }
     of_keys = {
@@ -79,6 +86,8 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "verify-key": (),
         "identity": ("device", "verify-key", "exchange-public"),
     }
+    if vector.folder == "invite":
+        return invite_readers.STATED[vector.fields["of"]]
     return of_keys[vector.fields["of"]] if vector.folder == "key" else stated[vector.folder]
 
 
@@ -148,6 +157,29 @@ def _their_bundle(vector: Vector) -> dict[str, str]:
         g=vector.number("generation"),
     )
     return {"generation-key": generation.hex(), "secret": secret.hex()}
+
+
+def _our_code(vector: Vector) -> dict[str, str]:
+    code = decode(subject(vector).decode())
+    return _root_and_vault(vector, code.root.to_bytes(), code.vault_id)
+
+
+def _their_code(vector: Vector) -> dict[str, str]:
+    return _root_and_vault(vector, *independent_invite.read_offline_code(subject(vector).decode()))
+
+
+def _our_kit(vector: Vector) -> dict[str, str]:
+    kit = decode_kit(subject(vector).decode())
+    return _root_and_vault(vector, kit.root.to_bytes(), kit.vault)
+
+
+def _their_kit(vector: Vector) -> dict[str, str]:
+    return _root_and_vault(vector, *independent_invite.read_kit(subject(vector).decode()))
+
+
+def _root_and_vault(vector: Vector, root: bytes, vault: bytes) -> dict[str, str]:
+    stated = {"root": root.hex(), "vault": vault.hex()}
+    return {name: stated[name] for name in _stated(vector)}
 
 
 def _our_key(vector: Vector) -> dict[str, str]:
@@ -236,7 +268,9 @@ _OURS: dict[str, Reader] = {
     "entry": _our_entry,
     "blob": _our_blob,
     "bundle": _our_bundle,
-    "code": lambda vector: {"root": decode(subject(vector).decode()).root.to_bytes().hex()},
+    "code": _our_code,
+    "kit": _our_kit,
+    "invite": invite_readers.ours,
     "v1": lambda vector: {"plain": hashlib.sha256(open_v1(vector.hex("key"), subject(vector))).hexdigest()},
     "key": _our_key,
 }
@@ -244,7 +278,9 @@ _THEIRS: dict[str, Reader] = {
     "entry": _their_entry,
     "blob": _their_blob,
     "bundle": _their_bundle,
-    "code": lambda vector: {"root": other.read_code(subject(vector).decode()).hex()},
+    "code": _their_code,
+    "kit": _their_kit,
+    "invite": invite_readers.theirs,
     "v1": lambda vector: {
         "plain": hashlib.sha256(other.read_v1(vector.hex("key"), subject(vector))).hexdigest()
     },

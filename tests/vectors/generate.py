@@ -1,18 +1,34 @@
 """Writes all vector files: `python -m tests.vectors.generate`. Files that no case makes are deleted."""
 
-from tests.vectors import blob_cases, bundle_cases, content_cases, entry_cases, key_cases, text_cases
+from tests.vectors import (
+    blob_cases,
+    bundle_cases,
+    content_cases,
+    entry_cases,
+    invite_cases,
+    key_cases,
+    kit_cases,
+    text_cases,
+)
 from tests.vectors.vectorfile import FOLDER, Vector
 
-FOLDERS = ("blob", "bundle", "code", "entry", "key", "v1")
+FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "v1")
+
+_MODULES = (
+    entry_cases,
+    content_cases,
+    blob_cases,
+    bundle_cases,
+    text_cases,
+    key_cases,
+    invite_cases,
+    kit_cases,
+)
 
 
 def vectors() -> list[Vector]:
     """Every vector. Raises ValueError if two have the same name."""
-    made = [
-        vector
-        for module in (entry_cases, content_cases, blob_cases, bundle_cases, text_cases, key_cases)
-        for vector in module.cases()
-    ]
+    made = [vector for module in _MODULES for vector in module.cases()]
     if len({vector.path for vector in made}) != len(made):
         raise ValueError("two vectors have the same name")
     return made

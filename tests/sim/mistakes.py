@@ -9,6 +9,7 @@ patches one function or a few; inside, everything else is the real code. Names t
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -303,13 +304,22 @@ MISTAKES: dict[str, Mistake] = {
     )
 }
 
-FOUND_BY: dict[str, str | int] = {
+
+@dataclass(frozen=True)
+class CrashesIn:
+    """A mistake that only a crash between two commits can show: every other crash point of the script is tried: each
+    commit has one on either side."""
+
+    script: str
+
+
+FOUND_BY: dict[str, str | int | CrashesIn] = {
     "what cannot be opened is skipped": 4,
     "senders are not checked": 12,
     "two cores split the traffic": "handover",
     "a seal ends nothing": "handover",
     "a lost reply doubles": 2,
-    "the cursor commits apart": 36,
+    "the cursor commits apart": CrashesIn("handover"),
     "a void slot jams": 12,
     "nothing is offered again": 12,
     "the lead is taken without a seal": "handover",

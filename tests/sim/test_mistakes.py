@@ -6,25 +6,33 @@ import pytest
 
 from crystal_crypto.errors import CrystalError
 from tests.sim.chaos import Chaos
-from tests.sim.mistakes import FOUND_BY, MISTAKES
-from tests.sim.script import SCRIPTS, Stage
+from tests.sim.mistakes import FOUND_BY, MISTAKES, CrashesIn
+from tests.sim.script import SCRIPTS, Stage, count_points
 
 SEEDS_MAX = 28
+Run = str | int | tuple[str, int]
+"""A script, a random world by its seed, or a script in which a process dies at that point."""
 
 
-def runs(mistake: str) -> Iterator[str | int]:
-    """Where to look for a mistake: its own run first, then all scripts and some random worlds."""
-    if mistake in FOUND_BY:
-        yield FOUND_BY[mistake]
+def runs(mistake: str) -> Iterator[Run]:
+    """Where to look for a mistake: its own run first, or each crash point of a script; then all scripts and random worlds."""
+    found_by = FOUND_BY.get(mistake)
+    if found_by is not None and not isinstance(found_by, CrashesIn):
+        yield found_by
+    if isinstance(found_by, CrashesIn):
+        yield from ((found_by.script, point) for point in range(1, count_points(found_by.script), 2))
     yield from SCRIPTS
     yield from range(SEEDS_MAX)
 
 
-def play(run: str | int) -> None:
-    if isinstance(run, str):
-        Stage(run).play(SCRIPTS[run])
-    else:
-        Chaos(run).run()
+def play(run: Run) -> None:
+    match run:
+        case str():
+            Stage(run).play(SCRIPTS[run])
+        case int():
+            Chaos(run).run()
+        case (name, point):
+            Stage(name, point).play(SCRIPTS[name])
 
 
 @pytest.mark.parametrize("mistake", [name for name in MISTAKES if name != "two pollers at once"])

@@ -52,13 +52,14 @@ class Device:
 
         Raises:
             NotSetUp: no vault was founded or joined here.
-            LocalStorage: keys or journal are missing, though a vault is named.
+            LocalStorage: keys or journal are missing, though a vault is named; or others can use what is here.
             VaultDataError, JournalDamaged, KeyStoreError: what their packages say.
         """
         vault = settings.vault
         if vault is None:
             raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
-        keys = open_keys(settings.home, settings.config.key_store)
+        settings.home.check_private()
+        keys = open_keys(settings.home, settings.config.key_store, settings.config.keyring_backend)
         identity = keys.identity()
         if identity is None:
             raise LocalStorage(
@@ -89,6 +90,7 @@ class Device:
     def close(self) -> None:
         self.replica.close()
         self.journal.close()
+        self.keys.close()
 
     def accept(
         self, operations: Sequence[Operation], extra: Callable[[], None] | None = None

@@ -16,6 +16,7 @@ made by the commands that set one up; every other command finds it or says how t
 
 import os
 import secrets
+import shlex
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,10 +30,12 @@ FILE_MODE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Paths of one device's home. ``data`` overrides the folder of the database."""
+    """Paths of one device's home. ``data`` overrides the folder of the database; ``passphrase_file`` holds the key store's
+    passphrase, where no person can be asked for it."""
 
     root: Path
     data: Path | None = None
+    passphrase_file: Path | None = None
 
     @property
     def config_file(self) -> Path:
@@ -95,6 +98,24 @@ class Home:
             folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             _make_private(folder)
 
+    def check_private(self) -> None:
+        """Looks whether only this user can use what is here: a few ``stat`` calls, at every start.
+
+        Raises:
+            LocalStorage: others can, or another user owns it. The hint is the command that mends it.
+        """
+        for path in self.private_paths():
+            problem = exposure(path)
+            if problem is not None:
+                raise LocalStorage(problem.text, hint=problem.fix)
+
+    def private_paths(self) -> list[Path]:
+        """What only this user may use: folders, settings, databases, keys. Some need not exist."""
+        kept = [self.root, self.state, self.config_file, self.state_database, self.database, self.secrets]
+        with suppress(OSError):
+            kept += sorted(self.secrets.iterdir())
+        return kept
+
     def state_file(self) -> Path:
         """The state database's path, with the file there and private: SQLite would make it by the umask."""
         os.close(os.open(self.state_database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
@@ -104,6 +125,32 @@ class Home:
         """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
         with suppress(OSError):
             self.nudge_file.touch(FILE_MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Why a path is not private, and the command that makes it so."""
+
+    path: Path
+    text: str
+    fix: str
+
+
+def exposure(path: Path) -> Exposure | None:
+    """What is wrong with who may use this path. None if nothing is, or if it is not there."""
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return None
+    if info.st_uid != os.geteuid():
+        owner = f"sudo chown {os.geteuid()} {shlex.quote(str(path))}"
+        return Exposure(path, f"{path} belongs to another user", f"Run as its owner, or: {owner}")
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        mode = "700" if stat.S_ISDIR(info.st_mode) else "600"
+        return Exposure(
+            path, f"{path} can be used by others than its owner", f"chmod {mode} {shlex.quote(str(path))}"
+        )
+    return None
 
 
 def _make_private(folder: Path) -> None:

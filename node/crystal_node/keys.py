@@ -3,32 +3,44 @@ relay.
 
 Where they are kept is chosen once, when the home is set up, and written in ``config.json``: moving keys
 silently from one place to another would be how they get lost. ``auto`` takes the system's keyring when it
-truly works, else files of mode 0600. Names carry the home, so that several homes of one user don't share
-keys.
+truly works, else files of mode 0600, which a passphrase can close (``crystal keys passphrase``). Names carry
+the home, so that several homes of one user don't share keys.
 """
 
 from dataclasses import dataclass
 from hashlib import sha256
 
+from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Preference, choose_keystore
 from crystal_node.errors import BadConfig
 from crystal_node.home import Home
+from crystal_node.passphrase import ask_passphrase
 from crystal_node.settings import KeyStoreKind
 
 _IDENTITY = "identity"
 _ROOT = "root"
 _TOKEN = "relay-token"  # noqa: S105  the name under which it is kept
 
+NAMES = (_IDENTITY, _ROOT, "root.next", _TOKEN)
+"""All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceKeys:
-    """Typed access to the key store. ``kind`` says where it is (file or keyring), ``reason`` why it was chosen."""
+    """Typed access to the key store. ``kind`` says where it is (file or keyring), ``reason`` why it was chosen, ``backend``
+    which keyring, for ``config.json`` ("" where it is none that can be loaded by its name)."""
 
     store: KeyStore
     kind: KeyStoreKind
     reason: str
+    backend: str = ""
+
+    def close(self) -> None:
+        """Wipes the master key of a store that a passphrase closes. Secrets that were loaded are beyond reach."""
+        if isinstance(self.store, FileKeyStore):
+            self.store.close()
 
     def identity(self) -> DeviceIdentity | None:
         data = self.store.load(_IDENTITY)
@@ -36,6 +48,10 @@ class DeviceKeys:
 
     def keep_identity(self, identity: DeviceIdentity) -> None:
         self.store.store(_IDENTITY, identity.to_bytes())
+
+    def drop_identity(self) -> None:
+        """For a device that nobody is to know any more; never for one that is set up."""
+        self.store.delete(_IDENTITY)
 
     def root(self) -> Root | None:
         data = self.store.load(_ROOT)
@@ -52,8 +68,10 @@ class DeviceKeys:
         self.store.store(_TOKEN, token.encode("ascii"))
 
 
-def open_keys(home: Home, chosen: str) -> DeviceKeys:
-    """The keys of a home that is set up. ``chosen`` is the place that ``config.json`` names.
+def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
+    """The keys of a home that is set up. ``chosen`` is the place that ``config.json`` names, ``backend`` the keyring there.
+
+    A passphrase is asked for when the first secret is loaded.
 
     Raises:
         BadConfig: it names no place.
@@ -61,9 +79,10 @@ def open_keys(home: Home, chosen: str) -> DeviceKeys:
     """
     match chosen:
         case KeyStoreKind.FILE:
-            return DeviceKeys(FileKeyStore(home.secrets), KeyStoreKind.FILE, "")
+            return DeviceKeys(file_store(home), KeyStoreKind.FILE, "")
         case KeyStoreKind.KEYRING:
-            return DeviceKeys(KeyringKeyStore(_service(home)), KeyStoreKind.KEYRING, "")
+            store = keyring_store(home, backend)
+            return DeviceKeys(store, KeyStoreKind.KEYRING, "", store.backend_name)
         case _:
             raise BadConfig(
                 f"config.json names no key store ({chosen!r})", hint='Its "key_store" is file or keyring.'
@@ -76,9 +95,31 @@ def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:
     Raises:
         KeyStoreError: the keyring was asked for and does not truly work.
     """
-    choice = choose_keystore(home.secrets, service=_service(home), preference=Preference(wanted.value))
-    return DeviceKeys(choice.store, KeyStoreKind(choice.place.value), choice.reason)
+    choice = choose_keystore(
+        home.secrets,
+        service=service_name(home),
+        preference=Preference(wanted.value),
+        passphrase=lambda: ask_passphrase(home),
+    )
+    backend = choice.store.backend_name if isinstance(choice.store, KeyringKeyStore) else ""
+    return DeviceKeys(choice.store, KeyStoreKind(choice.place.value), choice.reason, backend)
 
 
-def _service(home: Home) -> str:
+def file_store(home: Home) -> FileKeyStore:
+    """The files of this home, whether they are in use or not."""
+    return FileKeyStore(home.secrets, lambda: ask_passphrase(home))
+
+
+def keyring_store(home: Home, backend: str = "") -> KeyringKeyStore:
+    """This home's part of the keyring. Raises KeyStoreError when there is none, with what can be done about it."""
+    try:
+        return KeyringKeyStore(service_name(home), backend)
+    except KeyStoreError as error:
+        raise KeyStoreError(
+            f"this device's keys are in the system's keyring: {error}", hint=error.hint
+        ) from None
+
+
+def service_name(home: Home) -> str:
+    """This home's name in the keyring."""
     return f"memory-crystal/{sha256(str(home.root).encode()).hexdigest()[:16]}"

@@ -39,6 +39,7 @@ class Source(StrEnum):
     FLAG = "flag"
     ENVIRONMENT = "environment"
     CONFIG = "config.json"
+    INVITE = "invite"
     DEFAULT = "default"
 
 
@@ -66,7 +67,11 @@ class Setting:
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit."""
+    """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit.
+
+    ``key_store_left`` is the place that an interrupted `crystal keys move` may have left copies in, ``keyring_backend`` the
+    keyring's class, ``kit_verified`` the check value (hex) of the root whose recovery kit was typed back.
+    """
 
     version: Annotated[int, msgspec.Meta(ge=1)] = 1
     vault: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?$")] = ""
@@ -74,6 +79,9 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     agent: Annotated[str, msgspec.Meta(max_length=64)] = ""
     name: Annotated[str, msgspec.Meta(max_length=100)] = ""
     key_store: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    key_store_left: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    keyring_backend: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    kit_verified: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?$")] = ""
     relay_allow_http: bool = False
     relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
 
@@ -106,6 +114,7 @@ class Settings:
     home_setting: Setting
     data_setting: Setting
     claude_setting: Setting
+    passphrase_setting: Setting
     person_home: Path
 
     @property
@@ -152,8 +161,20 @@ class Settings:
             self.agent,
             self.name,
             self.key_store_setting,
+            self.passphrase_setting,
             self.claude_setting,
         ]
+
+    def at_relay(self, url: str) -> "Settings":
+        """These settings with the relay that an invite names. What was said outright for this call comes before it.
+
+        Raises:
+            BadConfig: the invite's address cannot be used.
+        """
+        if self.relay.value and self.relay.source in (Source.FLAG, Source.ENVIRONMENT):
+            return self
+        named = Setting("relay_url", url, Source.INVITE)
+        return replace(self, relay=replace(named, value=_checked_url(named)))
 
     def save(self, config: Config) -> "Settings":
         """Writes ``config.json`` durably, keeping fields that this version does not know."""
@@ -182,7 +203,12 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     home_setting = _pick("home", None, env, "CRYSTAL_HOME", "", DEFAULT_HOME)
     data_setting = _pick("data_dir", None, env, "CRYSTAL_DATA_DIR", "", "")
     root = _absolute(home_setting)
-    home = Home(root, _absolute(data_setting) if data_setting.value else None)
+    passphrase = _pick("passphrase_file", None, env, "CRYSTAL_PASSPHRASE_FILE", "", "")
+    home = Home(
+        root,
+        _absolute(data_setting) if data_setting.value else None,
+        _absolute(passphrase) if passphrase.value else None,
+    )
     config = read_config(home.config_file)
     relay = _pick("relay_url", flags.relay_url, env, "CRYSTAL_RELAY_URL", config.relay_url, "")
     if relay.value:
@@ -237,6 +263,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         home_setting=replace(home_setting, value=str(root)),
         data_setting=replace(data_setting, value=str(home.database.parent)),
         claude_setting=replace(claude, value=str(_absolute(claude))),
+        passphrase_setting=replace(passphrase, value=str(home.passphrase_file or "")),
         person_home=_absolute(Setting("the home folder", "~", Source.DEFAULT)),
     )
 

@@ -20,6 +20,7 @@ from crystal_crypto.identity import Random
 from crystal_crypto.keystore.files import AskPassphrase, FileKeyStore, nobody_to_ask
 from crystal_crypto.keystore.port import KeyStore
 from crystal_crypto.keystore.systemkeyring import KEYRING_SECONDS_MAX, KeyringKeyStore
+from crystal_crypto.keystore.wrapping import State
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -32,6 +33,7 @@ __all__ = (
     "KeyStore",
     "KeyringKeyStore",
     "Preference",
+    "State",
     "choose_keystore",
     "nobody_to_ask",
 )

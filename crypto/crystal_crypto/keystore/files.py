@@ -90,6 +90,12 @@ class FileKeyStore:
         header = self._folder.read(HEADER_FILE)
         return None if header is None else self._parsed(header).state
 
+    def check_passphrase(self) -> None:
+        """Asks for the passphrase, if there is one, and tries it. Raises WrongPassphrase, PassphraseNeeded."""
+        header = self._folder.read(HEADER_FILE)
+        if header is not None:
+            self._keys(header)
+
     def names(self) -> list[str]:
         """The names of the secrets that are there."""
         return self._folder.names()

@@ -2,7 +2,7 @@
 and an exit code.
 
 One file per verb. Nothing heavy is imported before a verb needs it: hooks start this program all day long.
-``--version`` and ``nudge`` do not even load the argument parser. With ``--json`` a result is one JSON
+``--version`` and ``nudge`` do not even load the argument parser. No core is ever dumped. With ``--json`` a result is one JSON
 document on standard output and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``.
 """
 
@@ -15,6 +15,7 @@ _PROGRAM = "crystal"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code (``crystal_node.errors.ExitCode``)."""
+    _forbid_core_dumps()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
         arguments = ["--help"]
@@ -36,6 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:  # noqa: BLE001  where every error becomes an exit code
         return _failed(error, arguments)
     return code
+
+
+def _forbid_core_dumps() -> None:
+    """A process that crashes leaves no file with the keys that it had in memory, nor do its children. For good: hard, too."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _run(arguments: list[str]) -> int:

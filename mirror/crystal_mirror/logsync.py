@@ -13,13 +13,15 @@ from crystal_mirror.errors import LogForked
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.patience import Patience
-from crystal_mirror.ports import Journal
+from crystal_mirror.ports import Journal, JournalView
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256
 """Void slots in a row after which one reading ends: a relay may show junk for ever."""
 _PAGE = 1000
+_META_OWN = "log.own"
+_SLOT_BYTES = 8
 
 
 def read_log(
@@ -99,13 +101,24 @@ def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[No
         log.retract_voids(run - same)
 
 
-def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes) -> Verdict:
-    """Judges a slot's bytes and keeps them."""
+def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: bool = False) -> Verdict:
+    """Judges a slot's bytes and keeps them. ``own``: this device wrote them; that is kept beside."""
     assert slot == log.next_slot, "log slots are taken in order"
     verdict = log.extend(data)
     with journal.transaction() as transaction:
         transaction.keep_log_entry(slot, data, void=verdict is Verdict.VOID)
+        if own:
+            before = transaction.meta_get(_META_OWN) or b""
+            transaction.meta_set(_META_OWN, before + slot.to_bytes(_SLOT_BYTES, "big"))
     return verdict
+
+
+def own_slots(journal: JournalView) -> frozenset[int]:
+    """The slots that this device wrote, as its journal has it: what an entry says of its maker is only what its signer says."""
+    kept = journal.meta_get(_META_OWN) or b""
+    return frozenset(
+        int.from_bytes(kept[at : at + _SLOT_BYTES], "big") for at in range(0, len(kept), _SLOT_BYTES)
+    )
 
 
 def log_is_whole(log: DeviceLog, keys: VaultKeys) -> Flow[bool]:
@@ -158,7 +171,7 @@ def append(
             patience.lose()
         if there is None:
             continue
-        verdict = take_slot(log, journal, slot, there)
+        verdict = take_slot(log, journal, slot, there, own=there == sealed)
         if there == sealed:
             assert verdict is Verdict.VALID, "a device-log entry that we sealed does not verify"
             return True

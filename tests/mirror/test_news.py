@@ -1,0 +1,130 @@
+"""News: every device shows each change of who belongs to the vault once, and nobody can hide one by naming another device."""
+
+import pytest
+
+from crystal_core.replica import Replica
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.administer import Newcomer, add_device, rename, renew_generation, revoke, rotate_root
+from crystal_mirror.errors import Revoked
+from crystal_mirror.founding import found, join
+from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
+from crystal_mirror.records import Details
+from crystal_mirror.round import sync_round
+from crystal_node.journal import SqliteJournal
+from tests.mirror.support import Objects, new_device, new_root, seeded
+
+
+class Household:
+    """A Core that holds the root, a tablet that joined with the code, and a phone that the Core added."""
+
+    def __init__(self) -> None:
+        self.store = Objects()
+        self.root: Root = new_root()
+        self.core = self.joined("core", founding=True)
+        self.tablet = self.joined("tablet")
+        self.phone = self.invited("phone")
+        self.sync(self.core, self.tablet, self.phone)
+
+    def joined(self, name: str, *, founding: bool = False) -> Member:
+        identity, journal = new_device(name), SqliteJournal.open(":memory:")
+        details = Details(name, "Linux", 1000, identity.id)
+        self.store.run((found if founding else join)(identity, self.root, journal, seeded(name), details))
+        return self.opened(identity, journal, name, self.root)
+
+    def invited(self, name: str) -> Member:
+        identity, journal = new_device(name), SqliteJournal.open(":memory:")
+        newcomer = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+        self.store.run(add_device(self.core, newcomer, name=name, system="Linux", now_ms=2000))
+        for slot, data, void in self.core.journal.log_entries():
+            with journal.transaction() as transaction:
+                transaction.keep_log_entry(slot, data, void=void)
+        return self.opened(identity, journal, name, None)
+
+    def opened(
+        self, identity: DeviceIdentity, journal: SqliteJournal, name: str, root: Root | None
+    ) -> Member:
+        secret = load_keys(identity, load_log(journal, self.root.vault))[1]
+        replica = Replica.open(":memory:", secret)
+        return Member.open(identity, self.root.vault, journal, replica, seeded(name + "/run"), root)
+
+    def sync(self, *members: Member) -> None:
+        for member in members:
+            self.store.run(sync_round(member, "test/1"))
+
+
+@pytest.fixture
+def household() -> Household:
+    return Household()
+
+
+def told(found: list[News]) -> list[tuple[str, str | None, str | None]]:
+    return [(piece.kind.value, piece.name, piece.by_name) for piece in found]
+
+
+def shown(member: Member) -> list[News]:
+    """What a person who looks is shown, and counts as shown from then on."""
+    found = news(member)
+    mark_shown(member.journal, member.log.next_slot - 1)
+    return found
+
+
+def test_who_was_added_and_by_which_is_news_to_all_others_once(household: Household) -> None:
+    added = [("added", "tablet", "tablet"), ("added", "phone", "core")]
+    assert told(shown(household.core)) == added[:1], "the phone was the Core's own doing"
+    assert told(shown(household.tablet)) == added[1:]
+    for member in (household.core, household.tablet):
+        assert shown(member) == []
+
+
+def test_a_newcomer_is_told_what_came_after_it_and_nothing_before(household: Household) -> None:
+    assert shown(household.phone) == []
+    household.invited("watch")
+    household.sync(household.phone)
+    assert told(shown(household.phone)) == [("added", "watch", "core")]
+
+
+def test_a_revocation_is_told_by_name_and_by_whom(household: Household) -> None:
+    household.store.run(revoke(household.core, household.phone.device_id, now_ms=5000))
+    household.sync(household.tablet)
+    found = news(household.tablet)[-1]
+    assert (found.kind, found.name, found.by_name, found.at) == (NewsKind.REVOKED, "phone", "core", 5000)
+    with pytest.raises(Revoked):
+        household.sync(household.phone)
+    own = news(household.phone)[-1]
+    assert (own.kind, own.device, own.by_name) == (NewsKind.REVOKED, household.phone.device_id, "core")
+
+
+def test_another_root_is_news(household: Household) -> None:
+    household.store.run(rotate_root(household.core, household.root, new_root("next"), now_ms=7000))
+    household.sync(household.tablet)
+    found = news(household.tablet)[-1]
+    assert (found.kind, found.by_root, found.by_name) == (NewsKind.ROOT_REPLACED, True, "core")
+    assert NewsKind.ROOT_REPLACED not in {piece.kind for piece in news(household.core)}
+
+
+def test_names_and_generations_are_no_news(household: Household) -> None:
+    shown(household.tablet)
+    household.store.run(rename(household.core, household.phone.device_id, "old phone", now_ms=1))
+    household.store.run(renew_generation(household.core, now_ms=1))
+    household.sync(household.tablet)
+    assert shown(household.tablet) == []
+
+
+def test_whoever_signs_cannot_hide_an_entry_from_a_device_by_saying_that_it_was_made_there(
+    household: Household,
+) -> None:
+    """A thief of the root lets a device of his own in, and writes that the tablet did it."""
+    thief, journal = new_device("thief"), SqliteJournal.open(":memory:")
+    details = Details("thief", "Linux", 1000, household.tablet.device_id)
+    household.store.run(join(thief, household.root, journal, seeded("thief"), details))
+    household.sync(household.tablet)
+    assert told(news(household.tablet))[-1] == ("added", "thief", "tablet")
+
+
+def test_what_was_shown_never_becomes_news_again(household: Household) -> None:
+    shown(household.tablet)
+    place = shown_slot(household.tablet)
+    mark_shown(household.tablet.journal, 0)
+    assert shown_slot(household.tablet) == place

@@ -60,6 +60,10 @@ class DeviceKeys:
     def keep_root(self, root: Root) -> None:
         self.store.store(_ROOT, root.to_bytes())
 
+    def drop_root(self) -> None:
+        """For a person who has it on a kit that was typed back."""
+        self.store.delete(_ROOT)
+
     def token(self) -> str | None:
         data = self.store.load(_TOKEN)
         return None if data is None else data.decode("ascii")

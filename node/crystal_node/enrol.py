@@ -1,5 +1,5 @@
 """Founding a vault on this machine, and joining one by its code: the work of ``crystal init`` and ``crystal
-pair``.
+pair``. How a machine joins by an invite is in ``pairing/newcomer.py``; what it does to its home is here.
 
 Both can be killed anywhere and run again. Keys are made and stored first, so that nothing which a relay ever
 heard of is lost; ``config.json`` names the vault last, and that is what makes a home *set up*::
@@ -11,6 +11,8 @@ home never goes from one vault to another.
 """
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crystal_crypto.entry import parse
@@ -84,36 +86,82 @@ async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
     return Enrolled(settings, keys, root.vault, identity.id, fresh)
 
 
-async def join_vault(settings: Settings, root: Root) -> Enrolled:
-    """Joins the vault of ``root``, or registers this member at the relay again.
+async def join_vault(
+    settings: Settings, root: Root, vault: bytes | None = None, *, new_keys: bool = False
+) -> Enrolled:
+    """Joins a vault by its root, or registers this member at the relay again.
+
+    ``vault`` None: the one that this root founded. ``new_keys``: as another device than this home was.
 
     Raises:
         WrongCode: the relay has no such vault, or this home belongs to another one.
         RelayRefused, StoreFailure: what the relay says.
     """
     _need_relay(settings)
-    with _setup(settings.home):
-        fresh = settings.vault is None
-        if not fresh and settings.vault != root.vault:
-            raise _other_vault(settings.vault)
-        keys, settings = _keys(settings)
+    vault = root.vault if vault is None else vault
+    with joining(settings, vault, new_keys=new_keys) as home:
+        settings, keys, identity = home.settings, home.keys, home.identity
         kept = keys.root()
-        if kept is not None and kept.vault != root.vault:
-            raise _other_vault(kept.vault)
-        _journal(settings, root.vault).close()
-        identity = _identity(keys)
+        home.journal().close()
         token = _token(keys, identity)
-        async with open_http(settings, vault=root.vault, token=token) as store:
+        async with open_http(settings, vault=vault, token=token) as store:
             token = await _register(store, keys, root, identity, token)
         if kept is None:
             # Only now: a code that the relay knows nothing of must not stand in the way of the right one.
             keys.keep_root(root)
-        async with open_http(settings, vault=root.vault, token=token) as store:
-            await _write_log(settings, store, root, identity, founding=False)
-        settings = _finish(settings, root.vault)
-        if not fresh:
-            _adopt_outbox(settings)
-    return Enrolled(settings, keys, root.vault, identity.id, fresh)
+        async with open_http(settings, vault=vault, token=token) as store:
+            await _write_log(settings, store, root, identity, founding=False, vault=vault)
+        if kept is not None and kept != root:
+            keys.keep_root(root)  # the log has it in force: the one before has no power any more
+        return home.finish()
+
+
+@dataclass(slots=True)
+class Joining:
+    """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet."""
+
+    settings: Settings
+    keys: DeviceKeys
+    identity: DeviceIdentity
+    vault: bytes
+    fresh: bool
+
+    def journal(self) -> SqliteJournal:
+        """The home's own journal, which belongs to the vault from now on."""
+        return _journal(self.settings, self.vault)
+
+    def finish(self) -> Enrolled:
+        """Names the vault in ``config.json``: the home is set up."""
+        self.settings = _finish(self.settings, self.vault)
+        if not self.fresh:
+            _adopt_outbox(self.settings)
+        return Enrolled(self.settings, self.keys, self.vault, self.identity.id, self.fresh)
+
+    def abandon(self) -> None:
+        """Drops the keys of a home that is not set up: whoever was told of them is not to meet them again."""
+        if self.fresh:
+            self.keys.drop_identity()
+
+
+@contextmanager
+def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Generator[Joining]:
+    """Readies a home to join a vault: nobody else sets it up meanwhile, and the device's keys are stored.
+
+    Raises:
+        WrongCode: the home belongs to another vault. Nothing was changed.
+        HomeBusy: another process sets it up.
+        KeyStoreError: the keys cannot be kept.
+    """
+    if settings.vault is not None and settings.vault != vault:
+        raise _other_vault(settings.vault)
+    with _setup(settings.home):
+        fresh = settings.vault is None
+        keys, settings = _keys(settings)
+        kept = keys.root()
+        if fresh and kept is not None and kept.vault != vault:
+            raise _other_vault(kept.vault)
+        _check_journal(settings, vault)
+        yield Joining(settings, keys, _identity(keys, new=new_keys), vault, fresh)
 
 
 def prepare_node(settings: Settings) -> Settings:
@@ -153,8 +201,8 @@ def _config(settings: Settings, *, vault: str, key_store: str | None = None) -> 
     )
 
 
-def _identity(keys: DeviceKeys) -> DeviceIdentity:
-    identity = keys.identity()
+def _identity(keys: DeviceKeys, *, new: bool = False) -> DeviceIdentity:
+    identity = None if new else keys.identity()
     if identity is None:
         identity = DeviceIdentity.generate()
         keys.keep_identity(identity)
@@ -229,12 +277,21 @@ def _unknown_vault() -> WrongCode:
 
 
 async def _write_log(
-    settings: Settings, store: HttpStore, root: Root, identity: DeviceIdentity, *, founding: bool
+    settings: Settings,
+    store: HttpStore,
+    root: Root,
+    identity: DeviceIdentity,
+    *,
+    founding: bool,
+    vault: bytes | None = None,
 ) -> None:
-    journal = _journal(settings, root.vault)
-    details = Details(settings.name.value, _system(), now_ms(), identity.id)
-    begin = found if founding else join
-    flow: Flow[None] = begin(identity, root, journal, os.urandom, details)
+    journal = _journal(settings, root.vault if vault is None else vault)
+    details = Details(settings.name.value, system_name(), now_ms(), identity.id)
+    flow: Flow[None] = (
+        found(identity, root, journal, os.urandom, details)
+        if founding
+        else join(identity, root, journal, os.urandom, details, vault)
+    )
     try:
         await Runner(store, None).run(flow)
     except WrongVault as error:
@@ -247,7 +304,7 @@ def _other_vault(vault: bytes | None) -> WrongCode:
     named = vault.hex()[:8] if vault else "unknown"
     return WrongCode(
         f"this home belongs to another vault ({named}) than that code",
-        hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code - --relay URL",
+        hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code -",
     )
 
 
@@ -258,13 +315,31 @@ def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
         WrongCode: it holds something of another vault, which is not to be lost. Nothing was changed.
     """
     journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        _refuse_foreign(journal, vault)
+        with journal.transaction() as transaction:
+            transaction.meta_set(_META_VAULT, vault)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _check_journal(settings: Settings, vault: bytes) -> None:
+    """Raises WrongCode as ``_journal``, and writes nothing."""
+    if not settings.home.state_database.exists():
+        return
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        _refuse_foreign(journal, vault)
+    finally:
+        journal.close()
+
+
+def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
     belongs = journal.meta_get(_META_VAULT)
     if belongs is not None and belongs != vault and (journal.log_entries() or journal.outbox_count()):
-        journal.close()
         raise _other_vault(belongs)
-    with journal.transaction() as transaction:
-        transaction.meta_set(_META_VAULT, vault)
-    return journal
 
 
 _META_VAULT = "node.vault"
@@ -283,6 +358,7 @@ def _finish(settings: Settings, vault: bytes) -> Settings:
     return settings.save(_config(settings, vault=vault.hex()))
 
 
-def _system() -> str:
+def system_name() -> str:
+    """This machine's system, for the other devices' lists: "Linux x86_64"."""
     system = os.uname()
     return f"{system.sysname} {system.machine}"

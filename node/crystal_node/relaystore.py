@@ -4,8 +4,10 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+from crystal_crypto.invite_code import InviteCode
 from crystal_node.settings import Settings
 from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.client_invite import InviteStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest
 from crystal_relay.store import Store
@@ -50,19 +52,31 @@ async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncG
             settings.relay_url,
             vault=vault,
             token=token,
-            timeouts=Timeouts(
-                connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout
-            ),
+            timeouts=_timeouts(settings),
             allow_insecure=settings.allow_http,
         )
     except BadRequest as error:
-        if not settings.relay_url.startswith("http://"):
-            raise
-        raise BadRequest(str(error), hint=_PLAIN_HTTP_HINT) from error
+        raise _with_hint(error, settings) from error
     try:
         yield store
     finally:
         await store.aclose()
+
+
+def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
+    """The newcomer's client for one invite's mailbox. The caller closes it. Raises BadRequest as ``open_http``."""
+    try:
+        return InviteStore(
+            settings.relay_url,
+            vault=code.vault,
+            mailbox=code.mailbox,
+            access=code.access,
+            timeouts=_timeouts(settings),
+            policy=_POLICY,
+            allow_insecure=settings.allow_http,
+        )
+    except BadRequest as error:
+        raise _with_hint(error, settings) from error
 
 
 @asynccontextmanager
@@ -70,3 +84,14 @@ async def open_store(settings: Settings, *, vault: bytes, token: Token) -> Async
     """The store for sync: what failed for a moment is repeated a few times."""
     async with open_http(settings, vault=vault, token=token) as http:
         yield RetryingStore(http, policy=_POLICY)
+
+
+def _timeouts(settings: Settings) -> Timeouts:
+    return Timeouts(connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout)
+
+
+def _with_hint(error: BadRequest, settings: Settings) -> BadRequest:
+    """A plain address of another machine is what people meet: they are told what lets it through."""
+    if not settings.relay_url.startswith("http://"):
+        return error
+    return BadRequest(str(error), hint=_PLAIN_HTTP_HINT)

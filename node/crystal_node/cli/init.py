@@ -80,9 +80,9 @@ def run(
         if enroll_token is not None:
             raise Usage(
                 "a Node needs no enrolment token",
-                hint="It joins with the code that `crystal pair --offline` shows.",
+                hint="It joins with the code that `crystal pair` shows on the Core.",
             )
-        _init_node(settings, code, as_json)
+        _init_node(settings, code, yes=yes, as_json=as_json)
         return
     if code is not None:
         raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
@@ -139,18 +139,18 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     say("       crystal pair --offline   show the code that brings another machine in")
 
 
-def _init_node(settings: "Settings", code: str | None, as_json: bool) -> None:
+def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
     from crystal_node.cli.pair import join
     from crystal_node.enrol import prepare_node
     from crystal_node.errors import Usage
 
     if code is not None:
-        join(settings, code, as_json)
+        join(settings, code, yes=yes, as_json=as_json)
         return
     if settings.vault is not None:
         raise Usage("this machine is set up already", hint="`crystal status` shows how it stands.")
     prepared = prepare_node(settings)
-    command = "crystal pair --code -" if prepared.relay_url else "crystal pair --code - --relay URL"
+    command = "crystal pair --code -"
     if as_json:
         emit(
             {
@@ -163,6 +163,6 @@ def _init_node(settings: "Settings", code: str | None, as_json: bool) -> None:
         )
         return
     say(
-        f"{prepared.home.root} is ready. Now join your vault with the code that `crystal pair --offline` shows on the Core:"
+        f"{prepared.home.root} is ready. Now join your vault with the code that `crystal pair` shows on the Core:"
     )
     say(f"  {command}")

@@ -22,6 +22,11 @@ def emit(document: Mapping[str, object]) -> None:
     _write(json_line(document).encode("utf-8", "backslashreplace"))
 
 
+def emit_line(document: Mapping[str, object]) -> None:
+    """Prints an event for programs that follow along: one document on one line. Raises ReaderGone."""
+    _write((json.dumps(document, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+
+
 def say(text: str = "") -> None:
     """Prints one line for people. Raises ReaderGone."""
     _write((text + "\n").encode(sys.stdout.encoding or "utf-8", "replace"))

@@ -1,134 +1,155 @@
-"""``crystal pair``: shows the vault's code, or joins a vault with it."""
+"""``crystal pair``: brings another machine in by an invite, joins by a code, or shows the vault's offline code."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.cli.options import Debug, Json, Relay, Yes, confirm, is_terminal, read_secret
-from crystal_node.cli.output import emit, note, say
+from crystal_node.cli.options import SECRET_CHARS_MAX, Debug, Json, Relay, Yes, is_terminal, read_secret
 
 if TYPE_CHECKING:
     from crystal_node.settings import Settings
 
+_ASK = "-"
+
 Offline = Annotated[
-    bool, typer.Option("--offline", help="Show the code that brings another machine into the vault.")
+    bool,
+    typer.Option(
+        "--offline", help="Show the offline code in place of an invite: whoever has it has the vault."
+    ),
 ]
 Code = Annotated[
     str | None,
     typer.Option(
-        "--code", metavar="CODE", help="Join with this code; - reads it from standard input or asks for it."
+        "--code",
+        metavar="CODE",
+        help="Join with this code (MC2 or mc1); - reads it from standard input or asks for it.",
     ),
+]
+CodeFile = Annotated[
+    Path | None, typer.Option("--code-file", metavar="FILE", help="Join with the code in this file.")
+]
+QrFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--qr", metavar="FILE", help="Write the code's QR to this .png or .svg in place of drawing it."
+    ),
+]
+Grant = Annotated[
+    bool, typer.Option("--grant", help="Let the new machine take the lead later, by its own decision.")
+]
+NewKeys = Annotated[
+    bool,
+    typer.Option("--new-keys", help="Join as a new device: for a machine that was revoked."),
 ]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
 ]
 
-_WARNING = """\
-The code opens the whole vault: who has it can read everything, add devices and take the lead.
-Show it to nobody, photograph it nowhere, and clear the screen afterwards.
-"""
-
 
 def run(
     offline: Offline = False,
     code: Code = None,
+    code_file: CodeFile = None,
+    qr: QrFile = None,
+    grant: Grant = False,
+    new_keys: NewKeys = False,
     relay: Relay = None,
     name: Name = None,
     yes: Yes = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Bring another machine into the vault: show the code here, give it there.
+    """Bring another machine into the vault: show an invite here, give it there, and type its six digits here.
 
-    Without --offline, this machine joins a vault. The code is asked for without showing it, or read from standard input;
-    on a command line it would stay in the shell's history. Joining again with the same code mends a lost relay token.
+    On a machine that is set up this makes an invite, good for one machine and ten minutes; on another one it joins with the
+    code, which it asks for without showing it. An invite adds nobody without the digits. Joining again, with another invite,
+    mends a lost relay token. With --json each event is one line; digits are read from standard input.
+
+    --offline shows the code that works without anybody's help, and opens everything.
 
     Example:
 
-        crystal pair --offline                                 (on a machine of the vault)
-        crystal pair --code - --relay https://relay.example.org   (on the new machine)
+        crystal pair             (on the Core)
+        crystal pair --code -    (on the new machine)
     """
     from crystal_node.errors import Usage
     from crystal_node.settings import Flags, resolve
 
-    settings = resolve(Flags(relay_url=relay, name=name))
-    if offline and code is not None:
+    joins = code is not None or code_file is not None
+    if offline and joins:
         raise Usage("--offline shows a code and --code takes one: not both at once")
-    if offline:
-        _show(settings, yes=yes, as_json=as_json)
+    if code is not None and code_file is not None:
+        raise Usage("--code and --code-file each give a code: one of them")
+    settings = resolve(Flags(relay_url=relay, name=name))
+    joins = joins or (settings.vault is None and not offline)
+    if joins and (qr is not None or grant):
+        raise Usage(f"{'--qr' if qr is not None else '--grant'} is for the machine that invites")
+    if not joins and new_keys:
+        raise Usage("--new-keys is for the machine that joins")
+    if joins:
+        given = _file(code_file) if code_file is not None else code or _ASK
+        join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
+    elif offline:
+        from crystal_node.cli.pair_offline import show
+
+        if grant:
+            raise Usage(
+                "--grant goes with an invite", hint="Whoever joins by the offline code may do everything."
+            )
+        show(settings, qr, yes=yes, as_json=as_json)
     else:
-        join(settings, code or "-", as_json)
+        from crystal_node.cli.pair_invite import invite
+
+        invite(settings, qr, grant=grant, as_json=as_json)
 
 
-def join(settings: "Settings", code: str, as_json: bool) -> None:
-    """Joins with a code, or with one that is read when it is "-"."""
-    import asyncio
+def join(
+    settings: "Settings", code: str, *, as_json: bool, yes: bool = False, new_keys: bool = False
+) -> None:
+    """Joins with a code of either kind, or with one that is read when it is "-"."""
+    asked = code == _ASK
+    if asked:
+        code = read_secret("The code (MC2:… or mc1:…): ", what="code")
+    if _is_invite(code):
+        from crystal_crypto.invite_code import decode_invite
+        from crystal_node.cli.pair_invite import join as join_by_invite
 
-    from crystal_crypto.pairing import decode
-    from crystal_node.enrol import join_vault
+        invite = decode_invite(code)
+        _someone_must_confirm(yes=yes)
+        join_by_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
+        return
+    from crystal_node.cli.pair_offline import join as join_offline
 
-    if code == "-":
-        code = read_secret("The vault's code (mc1:…): ", what="code")
-    else:
-        note("The code is in your shell's history now: clear it, and use `--code -` next time.")
-    enrolled = asyncio.run(join_vault(settings, decode(code).root))
-    settings = enrolled.settings
-    if as_json:
-        emit(
-            {
-                "role": "node",
-                "vault": enrolled.vault.hex(),
-                "device": enrolled.device.hex(),
-                "name": settings.name.value,
-                "relay": settings.relay_url,
-                "home": str(settings.home.root),
-                "keys": enrolled.keys.kind.value,
-                "fresh": enrolled.fresh,
-            }
+    join_offline(settings, code, as_json=as_json, new_keys=new_keys, in_history=not asked)
+
+
+def _is_invite(code: str) -> bool:
+    """Whether it is to be read as an invite; what is neither gets the invite's explanation, the one that people meet."""
+    return not code.strip().lower().startswith("mc1")
+
+
+def _someone_must_confirm(*, yes: bool) -> None:
+    """Said before the invite is used up."""
+    from crystal_node.errors import Usage
+
+    if not yes and not is_terminal():
+        raise Usage(
+            "nobody can confirm the inviting machine here; the invite was not used",
+            hint="Add --yes if the code came from a machine of your own.",
         )
-        return
-    if not enrolled.fresh:
-        say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")
-        return
-    say(f"This machine ({settings.name.value}) has joined vault {enrolled.vault.hex()[:8]}.")
-    say()
-    say("Next:  crystal capture          record this machine's conversations")
-    say("       crystal sync --watch     stay in touch with the relay")
-    say("       crystal search WORDS     find anything, offline")
 
 
-def _show(settings: "Settings", *, yes: bool, as_json: bool) -> None:
-    from crystal_crypto.pairing import encode
-    from crystal_node.errors import NotSetUp, WrongCode
-    from crystal_node.keys import open_keys
+def _file(path: Path) -> str:
+    from crystal_node.errors import Usage
 
-    if settings.vault is None:
-        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
-    root = open_keys(settings.home, settings.config.key_store).root()
-    if root is None or root.vault != settings.vault:
-        raise WrongCode(
-            "this machine does not hold the vault's root",
-            hint="Show the code on the Core, or on a machine that joined with it.",
-        )
-    if not yes:
-        note(_WARNING)
-        confirm("Type show to show it: ", expect="show")
-    text = encode(root)
-    if as_json:
-        emit({"code": text})
-        return
-    say(text)
-    if is_terminal(output=True):
-        _qr(text)
-
-
-def _qr(text: str) -> None:
-    import sys
-
-    import qrcode
-    from qrcode.constants import ERROR_CORRECT_L
-
-    code: qrcode.QRCode[Any] = qrcode.QRCode(border=2, error_correction=ERROR_CORRECT_L)
-    code.add_data(text)
-    code.make(fit=True)
-    code.print_ascii(out=sys.stdout, invert=True)
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(SECRET_CHARS_MAX).strip()
+    except OSError as error:
+        raise Usage(
+            f"{path} cannot be read: {error.strerror}", hint="Name the file that holds the code."
+        ) from error
+    if not text:
+        raise Usage(f"{path} is empty", hint="Name the file that holds the code.")
+    return text

@@ -3,7 +3,8 @@
 On a terminal both colours are said outright, black on white, since most terminals are dark and an inverted code is
 one that many cameras don't take. With UTF-8 two rows of modules share a line (half blocks); without, a module is two
 spaces with a background. A drawing that does not fit, or a terminal that knows no colours, gets none: half a code
-only looks like one. The border is the four modules that the standard demands on a screen.
+only looks like one. In a file the border is the four modules that the standard demands; on a terminal two have to do,
+so that an invite fits 24 lines.
 """
 
 import io
@@ -18,7 +19,8 @@ from crystal_node.home import write_private
 if TYPE_CHECKING:
     from qrcode import QRCode
 
-BORDER_MODULES = 4
+FILE_BORDER_MODULES = 4
+TERMINAL_BORDER_MODULES = 2
 FILE_MODULE_PIXELS = 10
 
 _BLACK, _WHITE = "38;5;16", "48;5;231"  # of the fixed part of the 256 colours: no theme changes them
@@ -57,7 +59,7 @@ class Drawing:
 
 def draw(text: str, screen: Screen) -> Drawing:
     """The QR of ``text`` for this terminal, or why there is none."""
-    modules = [[bool(dark) for dark in row] for row in _code(text).get_matrix()]
+    modules = [[bool(dark) for dark in row] for row in _code(text, TERMINAL_BORDER_MODULES).get_matrix()]
     side = len(modules)
     columns, rows = (side, (side + 1) // 2) if screen.unicode else (2 * side, side)
     if not screen.colours:
@@ -97,18 +99,16 @@ def write(text: str, path: Path) -> None:
 
     factory = PyPNGImage if path.suffix.lower() == ".png" else SvgPathFillImage
     buffer = io.BytesIO()
-    image: Any = _code(text).make_image(image_factory=factory)
+    image: Any = _code(text, FILE_BORDER_MODULES).make_image(image_factory=factory)
     image.save(buffer)
     write_private(path, buffer.getvalue())
 
 
-def _code(text: str) -> "QRCode[Any]":
+def _code(text: str, border: int) -> "QRCode[Any]":
     from qrcode import QRCode
     from qrcode.constants import ERROR_CORRECT_L
 
-    code: QRCode[Any] = QRCode(
-        border=BORDER_MODULES, box_size=FILE_MODULE_PIXELS, error_correction=ERROR_CORRECT_L
-    )
+    code: QRCode[Any] = QRCode(border=border, box_size=FILE_MODULE_PIXELS, error_correction=ERROR_CORRECT_L)
     code.add_data(text, optimize=0)  # one mode for all of it: capitals and digits take two thirds of the room
     code.make(fit=True)
     return code

@@ -14,7 +14,7 @@ import zxingcpp
 from crystal_node.errors import Usage
 from crystal_node.pairing.qr import Fit, Screen, check_file, draw, write
 
-_INVITE = "MC2:" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 5
+_INVITE = "MC2:" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 5  # of a relay with an address of 30 characters
 _OFFLINE = "mc1:" + "aZ+/09bY" * 5 + "abc="
 _CELL = re.compile(r"\x1b\[([0-9;]+)m|(.)", re.DOTALL)
 _PIXELS = 6
@@ -67,8 +67,8 @@ def test_without_utf8_two_spaces_a_module_are_read_back(text: str) -> None:
     assert _read(square) == text
 
 
-def test_a_whole_invite_fits_a_terminal_of_80_by_30() -> None:
-    assert draw(_INVITE, _screen(columns=80, lines=30)).fit is Fit.DRAWN
+def test_an_invite_fits_a_terminal_of_80_by_24() -> None:
+    assert draw(_INVITE, _screen(columns=80, lines=24)).fit is Fit.DRAWN
 
 
 def test_the_width_and_height_are_checked_to_the_column_and_the_line() -> None:

@@ -1,0 +1,150 @@
+"""``crystal pair`` by invite: puts both sides together from a home, a relay and whoever sits here."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crystal_node.cli import pair_events, pair_people
+from crystal_node.cli.lines import LineReader
+from crystal_node.cli.output import emit_line, note, say
+from crystal_node.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
+
+if TYPE_CHECKING:
+    from crystal_crypto.invite_code import InviteCode
+    from crystal_node.pairing.newcomer import Joined
+    from crystal_node.settings import Settings
+
+T = TypeVar("T")
+
+
+def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool) -> None:
+    """Invites one machine, and stays until it is in or the invite is over."""
+    from crystal_node.pairing.qr import check_file
+
+    if qr is not None:
+        check_file(qr)
+    lines = LineReader()
+    person: InviterPerson = pair_events.Inviting(lines, qr) if as_json else pair_people.Inviting(lines, qr)
+    invited = run_until_stopped(_invite(settings, person, grant=grant))
+    if as_json:
+        emit_line(
+            {
+                "event": "paired",
+                **pair_events.described(invited.machine),
+                "slot": invited.slot,
+                "again": invited.again,
+                "grant": invited.grant,
+                "confirmed": invited.confirmation is Confirmation.CONFIRMED,
+            }
+        )
+        return
+    say(_paired(invited))
+    if invited.confirmation is Confirmation.SILENT:
+        note(
+            "It has not said so itself yet. If it asks something, answer there; if it stopped, pair it again: "
+            f"it is not added twice. To take it out: crystal devices revoke {invited.machine.device.hex()[:8]}"
+        )
+
+
+def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> None:
+    """Joins by an invite, and syncs for the first time."""
+    from crystal_node.pairing.newcomer import join_by_invite
+
+    lines = LineReader()
+    person: NewcomerPerson = (
+        pair_events.Joining(lines, yes=yes) if as_json else pair_people.Joining(lines, yes=yes)
+    )
+    joined = run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
+    synced = _first_sync(joined.enrolled.settings)
+    if as_json:
+        emit_line(_document(joined, synced=synced))
+        return
+    settings = joined.enrolled.settings
+    vault = joined.enrolled.vault.hex()[:8]
+    if joined.enrolled.fresh:
+        say(f"This machine ({settings.name.value}) has joined vault {vault}.")
+    else:
+        say(f"This machine was in vault {vault} already; the relay {settings.relay_url} knows it again.")
+    if not synced:
+        note("The first sync did not come through; `crystal sync` says why and tries again.")
+    if joined.enrolled.fresh:
+        say()
+        say("Next:  crystal capture          record this machine's conversations")
+        say("       crystal sync --watch     stay in touch with the relay")
+        say("       crystal search WORDS     find anything, offline")
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """Runs it; SIGTERM and a closed terminal stop it as Ctrl-C does, so that no invite stays open behind."""
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -> Invited:
+    from crystal_node.device import opened
+    from crystal_node.errors import NotSetUp
+    from crystal_node.locking import FileLock
+    from crystal_node.pairing.inviter import invite as serve
+    from crystal_node.relaystore import open_http
+
+    with opened(settings) as device:
+        token = device.keys.token()
+        if not settings.relay_url or token is None:
+            raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
+        with FileLock(settings.home.setup_lock, purpose="crystal pair"):
+            async with open_http(settings, vault=device.member.vault, token=token) as http:
+                return await serve(device, http, person, grant=grant)
+
+
+def _first_sync(settings: "Settings") -> bool:
+    """Best effort: the machine is set up whether it comes through or not."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.device import opened
+    from crystal_node.sync import sync_now
+    from crystal_relay.errors import RelayError
+
+    try:
+        with opened(settings) as device:
+            asyncio.run(sync_now(device))
+    except (CrystalError, RelayError):
+        return False
+    return True
+
+
+def _paired(invited: Invited) -> str:
+    name = pair_people.shown(invited.machine)
+    if invited.again:
+        return f"{name} was a device of this vault before; it has a new token for the relay."
+    grant = ", and may take the lead" if invited.grant else ""
+    return f"{name} is now a device of this vault{grant}."
+
+
+def _document(joined: "Joined", *, synced: bool) -> dict[str, object]:
+    enrolled = joined.enrolled
+    settings = enrolled.settings
+    return {
+        "event": "joined",
+        "role": "node",
+        "vault": enrolled.vault.hex(),
+        "device": enrolled.device.hex(),
+        "name": settings.name.value,
+        "relay": settings.relay_url,
+        "home": str(settings.home.root),
+        "keys": enrolled.keys.kind.value,
+        "fresh": enrolled.fresh,
+        "inviter": pair_events.described(joined.inviter),
+        "synced": synced,
+    }

@@ -1,0 +1,93 @@
+"""``crystal pair --offline`` and joining by its code: the vault's root itself, with the warnings that belong to it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crystal_node.cli.options import confirm
+from crystal_node.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
+    from crystal_node.settings import Settings
+
+_WARNING = """\
+The code opens the whole vault: who has it can read everything, add devices and take the lead.
+It never expires, and no digits protect it. To bring in one machine, plain `crystal pair` is safer.
+Show it to nobody, photograph it nowhere, and clear the screen afterwards.
+"""
+
+
+def key_check(root: "Root") -> str:
+    """Four groups that are the same wherever the same root is: "3f2a 9c01 77be 10d4". They tell nothing of it."""
+    text = root.check_value.hex()
+    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> None:
+    """Shows the code after a typed confirmation."""
+    from crystal_crypto.pairing import encode
+    from crystal_node.cli.screen import show_code
+    from crystal_node.errors import NotSetUp, WrongCode
+    from crystal_node.keys import open_keys
+    from crystal_node.pairing.qr import check_file, write
+
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    if qr is not None:
+        check_file(qr)
+    root = open_keys(settings.home, settings.config.key_store).root()
+    if root is None:
+        raise WrongCode(
+            "this machine does not hold the vault's root",
+            hint="Show the code on the Core, or on a machine that joined with it.",
+        )
+    if not yes:
+        note(_WARNING)
+        confirm("Type show to show it: ", expect="show")
+    text = encode(root, settings.vault)
+    if as_json:
+        if qr is not None:
+            write(text, qr)
+        emit({"code": text, "key_check": key_check(root), "qr": str(qr) if qr else None})
+        return
+    show_code(text, qr)
+    note(f"Key check: {key_check(root)}. The other machine has to show the same.")
+
+
+def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool, in_history: bool) -> None:
+    """Joins by the root that the code is."""
+    import asyncio
+
+    from crystal_crypto.pairing import decode
+    from crystal_node.enrol import join_vault
+
+    offline = decode(code)
+    if in_history:
+        note("The code is in your shell's history now: clear it, and use `--code -` next time.")
+    note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
+    enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
+    settings = enrolled.settings
+    if as_json:
+        emit(
+            {
+                "role": "node",
+                "vault": enrolled.vault.hex(),
+                "device": enrolled.device.hex(),
+                "name": settings.name.value,
+                "relay": settings.relay_url,
+                "home": str(settings.home.root),
+                "keys": enrolled.keys.kind.value,
+                "key_check": key_check(offline.root),
+                "fresh": enrolled.fresh,
+            }
+        )
+        return
+    if not enrolled.fresh:
+        say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")
+        return
+    say(f"This machine ({settings.name.value}) has joined vault {enrolled.vault.hex()[:8]}.")
+    say("It holds the vault's root now: whoever has this machine can do everything with the vault.")
+    say()
+    say("Next:  crystal capture          record this machine's conversations")
+    say("       crystal sync --watch     stay in touch with the relay")
+    say("       crystal search WORDS     find anything, offline")

@@ -1,0 +1,252 @@
+"""The side that joins: meets the inviting machine by its code, shows six digits, and believes nothing but the device log.
+
+::
+
+    KEYED --offer--> join put --reveal as promised--> SHOWING --welcome--> WELCOMED --the log agrees--> VERIFIED
+      |                |                                |                                                 |
+      |  no offer:     |  taken: used                   |  ended, or ten minutes: nothing was set up      |
+      |  nobody waits  |  no reveal: nobody waits       |  stopped: refuses                               |
+                                                                                                          v
+                                       set up <--config.json names the vault--  the person says yes  CONFIRMED
+                                                                                the person says no:  refuses
+
+The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
+person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
+of it. One that refuses also drops the keys that it had shown, unless it was set up before.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crystal_crypto.errors import BadMessage
+from crystal_crypto.invite import EndReason, InviterInfo, Joiner, Welcome
+from crystal_crypto.invite_code import InviteCode
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.keyring import KeyRing
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import load_log
+from crystal_node.enrol import Enrolled, Joining, joining, system_name
+from crystal_node.journal import SqliteJournal
+from crystal_node.pairing.errors import (
+    DigitsDiffer,
+    Expired,
+    NobodyWaiting,
+    NotAdded,
+    NotConfirmed,
+    NotInTheLog,
+    PairingFailed,
+    RelayOfTheCode,
+    StrangeInviter,
+    UnknownInvite,
+    Used,
+    Withdrawn,
+)
+from crystal_node.pairing.mailbox import Countdown, NewcomerMailbox, Post, over
+from crystal_node.pairing.person import Machine, NewcomerPerson
+from crystal_node.relaystore import invite_store, open_store
+from crystal_node.runner import Runner, store_failure
+from crystal_relay.errors import Busy, Forbidden, NotFound, RelayError, StoreUnavailable, Unauthorized
+from crystal_relay.invites import InviteSlot, InviteState
+from crystal_relay.tokens import new_token, token_hash
+
+if TYPE_CHECKING:
+    from crystal_node.settings import Settings
+
+ANSWER_SECONDS_MAX = 30.0
+"""So long the inviting machine, which needs no person for that, may take to answer a join."""
+_REFUSE_SECONDS_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What came of it: the home as it stands now, and who took it in."""
+
+    enrolled: Enrolled
+    inviter: Machine
+
+
+async def join_by_invite(
+    settings: "Settings",
+    code: InviteCode,
+    person: NewcomerPerson,
+    *,
+    new_keys: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Joined:
+    """Joins the vault of an invite, or lets this member in at the relay again. ``new_keys``: as another device.
+
+    Raises:
+        WrongCode: this home belongs to another vault; nothing was asked of the relay.
+        PairingFailed: see its children.
+        StoreFailure: the relay cannot be reached any more, or refuses.
+        KeyStoreError: the keys cannot be kept.
+    """
+    settings = settings.at_relay(code.url)
+    with joining(settings, code.vault, new_keys=new_keys) as home:
+        store = invite_store(settings, code)
+        try:
+            mailbox = NewcomerMailbox(store)
+            post = Post(mailbox, Countdown(await _seconds_left(mailbox, settings.relay_url), monotonic))
+            return await _Meeting(home, code, post, person).run()
+        except RelayError as error:
+            raise store_failure(error) from error
+        finally:
+            await store.aclose()
+
+
+async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
+    """Asks the relay after the invite. Uses nothing up."""
+    try:
+        info = await mailbox.info()
+    except (StoreUnavailable, Busy) as error:
+        raise RelayOfTheCode(f"the relay of this code cannot be reached: {url} ({error})") from error
+    except (Unauthorized, Forbidden, NotFound) as error:
+        raise UnknownInvite("the relay knows no such invite") from error
+    if info.state is not InviteState.OPEN:
+        raise over(info)
+    return info.expires_in
+
+
+class _Meeting:
+    """One newcomer's way through an invite."""
+
+    def __init__(self, home: Joining, code: InviteCode, post: Post, person: NewcomerPerson) -> None:
+        self._home = home
+        self._code = code
+        self._post = post
+        self._person = person
+        self._token = new_token(home.identity.id)
+        self._side = Joiner.begin(
+            code,
+            home.identity,
+            name=home.settings.name.value,
+            system=system_name(),
+            token_hash=token_hash(self._token),
+        )
+        self._revealed = False
+
+    async def run(self) -> Joined:
+        try:
+            inviter = await self._meet()
+            welcome = await self._welcomed()
+            await self._verified(SqliteJournal.open(":memory:"), welcome)
+            if not await self._person.confirms(inviter, self._code.vault):
+                raise NotConfirmed("not confirmed: this machine was not set up")
+        except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
+            await self._refuse()
+            if isinstance(error, asyncio.CancelledError):
+                self._person.left()
+            raise
+        await self._verified(self._home.journal(), welcome)
+        self._home.keys.keep_token(self._token)
+        enrolled = self._home.finish()
+        with suppress(
+            RelayError, PairingFailed
+        ):  # the home is set up; the inviting machine only likes to know
+            await self._post.put(InviteSlot.DONE, self._side.done(accepted=True))
+        return Joined(enrolled, inviter)
+
+    async def _meet(self) -> Machine:
+        """Comes to the mailbox, and shows the digits once the inviting machine has answered."""
+        offer = await self._post.first_of([InviteSlot.OFFER], within=ANSWER_SECONDS_MAX)
+        if offer is None:
+            raise NobodyWaiting("the machine that made this invite is not waiting")
+        try:
+            offered = self._side.open_offer(offer[1])
+        except BadMessage as error:
+            raise StrangeInviter(f"the mailbox does not hold what belongs to this code: {error}") from error
+        self._person.met(offered.name, self._code.vault)
+        if not await self._post.put(InviteSlot.JOIN, self._side.join()):
+            raise Used("this invite was already used: another machine came first with it")
+        slots = [InviteSlot.REVEAL, InviteSlot.END]
+        slot, data = await self._post.first_of(slots, within=ANSWER_SECONDS_MAX) or (None, b"")
+        if slot is None:
+            raise NobodyWaiting("the machine that made this invite does not answer")
+        if slot is InviteSlot.END:
+            raise self._ended(data)
+        try:
+            info: InviterInfo = self._side.open_reveal(data)
+        except BadMessage as error:
+            raise StrangeInviter(f"the other side is not who made this invite: {error}") from error
+        self._revealed = True
+        inviter = Machine(info.name, info.system, info.device)
+        self._person.digits(self._side.digits, inviter, self._post.seconds_left)
+        return inviter
+
+    async def _welcomed(self) -> Welcome:
+        slots = [InviteSlot.WELCOME, InviteSlot.END]
+        try:
+            found = await self._post.first_of(slots, tick=self._person.waiting)
+        except Used as error:
+            raise NotAdded(
+                "the inviting machine closed the invite before its answer arrived here",
+                hint="If it says that this machine was added, run this again with a new invite.",
+            ) from error
+        if found is None:
+            raise Expired("the invite's ten minutes were over before the digits were typed")
+        slot, data = found
+        if slot is InviteSlot.END:
+            raise self._ended(data)
+        try:
+            return self._side.open_welcome(data)
+        except BadMessage as error:
+            raise StrangeInviter(
+                f"the welcome is not from the machine that made this invite: {error}"
+            ) from error
+
+    def _ended(self, data: bytes) -> PairingFailed:
+        try:
+            reason = self._side.open_end(data)
+        except BadMessage as error:
+            return StrangeInviter(f"the mailbox does not hold what belongs to this code: {error}")
+        match reason:
+            case EndReason.DIGITS:
+                return DigitsDiffer("other digits than these were typed three times on the inviting machine")
+            case EndReason.WITHDRAWN:
+                return Withdrawn("the invite was withdrawn on the machine that made it")
+            case EndReason.FAILED:
+                return NotAdded("the inviting machine could not add this one")
+
+    async def _verified(self, journal: SqliteJournal, welcome: Welcome) -> None:
+        """Reads the device log and finds in it what the welcome said: this device, with its own keys, at its place.
+
+        Raises:
+            NotInTheLog: it is not so.
+            StoreFailure: the log could not be read.
+        """
+        vault = self._code.vault
+        try:
+            log = load_log(journal, vault)
+            async with open_store(self._home.settings, vault=vault, token=self._token) as store:
+                await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+            self._check(log, welcome)
+        finally:
+            journal.close()
+
+    def _check(self, log: DeviceLog, welcome: Welcome) -> None:
+        identity = self._home.identity
+        info = log.member(identity.id)
+        if (
+            info is None
+            or info.revoked is not None
+            or (info.signing, info.exchange) != (identity.signing.public, identity.exchange.public.to_bytes())
+            or (info.slot, info.entry.hash) != (welcome.slot, welcome.entry_hash)
+        ):
+            raise NotInTheLog("the relay's device log does not have this machine as it was welcomed")
+        if not log.knows_head(welcome.head) or log.root_number < welcome.root_number:
+            raise NotInTheLog("the relay shows an older or another device log than the inviting machine has")
+        KeyRing.of_device(identity, log).current()
+
+    async def _refuse(self) -> None:
+        """Says no, as far as that can be said, and is nobody any more: the other side may have added this device."""
+        self._home.abandon()
+        if not self._revealed:
+            return
+        with suppress(RelayError, PairingFailed, TimeoutError):
+            async with asyncio.timeout(_REFUSE_SECONDS_MAX):
+                await self._post.put(InviteSlot.DONE, self._side.done(accepted=False))

@@ -1,0 +1,111 @@
+"""The people at both ends, as ports: what each is shown, and what each is asked.
+
+Implementations are in the command line: one for a person at a terminal, one that gives programs a line of JSON for each
+event. Nothing that is shown here is kept: codes and digits go to the screen and nowhere else. Names and systems come from
+the other machine; whoever shows them makes them printable first.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ShownInvite:
+    """What the inviting machine shows. ``seconds`` are the relay's."""
+
+    text: str
+    relay: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine at the other end, as it describes itself. ``device`` is empty where it is not known yet."""
+
+    name: str
+    system: str
+    device: bytes = b""
+
+
+class Confirmation(StrEnum):
+    """What became of a newcomer after it was added."""
+
+    CONFIRMED = "confirmed"
+    SILENT = "silent"
+    """It did not say so within the time: it may be set up, or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """How an invite ended well. ``again``: the machine was a member before, and got a new token."""
+
+    machine: Machine
+    slot: int
+    again: bool
+    grant: bool
+    confirmation: Confirmation
+
+
+class InviterPerson(Protocol):
+    """Who sits at the machine that invites."""
+
+    def show(self, invite: ShownInvite) -> None:
+        """The code, to be brought to the new machine."""
+        ...
+
+    def remind(self, machine: Machine) -> None:
+        """An earlier pairing broke off after that machine had been added."""
+        ...
+
+    def waiting(self, seconds_left: float) -> None:
+        """Nobody has come yet. Called every second or so."""
+        ...
+
+    def arrived(self, machine: Machine) -> None:
+        """Somebody has come; the digits are asked for next."""
+        ...
+
+    async def digits(self, machine: Machine, tries_left: int) -> str | None:
+        """What the person types; None: that is no machine of theirs. May be cancelled. Raises Usage if nobody can type."""
+        ...
+
+    def wrong(self, tries_left: int) -> None:
+        """Those were not the digits; none left means that the invite is burnt."""
+        ...
+
+    def unreadable(self) -> None:
+        """That were not six digits; it does not count."""
+        ...
+
+    def added(self, machine: Machine) -> None:
+        """The machine is in the device log; its word that all went well is waited for."""
+        ...
+
+    def withdrawn(self, *, added: bool) -> None:
+        """The invite was closed because the person stopped it."""
+        ...
+
+
+class NewcomerPerson(Protocol):
+    """Who sits at the machine that joins."""
+
+    def met(self, inviter_name: str, vault: bytes) -> None:
+        """The invite was found, and who made it says this name."""
+        ...
+
+    def digits(self, digits: str, machine: Machine, seconds_left: float) -> None:
+        """Six digits, to be typed at the inviting machine."""
+        ...
+
+    def waiting(self, seconds_left: float) -> None:
+        """They have not been typed yet. Called every second or so."""
+        ...
+
+    async def confirms(self, machine: Machine, vault: bytes) -> bool:
+        """Whether that machine said that it added this one. May be cancelled."""
+        ...
+
+    def left(self) -> None:
+        """The person stopped it: nothing was set up."""
+        ...

@@ -28,7 +28,6 @@ DIRECT_BYTES_MIN = 256 * KIB
 INVITE_BYTES_MAX = 16 * KIB
 INVITE_SECONDS = 600
 """An invite's life, by the relay's clock."""
-INVITE_SLOT_CHARS_MAX = 64
 INVITE_KEPT_SECONDS = 24 * 3600
 """So long after an invite's ten minutes the relay still tells what became of it."""
 INVITES_OPEN_MAX = 3

@@ -1,15 +1,14 @@
-"""Invites, dropped vaults and what a Core condemns: over real HTTP, swept by a clock of the test's own."""
+"""Dropped vaults and what a Core condemns: over real HTTP, swept by a clock of the test's own."""
 
 import asyncio
-import secrets
 import time
 from typing import Any
 
 import pytest
 
 from crystal_relay.address import http_client
-from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden, NotFound, TooLarge, VaultDropped
-from crystal_relay.limits import CONDEMNED_KEYS_MAX, INVITE_BYTES_MAX, INVITE_SECONDS
+from crystal_relay.errors import BadRequest, VaultDropped
+from crystal_relay.limits import CONDEMNED_KEYS_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.condemned import PENDING_MAX
@@ -36,36 +35,6 @@ async def condemn(relay: ServedRelay, member: Member, content: dict[str, Any]) -
         path = f"/v2/vaults/{member.vault}/condemned"
         reply = await http.post(path, json=content, headers=member.authorization)
         return reply.status_code, reply.json()
-
-
-async def test_an_invite_is_written_once_by_who_lets_devices_in_and_lives_ten_minutes() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
-        lead = await enrolled(relay.url)
-        device = await joined(relay.url, lead)
-        mine, theirs = lead.store(relay.url), device.store(relay.url)
-        key = f"{lead.prefix}invite/{secrets.token_hex(16)}/to-the-newcomer"
-        with pytest.raises(Forbidden):
-            await theirs.put_new(key, b"sealed")
-        with pytest.raises(TooLarge):
-            await mine.put_new(key, bytes(INVITE_BYTES_MAX + 1))
-        for wrong in ("short/slot", f"{'0' * 32}/{'s' * 65}", f"{'0' * 32}/a/b", "0" * 32):
-            with pytest.raises(BadRequest):
-                await mine.put_new(f"{lead.prefix}invite/{wrong}", b"sealed")
-        await mine.put_new(key, b"sealed")
-        await mine.put_new(f"{lead.prefix}mirror/1/1", b"stays")
-        with pytest.raises(AlreadyExists):
-            await mine.put_new(key, b"another")
-        with pytest.raises(BadRequest):
-            await mine.put(key, b"another")
-        await sweep(relay, seconds_later=INVITE_SECONDS - 5)
-        assert await (await theirs.get(key)).read() == b"sealed"
-        await sweep(relay, seconds_later=INVITE_SECONDS + 1)
-        with pytest.raises(NotFound):
-            await theirs.get(key)
-        assert await keys_of(relay.store, lead.prefix) == [f"{lead.prefix}mirror/1/1"]
-        assert await keys_of(relay.store, "r/expiry/") == []
-        await mine.aclose()
-        await theirs.aclose()
 
 
 async def test_a_dropped_vault_is_closed_at_once_and_restorable_with_all_it_had() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crystal_relay.errors import StoreUnavailable
+from crystal_relay.invites import InviteSlot
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.condemned import condemned_prefix
@@ -72,7 +73,8 @@ def dropped(vault: str, *, until: int = NOW) -> dict[str, bytes]:
 
 def test_records_are_read_as_they_are_written() -> None:
     for expiry in (
-        Expiry(NOW, Kind.INVITE, VAULTS[0], f"{MAILBOX}.slot.with.dots"),
+        Expiry(NOW, Kind.INVITE, VAULTS[0], MAILBOX),
+        Expiry(NOW, Kind.MAILBOX, VAULTS[0], MAILBOX),
         Expiry(1, Kind.CONDEMNED, VAULTS[1], "0" * 32),
         Expiry(10**12 - 1, Kind.DROPPED, VAULTS[2]),
     ):
@@ -89,7 +91,7 @@ object_keys = st.one_of(
     slots.map(lambda slot: f"{STREAM}/{slot}"),
     slots.map(lambda slot: f"mirror/1/{slot}"),
     slots.map(lambda slot: f"devlog/{slot}"),
-    slots.map(lambda slot: f"invite/{MAILBOX}/{slot}"),
+    st.sampled_from(InviteSlot).map(lambda slot: f"invite/{MAILBOX}/{slot}"),
 )
 deletable = object_keys.filter(lambda key: not key.startswith("devlog/"))
 times = st.integers(NOW - 3, NOW + 3)
@@ -114,7 +116,7 @@ others = st.sampled_from(
 @given(
     objects=st.lists(st.tuples(vaults, object_keys), max_size=30),
     more=st.lists(others, max_size=6),
-    invites=st.lists(st.tuples(times, vaults, slots), max_size=4),
+    invites=st.lists(st.tuples(times, vaults, st.sampled_from([Kind.INVITE, Kind.MAILBOX])), max_size=4),
     asked=st.lists(st.tuples(times, vaults, condemnations), max_size=4),
     drops=st.lists(st.tuples(times, vaults), max_size=2, unique_by=lambda each: each[1]),
     restored=st.lists(st.tuples(times, vaults), max_size=2),
@@ -123,18 +125,18 @@ others = st.sampled_from(
 def test_what_no_record_names_is_never_deleted(
     objects: list[tuple[str, str]],
     more: list[str],
-    invites: list[tuple[int, str, str]],
+    invites: list[tuple[int, str, Kind]],
     asked: list[tuple[int, str, Condemnation]],
     drops: list[tuple[int, str]],
     restored: list[tuple[int, str]],
 ) -> None:
     content = {f"v/{vault}/{key}": b"x" for vault, key in objects} | dict.fromkeys(more, b"x")
     named: set[str] = set()
-    for when, vault, slot in invites:
-        record = Expiry(when, Kind.INVITE, vault, f"{MAILBOX}.{slot}").key
+    for when, vault, kind in invites:
+        record = Expiry(when, kind, vault, MAILBOX).key
         content[record] = b""
         if when <= NOW:
-            named |= {record, f"v/{vault}/invite/{MAILBOX}/{slot}"}
+            named |= {record, *(f"v/{vault}/invite/{MAILBOX}/{slot}" for slot in InviteSlot)}
     for number, (when, vault, condemnation) in enumerate(asked):
         records = condemned(vault, f"{number:032x}", condemnation, when=when)
         content |= records
@@ -210,8 +212,8 @@ async def test_an_invite_does_not_wait_for_a_large_vault() -> None:
     size = SLICE_PAGES * 1000 + 500
     await put_all(store, [(f"v/{vault}/mirror/1/{number:06d}", b"") for number in range(size)])
     await put_all(store, dropped(vault, until=NOW - 5).items())
-    invite = f"v/{other}/invite/{MAILBOX}/a"
-    await put_all(store, {Expiry(NOW, Kind.INVITE, other, f"{MAILBOX}.a").key: b"", invite: b""}.items())
+    invite = f"v/{other}/invite/{MAILBOX}/offer"
+    await put_all(store, {Expiry(NOW, Kind.INVITE, other, MAILBOX).key: b"", invite: b""}.items())
     swept = await sweeper(store).run()
     assert store.deleted.index(invite) == 0
     assert await keys_of(store) == set()

@@ -1,11 +1,13 @@
 """Two tenants on one relay: whatever one of them sends, the other's vault neither shows nor changes."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from crystal_relay.address import http_client
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import BadRequest, QuotaExceeded
+from crystal_relay.invites import access_hash
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.sweeper import Sweeper
@@ -23,6 +26,8 @@ MARK = b"belongs to the victim alone"
 
 
 INVITES = "ab" * 16
+ACCESS = bytes(range(32))
+"""To the attacker's own invite, in a mailbox of the same name."""
 QUOTA_ENTRIES = 200
 """Of each vault: the attacker's writes must not use up the victim's."""
 
@@ -58,9 +63,13 @@ async def _populate(url: str, relay: MemoryStore) -> tuple[Member, Member]:
         for key in ("devlog/0", "mirror/1/0", "blob/0", f"conversations/{member.device}.{'0' * 16}/0"):
             await store.put_new(member.prefix + key, data)
         await store.put(f"{member.prefix}cursor/{member.device}", data)
-        if member is victim:
-            # Written without a record that would have it swept.
-            await relay.put_new(f"{member.prefix}invite/{INVITES}/0", data)
+        # Written without a record that would have it swept.
+        await relay.put_new(f"{member.prefix}invite/{INVITES}/offer", data)
+        access = access_hash(ACCESS if member is attacker else secrets.token_bytes(32))
+        await relay.put_new(
+            f"r/vault/{member.vault}/invite/{INVITES}/opened",
+            msgspec.json.encode({"version": 1, "access_hash": access, "expires_at": 10**11}),
+        )
         await store.aclose()
     return attacker, victim
 
@@ -75,6 +84,11 @@ async def _snapshot(url: str, victim: Member) -> dict[str, bytes]:
     return found
 
 
+NAMES = ["0", "1000", "used", f"invite/{INVITES}/", "{victim}", "../{victim}/", "v/{victim}/"]
+ROUTES = [
+    *("condemned", "transfers", "transfers/done"),
+    *(f"objects/invite/{INVITES}/offer", f"objects/invite/{INVITES}/join"),
+]
 channels = st.sampled_from(
     ["devlog", "conversations", "mirror", "commands", "cursor", "blob", "invite", "r", "v", ".."]
 )
@@ -93,19 +107,27 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         max_size=5,
     ).map("/".join)
     routes = st.sampled_from(
-        ["objects", "list", "wait", "tokens", "tokens/{victim_device}", "condemned", "transfers", ""]
+        [
+            *("objects", "list", "wait", "tokens", "tokens/{victim_device}", "condemned", "transfers", ""),
+            *(
+                "members",
+                "leads/{attacker_device}",
+                "recovery",
+                "recovery/1",
+                "invites",
+                f"invites/{INVITES}",
+            ),
+        ]
     )
     path = f"/v2/vaults/{draw(vaults)}/{draw(routes)}/{draw(names)}".rstrip("/")
     if draw(st.booleans()):
         path = f"/v2/vaults/{draw(vaults)}/objects/{draw(channels)}/{draw(names)}"
     elif draw(st.integers(0, 3)) == 0:
-        path = f"/v2/vaults/{draw(vaults)}/" + draw(
-            st.sampled_from(["condemned", "transfers", "transfers/done", f"objects/invite/{INVITES}/0"])
-        )
+        path = f"/v2/vaults/{draw(vaults)}/" + draw(st.sampled_from(ROUTES))
     query = draw(
         st.dictionaries(
-            st.sampled_from(["prefix", "after", "limit", "timeout", "token", "vault"]),
-            st.one_of(names, st.sampled_from(["0", "1000", "{victim}", "../{victim}/", "v/{victim}/"])),
+            st.sampled_from(["prefix", "after", "limit", "timeout", "token", "vault", "reason"]),
+            st.one_of(names, st.sampled_from(NAMES)),
             max_size=2,
         )
     )
@@ -118,6 +140,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
                 [
                     "Bearer {token}",
                     "Crystal-Recovery {recovery}",
+                    f"Crystal-Invite {INVITES}.{ACCESS.hex()}",
                     "Bearer {swapped}",
                     "Bearer {enrol}",
                     "",
@@ -128,7 +151,20 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "condition": draw(st.booleans()),
         "body": draw(
             st.sampled_from(
-                [b"", b"overwritten", b"{}", b"token", b"vault", b"keys", b"range", b"climbing", b"transfer"]
+                [
+                    b"",
+                    b"overwritten",
+                    b"{}",
+                    b"token",
+                    b"vault",
+                    b"keys",
+                    b"range",
+                    b"climbing",
+                    b"transfer",
+                    b"members",
+                    b"recovery",
+                    b"invite",
+                ]
             )
         ),
     }
@@ -167,6 +203,9 @@ async def _attack(world: World, steps: list[dict[str, Any]]) -> None:
         },
         b"climbing": {"keys": [f"../{victim.vault}/mirror/1/0", f"v/{victim.vault}/mirror/1/0"]},
         b"transfer": {"key": "blob/0", "direction": "get"},
+        b"members": {"devices": [attacker.device]},
+        b"recovery": {"recovery_hash": token_hash(attacker.token)},
+        b"invite": {"mailbox": INVITES, "access_hash": access_hash(ACCESS)},
     }
     async with http_client(world.url, connect=10, idle=30, connections_kept=4) as http:
         for step in steps:

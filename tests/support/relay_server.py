@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -54,9 +55,11 @@ class ServedRelay:
 
 
 @asynccontextmanager
-async def served(store: Store, settings: Settings | None = None) -> AsyncGenerator[ServedRelay]:
-    """A server over `store`, which stays the caller's to close."""
-    app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN))
+async def served(
+    store: Store, settings: Settings | None = None, *, clock: Callable[[], float] = time.time
+) -> AsyncGenerator[ServedRelay]:
+    """A server over `store`, which stays the caller's to close. `clock`: the relay's."""
+    app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN), clock=clock)
     server = Server(app, listen("127.0.0.1", 0))
     ready = asyncio.Event()
     serving = asyncio.create_task(server.serve(ready=ready.set))

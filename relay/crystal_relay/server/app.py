@@ -4,6 +4,9 @@ Keys that a client names are always put under its vault's prefix, and a vault's 
 that no request reaches another vault's objects or the registry.
 """
 
+import time
+from collections.abc import Callable
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -21,14 +24,16 @@ from crystal_relay.limits import (
 )
 from crystal_relay.server.authorization import (
     device_of,
+    party_of_header,
     require_enrollment,
     require_metrics_token,
-    require_token_authority,
 )
 from crystal_relay.server.closing import Waits
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
+from crystal_relay.server.invite_routes import InviteRoutes
+from crystal_relay.server.invites import Invites
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
@@ -36,22 +41,20 @@ from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
-from crystal_relay.server.requests import json_of, no_query, query, seconds
-from crystal_relay.server.scopes import Identity, Scope
+from crystal_relay.server.requests import head_of, json_of, no_query, query, seconds
+from crystal_relay.server.scopes import Identity, Scope, mailbox_of
 from crystal_relay.server.settings import Settings
 from crystal_relay.server.sources import sources_of
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.timetable import Timetable
+from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage
 from crystal_relay.server.v1.routes import V1Routes
 from crystal_relay.store import Store
-from crystal_relay.tokens import DEVICE, HASH
 from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,
-    TokenRegistration,
-    TokenReply,
     VaultCreation,
     VaultReply,
     WaitReply,
@@ -61,18 +64,29 @@ from crystal_relay.wire import (
 class Relay:
     """The handlers and what they share. Stateless but for a short-lived cache and the waits that sleep."""
 
-    def __init__(self, store: Store, settings: Settings, peers: Peers | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        peers: Peers | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._store = store
         self._settings = settings
         self._peers = peers
         self.waits = Waits()
-        self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds)
+        self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds, wall_clock=clock)
+        self.invites = Invites(store, clock=clock)
         self.rates = Rates(settings)
         self.usage = Usage(store, settings)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
-        self.sweeper = Sweeper(store, deleted=self.usage.deleted)
+        self.sweeper = Sweeper(store, clock=clock, deleted=self.usage.deleted)
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
-        self.objects = Objects(store, self.registry, settings, self.rates, self.usage)
+        self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
+        self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
+        self._invite_routes = InviteRoutes(
+            self.invites, self.registry, settings, self.rates, deleted=self.usage.deleted
+        )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(store, v1=settings.v1)
         self.metrics = Metrics()
@@ -98,8 +112,8 @@ class Relay:
         """All but those of `Objects`."""
         return [
             Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),
-            Route("/v2/vaults/{vault}/tokens", self.register_token, methods=["POST"]),
-            Route("/v2/vaults/{vault}/tokens/{device}", self.revoke_token, methods=["DELETE"]),
+            *self._tokens.routes(),
+            *self._invite_routes.routes(),
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
             Route("/v2/vaults/{vault}/condemned", self.condemn, methods=["POST"]),
@@ -114,11 +128,18 @@ class Relay:
 
     async def wait_for_writes(self, request: Request) -> Response:
         """Sleep until something under a prefix was written."""
-        identity = await self._device(request)
-        identity.require(Scope.READ)
+        vault = check_vault(request.path_params["vault"])
+        header = head_of(request.scope).get(b"authorization")
+        identity = await party_of_header(
+            header, self.registry, self.invites, vault, self.rates, request.scope
+        )
         asked = query(request, ("prefix", "token", "timeout"))
-        prefix = vault_prefix(identity.vault) + check_prefix(asked.get("prefix", ""))
+        within = check_prefix(asked.get("prefix", ""))
+        identity.require_prefix(within)
+        prefix = vault_prefix(vault) + within
         timeout = seconds(asked.get("timeout", str(int(WAIT_SECONDS_MAX))))
+        if (mailbox := mailbox_of(within)) is not None:
+            timeout = min(timeout, await self._invite_left(identity, mailbox))
         token = asked.get("token")
         if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:
             raise BadRequest(f"a token to wait with has at most {WAIT_TOKEN_CHARS_MAX} characters")
@@ -145,28 +166,6 @@ class Relay:
         creation = await json_of(request, VaultCreation, self._settings)
         await self.registry.create_vault(creation)
         return JsonReply(VaultReply(creation.vault), 201)
-
-    async def register_token(self, request: Request) -> Response:
-        """Let a device's token in."""
-        vault = check_vault(request.path_params["vault"])
-        await require_token_authority(request, self.registry, vault, self.rates)
-        query(request, ())
-        registration = await json_of(request, TokenRegistration, self._settings)
-        await self.registry.register(vault, registration)
-        return JsonReply(TokenReply(registration.device), 201)
-
-    async def revoke_token(self, request: Request) -> Response:
-        """Shut out a device's tokens, or one of them."""
-        vault = check_vault(request.path_params["vault"])
-        device: str = request.path_params["device"]
-        await require_token_authority(request, self.registry, vault, self.rates)
-        name = query(request, ("token_hash",)).get("token_hash")
-        if DEVICE.match(device) is None or (name is not None and HASH.match(name) is None):
-            raise BadRequest("a device's id is 32 lower-case hex digits, a token's hash 64")
-        await self.registry.revoke(vault, device, name)
-        if self._peers is not None:
-            await self._peers.forget(vault)
-        return JsonReply(TokenReply(device))
 
     # --- anybody ---
 
@@ -200,6 +199,13 @@ class Relay:
 
     # --- inside ---
 
+    async def _invite_left(self, identity: Identity, mailbox: str) -> float:
+        """Nobody sleeps beyond an invite's end."""
+        if identity.mailbox is not None:
+            return identity.seconds_left
+        identity.require(Scope.TOKENS)
+        return await self.invites.check_open(identity.vault, mailbox)
+
     async def _device(self, request: Request) -> Identity:
         vault = check_vault(request.path_params["vault"])
         return await device_of(request, self.registry, vault, self.rates)
@@ -222,13 +228,20 @@ class RelayApplication(Starlette):
         return Guard(routes, self.state.relay.objects, self.state.relay.metrics)
 
 
-def create_app(store: Store, settings: Settings, *, peers: Peers | None = None) -> RelayApplication:
+def create_app(
+    store: Store,
+    settings: Settings,
+    *,
+    peers: Peers | None = None,
+    clock: Callable[[], float] = time.time,
+) -> RelayApplication:
     """The relay as an ASGI application over a store, which stays the caller's to close.
 
     `peers`: the other processes over the same store, if it can have any. Whoever composes starts and stops them.
+    `clock`: unix seconds; by it invites end, and dropped vaults.
     `app.state.relay` is its `Relay`: `waits.close()` before stopping, `registry` to make an enrolment token.
     """
-    return RelayApplication(Relay(store, settings, peers))
+    return RelayApplication(Relay(store, settings, peers, clock))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -1,7 +1,8 @@
 """Who asks: the Authorization header, parsed strictly, and checked against the registry.
 
     Authorization: Bearer <device, 32 hex>.<secret, base64url>     a device, for everything in its vault
-    Authorization: Crystal-Recovery <secret, 64 hex>               the root's holder, on the tokens routes only
+    Authorization: Crystal-Recovery <secret, 64 hex>               the root's holder, on the routes of tokens only
+    Authorization: Crystal-Invite <mailbox>.<access, 64 hex>       a newcomer, for its mailbox while the invite is open
     Authorization: Bearer <enrolment token>                        to create a vault
     Authorization: Bearer <metrics token>                          to read the metrics
 
@@ -14,11 +15,14 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.types import Scope as Connection
 
-from crystal_relay.errors import Unauthorized, VaultDropped
+from crystal_relay.errors import InviteOver, Unauthorized, VaultDropped
+from crystal_relay.invites import CREDENTIAL, access_hash
+from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.requests import head_of, text_of
@@ -27,6 +31,8 @@ from crystal_relay.tokens import TOKEN, recovery_hash
 
 _BEARER = "Bearer "
 _RECOVERY = "Crystal-Recovery "
+_INVITE = f"{CREDENTIAL} "
+_NEWCOMER = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\Z")
 _RECOVERY_SECRET = re.compile(r"[0-9a-f]{64}\Z")
 ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
 """What may be an enrolment token: 16 to 256 visible ASCII characters."""
@@ -60,22 +66,82 @@ async def device_of_header(
     return identity
 
 
-async def require_token_authority(request: Request, registry: Registry, vault: str, rates: Rates) -> None:
-    """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
-    header = text_of(head_of(request.scope).get(b"authorization")) or ""
-    if not header.startswith(_RECOVERY):
-        (await device_of(request, registry, vault, rates)).require(Scope.TOKENS)
-        return
-    rates.admit(request.scope)
-    rates.before_lookup(request.scope)
-    secret = header.removeprefix(_RECOVERY)
+async def party_of_header(
+    value: bytes | None, registry: Registry, invites: Invites, vault: str, rates: Rates, scope: Connection
+) -> Identity:
+    """A device as `device_of_header` has it, or a newcomer whose invite is open. Raises InviteOver too."""
+    if value is None or not value.startswith(_INVITE.encode()):
+        return await device_of_header(value, registry, vault, rates, scope)
+    mailbox, invite = await _newcomer(value, invites, vault, rates, scope)
     try:
-        if _RECOVERY_SECRET.match(secret) is None:
-            raise Unauthorized("not a recovery secret")
-        await registry.check_recovery(vault, recovery_hash(bytes.fromhex(secret)))
+        left = invite.check_open(invites.now)
+    except InviteOver:
+        rates.failed(scope)
+        raise
+    return Identity(vault, f"invite/{mailbox}", frozenset(), mailbox, left)
+
+
+def shows_invite(scope: Connection) -> bool:
+    """Whether it is a newcomer's credential that the request shows, whatever it is worth."""
+    return (head_of(scope).get(b"authorization") or b"").startswith(_INVITE.encode())
+
+
+async def newcomer_of(request: Request, invites: Invites, vault: str, mailbox: str, rates: Rates) -> Invite:
+    """The newcomer's invite, open or over, if it is that mailbox's. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    value = head_of(request.scope).get(b"authorization") or b""
+    own, invite = await _newcomer(value, invites, vault, rates, request.scope)
+    if own != mailbox:
+        rates.failed(request.scope)
+        raise Unauthorized("the relay does not know these credentials")
+    return invite
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """What a request that manages a vault's tokens has shown."""
+
+    vault: str
+    token: str | None = field(default=None, repr=False)
+    """A device's; None: it was the recovery secret."""
+    recovery: str = field(default="", repr=False)
+
+    async def confirm(self, registry: Registry) -> None:
+        """Look it up anew. Raises Unauthorized, VaultDropped."""
+        if self.token is None:
+            await registry.check_recovery(self.vault, self.recovery)
+        else:
+            await registry.confirm(self.vault, self.token.partition(".")[0], self.token)
+
+
+async def require_token_authority(
+    request: Request, registry: Registry, vault: str, rates: Rates
+) -> Authority:
+    """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
+    presented = recovery_of(request, rates)
+    if presented is None:
+        (await device_of(request, registry, vault, rates)).require(Scope.TOKENS)
+        header = text_of(head_of(request.scope).get(b"authorization")) or ""
+        return Authority(vault, header.removeprefix(_BEARER))
+    try:
+        await registry.check_recovery(vault, presented)
     except (Unauthorized, VaultDropped):
         rates.failed(request.scope)
         raise
+    return Authority(vault, None, presented)
+
+
+def recovery_of(request: Request, rates: Rates) -> str | None:
+    """The hash of the recovery secret that the request shows; None: it shows none. Raises Unauthorized, TooManyRequests."""
+    header = text_of(head_of(request.scope).get(b"authorization")) or ""
+    if not header.startswith(_RECOVERY):
+        return None
+    rates.admit(request.scope)
+    rates.before_lookup(request.scope)
+    secret = header.removeprefix(_RECOVERY)
+    if _RECOVERY_SECRET.match(secret) is None:
+        rates.failed(request.scope)
+        raise Unauthorized("not a recovery secret")
+    return recovery_hash(bytes.fromhex(secret))
 
 
 async def require_enrollment(request: Request, registry: Registry, only: str | None, rates: Rates) -> None:
@@ -122,6 +188,23 @@ async def ensure_enrollment(registry: Registry, announce: Callable[[str], None])
     token = secrets.token_urlsafe(32)
     announce(token)
     await registry.add_enrollment(token)
+
+
+async def _newcomer(
+    value: bytes, invites: Invites, vault: str, rates: Rates, scope: Connection
+) -> tuple[str, Invite]:
+    rates.admit(scope)
+    rates.before_lookup(scope)
+    match = _NEWCOMER.match(text_of(value) or "", len(_INVITE))
+    try:
+        if match is None:
+            raise Unauthorized("not an invite's credential")
+        invite = await invites.identify(vault, match[1], access_hash(bytes.fromhex(match[2])))
+    except (Unauthorized, VaultDropped):
+        rates.failed(scope)
+        raise
+    rates.check(Identity(vault, f"invite/{match[1]}", frozenset()))
+    return match[1], invite
 
 
 def _digest(token: str) -> bytes:

@@ -1,6 +1,7 @@
 """The expiry index: what the sweeper has to look at, in order of time.
 
-    r/expiry/<unix seconds, 12 digits>/invite.<vault>.<mailbox>.<slot>     an invite to delete then
+    r/expiry/<unix seconds, 12 digits>/invite.<vault>.<mailbox>            an invite is over: its slots
+    r/expiry/<unix seconds, 12 digits>/mailbox.<vault>.<mailbox>           a day later: what the relay knows of it
     r/expiry/<unix seconds, 12 digits>/condemned.<vault>.<id>              r/condemned/<vault>/<id> names what to delete
     r/expiry/<unix seconds, 12 digits>/dropped.<vault>                     r/vault/<vault>/dropped says whether it is due
 
@@ -11,13 +12,10 @@ removed; deleting what is gone is no error. So any number of processes may write
 
 import math
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from crystal_relay.errors import AlreadyExists
-from crystal_relay.server.scopes import Place
 from crystal_relay.store import Store
 
 EXPIRY_PREFIX = "r/expiry/"
@@ -33,13 +31,14 @@ class Kind(StrEnum):
     """What a record is about."""
 
     INVITE = "invite"
+    MAILBOX = "mailbox"
     CONDEMNED = "condemned"
     DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """One record. `rest`: the invite's `<mailbox>.<slot>`, the condemnation's id, nothing for a vault."""
+    """One record. `rest`: the invite's mailbox, the condemnation's id, nothing for a vault."""
 
     when: int
     kind: Kind
@@ -64,15 +63,6 @@ async def record_expiry(store: Store, expiry: Expiry) -> None:
         await store.put_new(expiry.key, b"")
     except AlreadyExists:
         return
-
-
-async def expire_object(
-    store: Store, vault: str, place: Place, *, clock: Callable[[], float] = time.time
-) -> None:
-    """Write the record of an object that is about to be stored in a channel where they do not stay."""
-    mailbox, slot = place.key.split("/")[1:]
-    when = clock() + place.channel.life_seconds
-    await record_expiry(store, expiry_at(when, Kind.INVITE, vault, f"{mailbox}.{slot}"))
 
 
 def due_at(key: str) -> int | None:

@@ -23,7 +23,7 @@ UNAVAILABLE_LINES_PER_SECOND = 5
 _FIELDS = ("request_id", "method", "route", "status", "ms", "received", "sent")
 _REDACTED = "[redacted]"
 _SECRETS = re.compile(
-    r"""(?: (?i:Bearer|Crystal-Recovery|Basic|AWS4-HMAC-SHA256)\ + [^\r\n"']+
+    r"""(?: (?i:Bearer|Crystal-Recovery|Crystal-Invite|Basic|AWS4-HMAC-SHA256)\ + [^\r\n"']+
         | \b[vrw]/ [A-Za-z0-9._-]+ (?: / [A-Za-z0-9._-]+ )*
         | (?<![0-9A-Za-z]) [0-9A-Fa-f]{32,} (?: \. [A-Za-z0-9_-]+ )?
         | (?<![0-9A-Za-z]) (?:AKIA|ASIA) [A-Z0-9]{16}

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
-from crystal_relay.errors import BadRange, BadRequest
+from crystal_relay.errors import AlreadyExists, BadRange, BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import KEY_CHARS_MAX, KIB, LIST_LIMIT_MAX
-from crystal_relay.server.authorization import device_of_header
-from crystal_relay.server.expiry import expire_object
+from crystal_relay.server.authorization import party_of_header
+from crystal_relay.server.invites import Invites
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
@@ -57,10 +57,17 @@ class Objects:
     """`/v2/vaults/{vault}/objects/{key}`, `/v2/vaults/{vault}/list`."""
 
     def __init__(
-        self, store: Store, registry: Registry, settings: Settings, rates: Rates, usage: Usage
+        self,
+        store: Store,
+        registry: Registry,
+        invites: Invites,
+        settings: Settings,
+        rates: Rates,
+        usage: Usage,
     ) -> None:
         self._store = store
         self._registry = registry
+        self._invites = invites
         self._settings = settings
         self._rates = rates
         self._usage = usage
@@ -96,34 +103,21 @@ class Objects:
         """Store an object: create-only with `If-None-Match: *`; without it only cursors, in place of the old one."""
         identity, place = await self._authorized(scope, vault, key, head)
         identity.require_write(place)
-        condition = head.get(b"if-none-match")
-        if condition not in (None, b"*"):
-            raise BadRequest("If-None-Match can only be *")
-        if condition is None and not place.channel.overwritten:
-            raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
-        size = content_length(head, place.channel.bytes_max)
-        self._usage.admit(vault, size, vital=place.channel.vital)
-        if size > SMALL_BYTES_MAX:
-            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):
-                body = arriving_body(scope, receive, size, self._settings)
-                await self._keep(vault, place, body, create=condition is not None)
-        elif has_arrived(scope):
-            whole = await small_body(scope, receive, size, self._settings)
-            await self._keep(vault, place, whole, create=condition is not None)
-        else:
-            with self._usage.arriving(vault, size):
-                with self.load.gathering(vault, size):
-                    whole = await small_body(scope, receive, size, self._settings)
-                await self._keep(vault, place, whole, create=condition is not None)
-        self._usage.stored(vault, size)
-        await send(_DONE if condition is None else _CREATED)
+        try:
+            await self._put(scope, receive, identity, place, head)
+        except AlreadyExists:
+            if identity.mailbox is not None:
+                self._rates.failed(scope)  # an address that comes second again and again is guessing
+            raise
+        await send(_DONE if head.get(b"if-none-match") is None else _CREATED)
         await send(_EMPTY)
 
     async def get(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
         """An object, or one range of it."""
         identity, place = await self._authorized(scope, vault, key, head)
-        identity.require(Right.READ)
+        identity.require_read(place)
         wanted = part(head)
+        await self._check_invite(identity, place)
         start, length = wanted if wanted is not None else (0, None)
         await self._reads.enter(vault)
         try:
@@ -162,11 +156,12 @@ class Objects:
         scope["crystal.route"] = "list_objects"
         name = check_vault(vault.decode())
         header = head_of(scope).get(b"authorization")
-        identity = await device_of_header(header, self._registry, name, self._rates, scope)
-        identity.require(Right.READ)
+        identity = await party_of_header(header, self._registry, self._invites, name, self._rates, scope)
         asked = query_of(scope, ("prefix", "after", "limit"))
         mine = vault_prefix(name)
-        prefix = mine + check_prefix(asked.get("prefix", ""))
+        within = check_prefix(asked.get("prefix", ""))
+        identity.require_prefix(within)
+        prefix = mine + within
         after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
         limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))
         if limit <= SHORT_LIST_MAX:
@@ -182,20 +177,50 @@ class Objects:
         with self.load.answering(name, len(reply.entries) * _LISTED_BYTES_MAX):
             await send_json(scope, taken(send), reply)
 
+    async def _put(
+        self, scope: Scope, receive: Receive, identity: Identity, place: Place, head: Head
+    ) -> None:
+        vault = identity.vault
+        condition = head.get(b"if-none-match")
+        if condition not in (None, b"*"):
+            raise BadRequest("If-None-Match can only be *")
+        if condition is None and not place.channel.overwritten:
+            raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
+        size = content_length(head, place.channel.bytes_max)
+        await self._check_invite(identity, place)
+        self._usage.admit(vault, size, vital=place.channel.vital)
+        if size > SMALL_BYTES_MAX:
+            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):
+                body = arriving_body(scope, receive, size, self._settings)
+                await self._keep(vault, place, body, create=condition is not None)
+        elif has_arrived(scope):
+            whole = await small_body(scope, receive, size, self._settings)
+            await self._keep(vault, place, whole, create=condition is not None)
+        else:
+            with self._usage.arriving(vault, size):
+                with self.load.gathering(vault, size):
+                    whole = await small_body(scope, receive, size, self._settings)
+                await self._keep(vault, place, whole, create=condition is not None)
+        self._usage.stored(vault, size)
+
     async def _keep(self, vault: str, place: Place, body: bytes | Body, *, create: bool) -> None:
         name = vault_prefix(vault) + place.key
         if not create:
             await self._store.put(name, body)
             return
-        if place.channel.life_seconds:
-            await expire_object(self._store, vault, place)
         await self._store.put_new(name, body)
 
     async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
         no_query(scope)
         place = parse_place(key)
         value = head.get(b"authorization")
-        return await device_of_header(value, self._registry, vault, self._rates, scope), place
+        identity = await party_of_header(value, self._registry, self._invites, vault, self._rates, scope)
+        return identity, place
+
+    async def _check_invite(self, identity: Identity, place: Place) -> None:
+        """That an inviter's mailbox is open. A newcomer's was looked at when it was let in."""
+        if place.mailbox is not None and identity.mailbox is None:
+            await self._invites.check_open(identity.vault, place.mailbox)
 
 
 def _listed(page: Page, mine: str) -> ListReply:

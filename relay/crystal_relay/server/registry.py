@@ -3,11 +3,14 @@
     r/vault/<vault>/record                       the recovery hash, the first device and its token's hash
     r/vault/<vault>/token/<device>/<hash>        a token that was let in, with its preset
     r/vault/<vault>/revoked/<device>/<hash>      that token was shut out, for good
+    r/vault/<vault>/lead/<device>                tokens of this device have the preset `lead`, whatever theirs is
+    r/vault/<vault>/recovery/<number>            the recovery hash that counts (see `recovery`)
+    r/vault/<vault>/invite/<mailbox>/…           an invite (see `invites`)
     r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped`)
     r/enrollment/<hash>                          an enrolment token
 
 Everything here is written once and never changed, so any number of relay processes may do so over one store in any order:
-a token is valid if it was let in and not shut out. Only hashes are kept.
+a token is valid if it was let in and not shut out. (An invite's records go in the end.) Only hashes are kept.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TypeVar
 
 import msgspec
@@ -28,7 +31,9 @@ from crystal_relay.errors import (
     StoreDamaged,
     Unauthorized,
 )
+from crystal_relay.limits import VAULT_DEVICES_MAX
 from crystal_relay.server.dropped import DroppedVaults
+from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, Scope
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
@@ -37,6 +42,7 @@ from crystal_relay.wire import TokenRegistration, VaultCreation
 CACHED_TOKENS_MAX = 65_536
 TOKENS_MAX = 1_000
 """Of a vault, over its life: one page, so that nobody can fill the relay with tokens."""
+WRITES_AT_ONCE = 8
 _RECORD_VERSION = 1
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -74,6 +80,7 @@ class Registry:
         """What of each vault is in the cache."""
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
+        self._recovery = RecoverySecrets(store)
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device that this token (of the right form) stands for, if it was looked up lately."""
@@ -98,22 +105,47 @@ class Registry:
             self._remember(name, identity, asked_at)
         return identity
 
+    async def confirm(self, vault: str, device: str, token: str) -> None:
+        """Look this token up anew. Raises Unauthorized, VaultDropped."""
+        await self._scopes(vault, device, _hash_of(token))
+        await self._dropped.check(vault)
+
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
-        """Raises Unauthorized unless it is the hash of the vault's recovery secret; VaultDropped."""
-        # Both are looked up whatever the first says: what a vault's record costs must not tell that there is one.
-        record, dropped = await asyncio.gather(
-            self._vault(vault), self._dropped.until(vault), return_exceptions=True
+        """Raises Unauthorized unless it is the hash of the vault's recovery secret that counts; VaultDropped."""
+        # All are looked up whatever the first says: what a vault's record costs must not tell that there is one.
+        record, newest, dropped = await asyncio.gather(
+            self._vault(vault),
+            self._recovery.newest(vault),
+            self._dropped.until(vault),
+            return_exceptions=True,
         )
         if isinstance(record, NotFound):
             raise _unauthorized() from None
-        for failed in (record, dropped):
+        for failed in (record, newest, dropped):
             if isinstance(failed, BaseException):
                 raise failed
         assert isinstance(record, _VaultRecord)
-        if not hmac.compare_digest(record.recovery_hash, presented_hash):
+        assert isinstance(newest, tuple)
+        if not hmac.compare_digest(newest[1] or record.recovery_hash, presented_hash):
             raise _unauthorized()
         if dropped is not None:
             await self._dropped.check(vault)
+
+    async def recovery_number(self, vault: str) -> int:
+        """How often the recovery secret was replaced."""
+        return (await self._recovery.newest(vault))[0]
+
+    async def replace_recovery(
+        self, vault: str, number: int, new_hash: str, *, presented: str | None
+    ) -> None:
+        """Have another recovery secret count, by its hash. `presented`: the hash of the secret that was shown, if it is by a
+        secret. Repeating it is no error. Raises WrongNumber, Unauthorized, VaultDropped."""
+        try:
+            record = await self._vault(vault)
+        except NotFound:
+            raise _unauthorized() from None
+        await self._dropped.check(vault)
+        await self._recovery.replace(vault, record.recovery_hash, number, new_hash, presented=presented)
 
     async def create_vault(self, creation: VaultCreation) -> None:
         """Create a vault and let its first token in. Repeating it is no error. Raises AlreadyExists, VaultDropped."""
@@ -131,8 +163,8 @@ class Registry:
         except Forbidden:
             raise AlreadyExists("the vault exists already, and its first token was revoked") from None
 
-    async def register(self, vault: str, registration: TokenRegistration) -> None:
-        """Let a token in. Repeating it is no error.
+    async def register(self, vault: str, registration: TokenRegistration) -> bool:
+        """Let a token in. Repeating it is no error. Returns whether it was not in before.
 
         Raises Forbidden (it was shut out), AlreadyExists (other preset), QuotaExceeded (too many, those shut out included).
         """
@@ -147,21 +179,49 @@ class Registry:
                 raise AlreadyExists(
                     "this token is registered with another preset", hint="Make a new token and register that."
                 ) from None
+            return False
+        return True
 
     async def revoke(self, vault: str, device: str, name: str | None) -> None:
         """Shut out one token of a device, by its hash, or all that it has. Repeating it is no error.
 
         Raises QuotaExceeded for a hash that was never let in, once too many were shut out: else nothing would bound them.
         """
-        names = [name] if name is not None else await self._token_names(vault, device)
+        names = [name] if name is not None else await self._names(f"r/vault/{vault}/token/{device}/")
         if name is not None:
             await self._check_revocable(vault, device, name)
         try:
             for each in names:
-                try:
-                    await self._store.put_new(_revoked_key(vault, device, each), b"{}")
-                except AlreadyExists:
-                    continue
+                await self._put_once(_revoked_key(vault, device, each))
+        finally:
+            self.forget(vault)
+
+    async def retain(self, vault: str, devices: Collection[str]) -> int:
+        """Shut out every token of a device that is not named. Repeating it is no error. Returns how many that were.
+
+        It looks again until there is none: what one of them let in meanwhile goes with it. Whoever registers by a token looks
+        that up anew once it is done, so one of the two sees the other.
+        """
+        kept, shut_out = frozenset(devices), 0
+        try:
+            while strangers := await self._strangers(vault, kept):
+                keys = [_revoked_key(vault, *each.split("/")) for each in strangers]
+                for at in range(0, len(keys), WRITES_AT_ONCE):
+                    await asyncio.gather(*map(self._put_once, keys[at : at + WRITES_AT_ONCE]))
+                shut_out += len(keys)
+        finally:
+            self.forget(vault)
+        return shut_out
+
+    async def raise_device(self, vault: str, device: str) -> None:
+        """Tokens of this device have the preset `lead` from now on. Repeating it is no error. Raises QuotaExceeded."""
+        prefix = _lead_key(vault, "")
+        raised = (await self._store.list(prefix, limit=VAULT_DEVICES_MAX)).entries
+        known = any(entry.key == prefix + device for entry in raised)
+        if len(raised) >= VAULT_DEVICES_MAX and not known:
+            raise QuotaExceeded(f"{VAULT_DEVICES_MAX} devices of this vault may lead already")
+        try:
+            await self._put_once(prefix + device)
         finally:
             self.forget(vault)
 
@@ -212,11 +272,7 @@ class Registry:
 
     async def is_enrollment(self, token: str) -> bool:
         """Whether the store holds this enrolment token's hash."""
-        try:
-            await (await self._store.get(_enrollment_key(token))).read()
-        except NotFound:
-            return False
-        return True
+        return await self._has(_enrollment_key(token))
 
     async def has_enrollment(self) -> bool:
         """Whether the store holds any enrolment token's hash."""
@@ -224,12 +280,23 @@ class Registry:
 
     async def add_enrollment(self, token: str) -> None:
         """Keep the hash of an enrolment token. Repeating it is no error."""
+        await self._put_once(_enrollment_key(token))
+
+    # --- inside ---
+
+    async def _put_once(self, key: str) -> None:
         try:
-            await self._store.put_new(_enrollment_key(token), b"{}")
+            await self._store.put_new(key, b"{}")
         except AlreadyExists:
             return
 
-    # --- inside ---
+    async def _strangers(self, vault: str, kept: Collection[str]) -> list[str]:
+        """`<device>/<hash>` of the tokens that are let in and of no device that is to be kept."""
+        tokens, revoked = await asyncio.gather(
+            self._names(f"r/vault/{vault}/token/"), self._names(f"r/vault/{vault}/revoked/")
+        )
+        out = frozenset(revoked)
+        return [each for each in tokens if each not in out and each.partition("/")[0] not in kept]
 
     async def _add_token(self, vault: str, device: str, record: _TokenRecord) -> None:
         key = _token_key(vault, device, record.token_hash)
@@ -256,7 +323,8 @@ class Registry:
             raise _unauthorized() from None
         if not hmac.compare_digest(record.token_hash, name) or await self._is_revoked(vault, device, name):
             raise _unauthorized()
-        return SCOPES[record.preset]
+        raised = record.preset is not Preset.LEAD and await self._has(_lead_key(vault, device))
+        return SCOPES[Preset.LEAD if raised else record.preset]
 
     def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
         # From when it was asked: what a slow store said may be old already.
@@ -276,14 +344,16 @@ class Registry:
         return await self._record(_token_key(vault, device, name), _TokenRecord)
 
     async def _is_revoked(self, vault: str, device: str, name: str) -> bool:
+        return await self._has(_revoked_key(vault, device, name))
+
+    async def _has(self, key: str) -> bool:
         try:
-            await (await self._store.get(_revoked_key(vault, device, name))).read()
+            await (await self._store.get(key)).read()
         except NotFound:
             return False
         return True
 
-    async def _token_names(self, vault: str, device: str) -> list[str]:
-        prefix = f"r/vault/{vault}/token/{device}/"
+    async def _names(self, prefix: str) -> list[str]:
         names: list[str] = []
         after, more = "", True
         while more:
@@ -313,6 +383,10 @@ def _token_key(vault: str, device: str, name: str) -> str:
 
 def _revoked_key(vault: str, device: str, name: str) -> str:
     return f"r/vault/{vault}/revoked/{device}/{name}"
+
+
+def _lead_key(vault: str, device: str) -> str:
+    return f"r/vault/{vault}/lead/{device}"
 
 
 def _enrollment_key(token: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from crystal_relay.errors import RelayError, StoreDamaged, TooManyRequests
+from crystal_relay.errors import InviteOver, RelayError, StoreDamaged, TooManyRequests
 from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
@@ -60,7 +60,8 @@ def error_reply(
         extra["retry-after"] = str(RETRY_AFTER_SECONDS)
     if isinstance(error, TooManyRequests):
         extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))
-    return JsonReply(ErrorReply(error.code, str(error), error.hint), error.status, extra)
+    since = error.seconds_ago if isinstance(error, InviteOver) else msgspec.UNSET
+    return JsonReply(ErrorReply(error.code, str(error), error.hint, since), error.status, extra)
 
 
 async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:

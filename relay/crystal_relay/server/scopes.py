@@ -6,10 +6,13 @@
              cursor/<device>, blob/*
     devlog   write devlog/*                                                          x
     mirror   write mirror/*; delete anything in the vault                            x
-    tokens   let tokens in and shut them out; write invite/*                         x
+    tokens   let tokens in and shut them out; open invites, read and                 x
+             write their slots
 
 Keys are written once, whoever writes; only `cursor/` is overwritten. A key's form is fixed for each channel, so that
 nobody can fill a vault with what no device would ever look at.
+
+A newcomer that shows an invite's access secret has none of these scopes: it reads its mailbox, and writes two slots of it.
 """
 
 import re
@@ -17,14 +20,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from crystal_relay.errors import BadRequest, Forbidden
+from crystal_relay.invites import NEWCOMER_SLOTS, InviteSlot
 from crystal_relay.keys import check_key
-from crystal_relay.limits import (
-    BLOB_BYTES_MAX,
-    ENTRY_BYTES_MAX,
-    INVITE_BYTES_MAX,
-    INVITE_SECONDS,
-    INVITE_SLOT_CHARS_MAX,
-)
+from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_MAX
 from crystal_relay.tokens import Preset
 
 
@@ -46,7 +44,8 @@ SCOPES: dict[Preset, frozenset[Scope]] = {
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One channel: the form of its keys (group 1: the device that owns the key), who writes, how much at most."""
+    """One channel: the form of its keys (named groups: the device that owns the key, an invite's mailbox and slot), who
+    writes, how much at most."""
 
     form: re.Pattern[str]
     writer: Scope
@@ -54,25 +53,26 @@ class Channel:
     overwritten: bool = False
     vital: bool = False
     """Let in a little beyond the vault's quota: without it nothing could be deleted or revoked."""
-    life_seconds: int = 0
-    """Objects are removed at this age; 0: they stay."""
 
 
 _NAME = r"[a-z0-9._-]+"
-_STREAM = r"([0-9a-f]{32})\.[0-9a-f]{16}"
+_DEVICE = r"(?P<owner>[0-9a-f]{32})"
+_STREAM = rf"{_DEVICE}\.[0-9a-f]{{16}}"
+
+_MAILBOX = re.compile(r"invite/([0-9a-f]{32})/")
 
 CHANNELS: dict[str, Channel] = {
     "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG, vital=True),
     "conversations": Channel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), Scope.OWN),
     "mirror": Channel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), Scope.MIRROR),
     "commands": Channel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), Scope.OWN),
-    "cursor": Channel(re.compile(r"cursor/([0-9a-f]{32})\Z"), Scope.OWN, overwritten=True, vital=True),
+    "cursor": Channel(re.compile(rf"cursor/{_DEVICE}\Z"), Scope.OWN, overwritten=True, vital=True),
     "blob": Channel(re.compile(rf"blob/{_NAME}\Z"), Scope.OWN, BLOB_BYTES_MAX),
     "invite": Channel(
-        re.compile(rf"invite/[0-9a-f]{{32}}/[a-z0-9._-]{{1,{INVITE_SLOT_CHARS_MAX}}}\Z"),
+        re.compile(rf"invite/(?P<mailbox>[0-9a-f]{{32}})/(?P<slot>{'|'.join(InviteSlot)})\Z"),
         Scope.TOKENS,
         INVITE_BYTES_MAX,
-        life_seconds=INVITE_SECONDS,
+        vital=True,
     ),
 }
 
@@ -85,15 +85,21 @@ class Place:
     channel: Channel
     owner: str | None
     """The device that alone may write it, if the channel has owners."""
+    mailbox: str | None = None
+    slot: InviteSlot | None = None
+    """Of an invite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks: a device that a vault knows, and what it may do."""
+    """Who asks: a device that a vault knows, and what it may do; or a newcomer, who has a mailbox and no scopes."""
 
     vault: str
     device: str
     scopes: frozenset[Scope]
+    mailbox: str | None = None
+    seconds_left: float = 0.0
+    """Of a newcomer's invite."""
 
     def require(self, scope: Scope) -> None:
         """Raises Forbidden."""
@@ -102,9 +108,30 @@ class Identity:
 
     def require_write(self, place: Place) -> None:
         """Raises Forbidden."""
+        newcomers = place.slot in NEWCOMER_SLOTS
+        if self.mailbox is not None:
+            if self.mailbox != place.mailbox or not newcomers:
+                raise Forbidden("a newcomer writes its own slots of its mailbox only")
+            return
         self.require(place.channel.writer)
+        if newcomers:
+            raise Forbidden("only the newcomer writes this slot")
         if place.owner is not None and place.owner != self.device:
             raise Forbidden("a device writes its own keys only")
+
+    def require_read(self, place: Place) -> None:
+        """Raises Forbidden."""
+        if self.mailbox is None:
+            self.require(Scope.READ if place.mailbox is None else Scope.TOKENS)
+        elif self.mailbox != place.mailbox:
+            raise Forbidden("a newcomer reads its mailbox only")
+
+    def require_prefix(self, prefix: str) -> None:
+        """Of a list or a wait. Raises Forbidden."""
+        if self.mailbox is None:
+            self.require(Scope.READ)
+        elif not prefix.startswith(f"invite/{self.mailbox}/"):
+            raise Forbidden("a newcomer reads its mailbox only")
 
 
 def parse_place(key: str) -> Place:
@@ -114,4 +141,16 @@ def parse_place(key: str) -> Place:
     match = channel.form.match(key) if channel is not None else None
     if channel is None or match is None:
         raise BadRequest("no channel has such keys", hint="See the table of channels in docs/relay-api.md.")
-    return Place(key, channel, match[1] if match.re.groups else None)
+    if not match.re.groups:
+        return Place(key, channel, None)
+    named = match.groupdict()
+    slot = named.get("slot")
+    return Place(
+        key, channel, named.get("owner"), named.get("mailbox"), None if slot is None else InviteSlot(slot)
+    )
+
+
+def mailbox_of(prefix: str) -> str | None:
+    """The invite's mailbox that all keys of this prefix are in, if there is one."""
+    match = _MAILBOX.match(prefix)
+    return match[1] if match is not None else None

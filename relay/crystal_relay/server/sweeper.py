@@ -1,6 +1,7 @@
 """The sweeper: deletes what a record names, when its time has come, and nothing else.
 
-    invite      the one object that the record names
+    invite      the slots of an invite whose ten minutes are over
+    mailbox     a day later: what came late, then what the relay knows of the invite
     condemned   the keys, or the range of keys, that a Core named; then the condemnation
     dropped     all objects of the vault, then its registry, the record that says so last
 
@@ -19,11 +20,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from crystal_relay.errors import Busy, Closed, RelayError, StoreUnavailable
+from crystal_relay.invites import InviteState, mailbox_prefix
 from crystal_relay.keys import vault_prefix
+from crystal_relay.limits import INVITE_KEPT_SECONDS
 from crystal_relay.server.condemned import Condemned, condemned_prefix
 from crystal_relay.server.dropped import DroppedVaults, dropped_key
 from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, Kind, due_at, parse_expiry
-from crystal_relay.server.scopes import parse_place
+from crystal_relay.server.invites import Invites, record_keys
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
 
@@ -68,6 +71,7 @@ class Sweeper:
         self._deleted = deleted
         self._condemned = Condemned(store, retry_seconds=0, clock=clock)
         self._dropped = DroppedVaults(store, clock=clock)
+        self._invites = Invites(store, clock=clock)
         self.sweeps = 0
         self.failures = 0
         self.deleted: Counter[str] = Counter()
@@ -128,17 +132,30 @@ class Sweeper:
 
     async def _carry_out(self, expiry: Expiry, swept: Swept) -> None:
         remove = {
-            Kind.INVITE: self._remove_invite,
+            Kind.INVITE: self._remove_slots,
+            Kind.MAILBOX: self._remove_invite,
             Kind.CONDEMNED: self._remove_condemned,
             Kind.DROPPED: self._remove_vault,
         }[expiry.kind]
         if await remove(expiry, swept):
             await self._store.delete(expiry.key)
 
+    async def _remove_slots(self, expiry: Expiry, swept: Swept) -> bool:
+        mailbox = expiry.rest.partition(".")[0]
+        invite = await self._invites.find(expiry.vault, mailbox)
+        if invite is not None and invite.state(self._clock()) is InviteState.OPEN:
+            return True  # another record says until when
+        return await self._remove_all(mailbox_prefix(expiry.vault, mailbox), expiry, swept)
+
     async def _remove_invite(self, expiry: Expiry, swept: Swept) -> bool:
-        mailbox, _, slot = expiry.rest.partition(".")
-        place = parse_place(f"invite/{mailbox}/{slot}")
-        await self._delete([vault_prefix(expiry.vault) + place.key], expiry, swept)
+        invite = await self._invites.find(expiry.vault, expiry.rest)
+        if invite is not None and self._clock() < invite.expires_at + INVITE_KEPT_SECONDS:
+            return True  # likewise
+        if not await self._remove_all(mailbox_prefix(expiry.vault, expiry.rest), expiry, swept):
+            return False
+        if invite is not None:
+            for key in record_keys(expiry.vault, expiry.rest):
+                await self._delete([key], expiry, swept)
         return True
 
     async def _remove_condemned(self, expiry: Expiry, swept: Swept) -> bool:

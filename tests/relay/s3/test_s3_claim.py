@@ -5,13 +5,14 @@ import os
 import signal
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from crystal_relay.errors import AlreadyExists, Busy, InUse, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Busy, InUse, StoreDamaged, StoreUnavailable
 from crystal_relay.s3 import Conditions, S3Settings, S3Store
 from crystal_relay.s3.bucket import Bucket, Content
-from crystal_relay.s3.claim import Claim, boot_time
+from crystal_relay.s3.claim import LISTS_MAX, Claim, boot_time
 from tests.contract.opened import read
 from tests.support.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.support.s3_holder import holder_of
@@ -156,6 +157,43 @@ async def test_a_bucket_that_honours_conditions_respects_a_living_claim(
     Bucket(address_of(place), S3Settings(), session_of(place)).put("r/sole/left", Content.of(b"7"))
     async with opened_s3_store(place):
         assert claims(place) == []
+
+
+class _ListsTwice(Bucket):
+    """A bucket whose first lists show an object twice, as some do while that object is overwritten."""
+
+    twice = 0
+
+    def list(self, *args: Any, **kwargs: Any) -> tuple[list[tuple[str, int]], bool]:
+        if self.twice:
+            self.twice -= 1
+            raise StoreDamaged("the bucket lists keys out of order")
+        return super().list(*args, **kwargs)
+
+
+def claim_on_a_bucket_that_lists_twice(server: S3Server, times: int) -> Claim:
+    bucket = _ListsTwice(address_of(server), replace(QUICK, attempts=1), session_of(server))
+    bucket.twice = times
+    return Claim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
+
+
+async def test_a_list_that_shows_a_claim_twice_while_it_is_renewed_is_asked_for_again(
+    server: S3Server,
+) -> None:
+    claim = claim_on_a_bucket_that_lists_twice(server, 1)
+    await claim.take()
+    claim.check()
+    second = claim_on_a_bucket_that_lists_twice(server, 1)
+    with pytest.raises(InUse):
+        await second.take()
+    await claim.aclose()
+
+
+async def test_a_bucket_that_never_lists_in_order_is_not_asked_for_ever(server: S3Server) -> None:
+    claim = claim_on_a_bucket_that_lists_twice(server, LISTS_MAX)
+    with pytest.raises(StoreDamaged):
+        await claim.take()
+    assert claims(server) == [], "it leaves nothing behind"
 
 
 async def test_a_write_of_unknown_outcome_leaves_its_key_in_doubt(server: S3Server) -> None:

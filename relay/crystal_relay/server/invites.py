@@ -1,0 +1,284 @@
+"""Invites, as the relay keeps them: who may enter a mailbox, until when, and what became of it.
+
+    r/vault/<vault>/invite/<mailbox>/opened     the access secret's hash, when it expires
+    r/vault/<vault>/invite/<mailbox>/closed     why it was closed, and when
+    v/<vault>/invite/<mailbox>/<slot>           what the two devices tell each other; gone when it ends
+
+Both records are written once, so any number of processes may serve one invite: of several closings the first counts. Whether
+it is open is looked up at every use, by this process's clock, and does not wait for the sweeper. The sweeper takes the slots
+when an invite expires, and the records a day later.
+
+Of invites that are made at once by several processes none may be let in although there is room; never one too many is.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from crystal_relay.errors import (
+    AlreadyExists,
+    InviteClosed,
+    InviteExpired,
+    InviteUsed,
+    NotFound,
+    StoreDamaged,
+    TooManyInvites,
+    Unauthorized,
+)
+from crystal_relay.invites import CloseReason, InviteState, mailbox_prefix
+from crystal_relay.limits import INVITE_KEPT_SECONDS, INVITE_SECONDS, INVITES_KEPT_MAX, INVITES_OPEN_MAX
+from crystal_relay.server.dropped import DroppedVaults
+from crystal_relay.server.expiry import Kind, expiry_at, record_expiry
+from crystal_relay.server.turns import Turns
+from crystal_relay.store import Store
+from crystal_relay.wire import InviteCreation, InviteReply
+
+_VERSION = 1
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+_CLOSED_MARK = "closed"
+"""No slot has this name. It is written, and taken away again, to wake who waits for the mailbox."""
+
+
+class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    access_hash: str
+    expires_at: int
+
+
+class _Closed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    reason: CloseReason
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Invite:
+    """One of them, as it was read."""
+
+    access_hash: str
+    expires_at: int
+    """Unix seconds."""
+    closed: CloseReason | None
+    closed_at: int
+
+    def state(self, now: float) -> InviteState:
+        """What has become of it."""
+        if self.closed is not None:
+            return InviteState(self.closed.value)
+        return InviteState.OPEN if now < self.expires_at else InviteState.EXPIRED
+
+    def reply(self, now: float) -> InviteReply:
+        """The same, for a client."""
+        state = self.state(now)
+        if state is InviteState.OPEN:
+            return InviteReply(state, max(1, int(self.expires_at - now)), 0)
+        return InviteReply(state, 0, self._ago(now))
+
+    def check_open(self, now: float) -> float:
+        """Returns the seconds that are left. Raises InviteExpired, InviteUsed, InviteClosed."""
+        ago = self._ago(now)
+        match self.state(now):
+            case InviteState.OPEN:
+                return self.expires_at - now
+            case InviteState.EXPIRED:
+                raise InviteExpired(f"this invite expired {_span(ago)} ago", seconds_ago=ago)
+            case InviteState.USED:
+                raise InviteUsed(f"this invite was used {_span(ago)} ago", seconds_ago=ago)
+            case InviteState.WITHDRAWN:
+                raise InviteClosed(f"this invite was withdrawn {_span(ago)} ago", seconds_ago=ago)
+            case InviteState.BURNT:
+                raise InviteClosed(
+                    f"this invite was burnt after wrong digits {_span(ago)} ago", seconds_ago=ago
+                )
+
+    def _ago(self, now: float) -> int:
+        return max(0, int(now - (self.expires_at if self.closed is None else self.closed_at)))
+
+
+class Invites:
+    """All of a store."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._dropped = DroppedVaults(store, clock=clock)
+        self._opening = Turns(1)
+
+    @property
+    def now(self) -> float:
+        """Unix seconds, by the relay's clock."""
+        return self._clock()
+
+    async def open(self, vault: str, creation: InviteCreation) -> InviteReply:
+        """Open a mailbox. Repeating it is no error.
+
+        Raises TooManyInvites, AlreadyExists (with another secret), InviteOver (it was open).
+        """
+        await self._opening.enter(vault)
+        try:
+            found = await self.find(vault, creation.mailbox)
+            if found is None:
+                await self._check_room(vault, creation.mailbox)
+                found = await self._open(vault, creation)
+        finally:
+            self._opening.leave(vault)
+        if not hmac.compare_digest(found.access_hash, creation.access_hash):
+            raise AlreadyExists("the mailbox is open already, to another secret")
+        found.check_open(self._clock())
+        return found.reply(self._clock())
+
+    async def close(self, vault: str, mailbox: str, reason: CloseReason) -> InviteReply:
+        """Nobody uses it any more. Repeating it is no error; the first reason stays. Raises NotFound."""
+        if await self.find(vault, mailbox) is None:
+            raise _no_invite()
+        record = _Closed(_VERSION, reason, int(self._clock()))
+        await self._put_once(_closed_key(vault, mailbox), msgspec.json.encode(record))
+        prefix = mailbox_prefix(vault, mailbox)
+        await self._put_once(prefix + _CLOSED_MARK, b"")
+        for entry in (await self._store.list(prefix)).entries:
+            await self._store.delete(entry.key)
+        return await self.look_up(vault, mailbox)
+
+    async def look_up(self, vault: str, mailbox: str) -> InviteReply:
+        """What has become of it. Raises NotFound."""
+        found = await self.find(vault, mailbox)
+        if found is None:
+            raise _no_invite()
+        return found.reply(self._clock())
+
+    async def check_open(self, vault: str, mailbox: str) -> float:
+        """Returns the seconds that are left. Raises NotFound, InviteExpired, InviteUsed, InviteClosed."""
+        found = await self.find(vault, mailbox)
+        if found is None:
+            raise _no_invite()
+        return found.check_open(self._clock())
+
+    async def identify(self, vault: str, mailbox: str, presented_hash: str) -> Invite:
+        """The invite, open or over, if that is the hash of its access secret. Raises Unauthorized, VaultDropped.
+
+        An unknown vault, an unknown mailbox and a wrong secret cannot be told apart, and cost the same.
+        """
+        found, until = await asyncio.gather(
+            self.find(vault, mailbox), self._dropped.until(vault), return_exceptions=True
+        )
+        for failed in (found, until):
+            if isinstance(failed, BaseException):
+                raise failed
+        expected = found.access_hash if isinstance(found, Invite) else "0" * 64
+        if not hmac.compare_digest(expected, presented_hash) or not isinstance(found, Invite):
+            raise Unauthorized("the relay does not know these credentials")
+        if until is not None:
+            await self._dropped.check(vault)
+        return found
+
+    async def find(self, vault: str, mailbox: str) -> Invite | None:
+        """As it is now. Raises StoreDamaged."""
+        opened, closed = await asyncio.gather(
+            self._read(_opened_key(vault, mailbox), _Opened), self._read(_closed_key(vault, mailbox), _Closed)
+        )
+        if opened is None:
+            return None
+        if closed is None:
+            return Invite(opened.access_hash, opened.expires_at, None, 0)
+        return Invite(opened.access_hash, opened.expires_at, closed.reason, closed.at)
+
+    # --- inside ---
+
+    async def _open(self, vault: str, creation: InviteCreation) -> Invite:
+        mailbox = creation.mailbox
+        expires_at = int(self._clock()) + INVITE_SECONDS
+        await record_expiry(self._store, expiry_at(expires_at, Kind.INVITE, vault, mailbox))
+        await record_expiry(
+            self._store, expiry_at(expires_at + INVITE_KEPT_SECONDS, Kind.MAILBOX, vault, mailbox)
+        )
+        key = _opened_key(vault, mailbox)
+        record = _Opened(_VERSION, creation.access_hash, expires_at)
+        try:
+            await self._store.put_new(key, msgspec.json.encode(record))
+        except AlreadyExists:
+            # Another process was first.
+            found = await self.find(vault, mailbox)
+            if found is None:
+                raise
+            return found
+        try:
+            await self._check_room(vault, mailbox)
+        except TooManyInvites:
+            # Other processes opened some meanwhile. Nobody was told of this one yet.
+            await self._store.delete(key)
+            raise
+        return Invite(record.access_hash, record.expires_at, None, 0)
+
+    async def _check_room(self, vault: str, mailbox: str) -> None:
+        """Raises TooManyInvites unless one more, of this mailbox, has room beside the others."""
+        prefix = _records_prefix(vault)
+        records: dict[str, set[str]] = {}
+        for entry in (await self._store.list(prefix)).entries:
+            name, _, kind = entry.key.removeprefix(prefix).partition("/")
+            records.setdefault(name, set()).add(kind)
+        records.pop(mailbox, None)
+        if len(records) >= INVITES_KEPT_MAX:
+            raise TooManyInvites(
+                f"this vault has made {INVITES_KEPT_MAX} invites within a day", hint="Try again later."
+            )
+        # Few are neither closed nor gone: of those only their records tell whether they have expired.
+        maybe = [name for name, kinds in records.items() if _CLOSED_MARK not in kinds]
+        found = await asyncio.gather(*(self._read(_opened_key(vault, name), _Opened) for name in maybe))
+        left = sorted(each.expires_at - self._clock() for each in found if each is not None)
+        still_open = [seconds for seconds in left if seconds > 0]
+        if len(still_open) >= INVITES_OPEN_MAX:
+            raise TooManyInvites(
+                f"this vault has {INVITES_OPEN_MAX} open invites",
+                hint=f"Withdraw one, or wait: the first of them expires in {_span(int(still_open[0]) + 1)}.",
+            )
+
+    async def _put_once(self, key: str, body: bytes) -> None:
+        try:
+            await self._store.put_new(key, body)
+        except AlreadyExists:
+            return
+
+    async def _read(self, key: str, kind: type[Record]) -> Record | None:
+        try:
+            text = await (await self._store.get(key)).read()
+        except NotFound:
+            return None
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError:
+            raise StoreDamaged("a record of an invite is damaged") from None
+
+
+def record_keys(vault: str, mailbox: str) -> list[str]:
+    """What is kept of an invite, in the order in which it goes."""
+    return [_closed_key(vault, mailbox), _opened_key(vault, mailbox)]
+
+
+def _records_prefix(vault: str) -> str:
+    return f"r/vault/{vault}/invite/"
+
+
+def _opened_key(vault: str, mailbox: str) -> str:
+    return f"{_records_prefix(vault)}{mailbox}/opened"
+
+
+def _closed_key(vault: str, mailbox: str) -> str:
+    return f"{_records_prefix(vault)}{mailbox}/{_CLOSED_MARK}"
+
+
+def _no_invite() -> NotFound:
+    return NotFound("this vault has no such invite", hint="It is over for more than a day, or never was.")
+
+
+def _span(seconds: int) -> str:
+    for unit, length in (("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            count = seconds // length
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds} second{'s' if seconds != 1 else ''}"

@@ -1,0 +1,82 @@
+"""The hash of a vault's recovery secret, and how it is replaced when the root is.
+
+    r/vault/<vault>/record                 the first one, number 0
+    r/vault/<vault>/recovery/<number>      the one that counts from then on; numbered from 1, six digits
+
+Each is written once, under the number that follows, so of two replacements at once one wins, and whoever replaces by a secret
+replaces that one and none that came after it. Nothing is remembered: the newest counts at every process at once.
+"""
+
+import hmac
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, NotFound, StoreDamaged, Unauthorized, WrongNumber
+from crystal_relay.limits import RECOVERIES_MAX
+from crystal_relay.store import Store
+
+_VERSION = 1
+
+
+class _Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    recovery_hash: str
+
+
+class RecoverySecrets:
+    """All of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def newest(self, vault: str) -> tuple[int, str | None]:
+        """How often it was replaced, and the hash that counts; None if that is the first."""
+        listed = (await self._store.list(_prefix(vault), limit=RECOVERIES_MAX)).entries
+        number = int(listed[-1].key.removeprefix(_prefix(vault))) if listed else 0
+        # Looked up also where there is none: what it costs must not tell whether there is such a vault.
+        return number, await self._hash(vault, max(number, 1))
+
+    async def replace(
+        self, vault: str, first_hash: str, number: int, new_hash: str, *, presented: str | None
+    ) -> None:
+        """Let a new one count. Repeating it is no error, also by the secret that it replaced.
+
+        `first_hash`: number 0; `presented`: the hash of the secret that was shown, None: something else allows it. Raises
+        WrongNumber, Unauthorized.
+        """
+        last, replaced_by = await self.newest(vault)
+        counts = first_hash if replaced_by is None else replaced_by
+        if presented is not None and not hmac.compare_digest(presented, counts):
+            before = first_hash if number == 1 else await self._hash(vault, number - 1)
+            repeated = last == number and hmac.compare_digest(counts, new_hash)
+            if not repeated or before is None or not hmac.compare_digest(presented, before):
+                raise Unauthorized("the relay does not know these credentials")
+            return
+        if number == last and counts == new_hash:
+            return
+        if number != last + 1:
+            raise WrongNumber(f"the recovery secret that counts has the number {last}")
+        record = _Replacement(_VERSION, new_hash)
+        try:
+            await self._store.put_new(_key(vault, number), msgspec.json.encode(record))
+        except AlreadyExists:
+            if await self._hash(vault, number) != new_hash:
+                raise WrongNumber(f"another recovery secret was given the number {number} first") from None
+
+    async def _hash(self, vault: str, number: int) -> str | None:
+        try:
+            text = await (await self._store.get(_key(vault, number))).read()
+        except NotFound:
+            return None
+        try:
+            return msgspec.json.decode(text, type=_Replacement).recovery_hash
+        except msgspec.DecodeError:
+            raise StoreDamaged("a record of the relay's registry is damaged") from None
+
+
+def _prefix(vault: str) -> str:
+    return f"r/vault/{vault}/recovery/"
+
+
+def _key(vault: str, number: int) -> str:
+    return f"{_prefix(vault)}{number:06d}"

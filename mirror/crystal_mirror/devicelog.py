@@ -28,7 +28,6 @@ from crystal_crypto.entry import Channel, Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import vault_id
 from crystal_crypto.identity import VerifyKey
-from crystal_crypto.limits import PUBLIC_BYTES_MAX
 from crystal_mirror.records import (
     MEMBERS_MAX,
     AddRecord,
@@ -232,7 +231,6 @@ class DeviceLog:
             or header.previous != self.head
             or header.log_head != self.head
             or header.incarnation != NO_INCARNATION
-            or len(entry.public) > PUBLIC_BYTES_MAX
         ):
             return None
         record = decode_record(entry.public)

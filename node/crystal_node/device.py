@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.authority import in_force
 from crystal_mirror.errors import NotAMember
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
@@ -22,6 +23,7 @@ from crystal_node.clock import now_ms
 from crystal_node.errors import LocalStorage, NotSetUp
 from crystal_node.journal import SqliteJournal
 from crystal_node.keys import DeviceKeys, open_keys
+from crystal_node.roots import kept_roots
 from crystal_node.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,10 +43,26 @@ class Device:
     settings: Settings
     keys: DeviceKeys
     identity: DeviceIdentity
-    root: Root | None
     journal: SqliteJournal
     replica: Replica
     member: Member
+    spare_root: Root | None = None
+    """A second root in the key store: one that was replaced, and that the relay may still know (``roots.py``)."""
+
+    @property
+    def root(self) -> Root | None:
+        """The root that is kept here, in force or not."""
+        return self.member.root
+
+    @property
+    def holds_root(self) -> bool:
+        """Whether the root that is kept here is the one in force."""
+        return self.root is not None and in_force(self.member.log, self.root)
+
+    def look_for_root(self) -> None:
+        """Looks into the key store again: another process of this device may have replaced the root. Raises KeyStoreError."""
+        kept = kept_roots(self.keys, self.member.log)
+        self.member.root, self.spare_root = kept.root, kept.spare
 
     @classmethod
     def open(cls, settings: Settings) -> "Device":
@@ -66,13 +84,14 @@ class Device:
                 f"this device's keys are not in its key store ({keys.kind})",
                 hint="Restore state/secrets or the keyring from a backup, or join anew: `crystal pair --code -`.",
             )
-        root = keys.root()
         journal = SqliteJournal.open(settings.home.state_file())
         try:
-            secret = load_keys(identity, load_log(journal, vault))[1]
+            log = load_log(journal, vault)
+            kept = kept_roots(keys, log)
+            secret = load_keys(identity, log)[1]
             replica = Replica.open(settings.home.database, secret)
             try:
-                member = Member.open(identity, vault, journal, replica, os.urandom, root)
+                member = Member.open(identity, vault, journal, replica, os.urandom, kept.root)
             except BaseException:
                 replica.close()
                 raise
@@ -85,7 +104,7 @@ class Device:
         except BaseException:
             journal.close()
             raise
-        return cls(settings, keys, identity, root, journal, replica, member)
+        return cls(settings, keys, identity, journal, replica, member, kept.spare)
 
     def close(self) -> None:
         self.replica.close()

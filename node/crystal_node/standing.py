@@ -43,7 +43,7 @@ def standing(device: Device) -> Standing:
         pending_seconds=device.pending_seconds(),
         privacy=read_privacy(device.journal),
         watching=is_held(device.settings.home.watch_lock),
-        holds_root=device.root is not None and device.root.vault == device.member.vault,
+        holds_root=device.holds_root,
         model=model.decode() if model else "",
     )
 

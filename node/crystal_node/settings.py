@@ -70,7 +70,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit.
 
     ``key_store_left`` is the place that an interrupted `crystal keys move` may have left copies in, ``keyring_backend`` the
-    keyring's class, ``kit_verified`` the check value (hex) of the root whose recovery kit was typed back.
+    keyring's class, ``kit_verified`` a mark of the root whose recovery kit was typed back (``kitstate``).
     """
 
     version: Annotated[int, msgspec.Meta(ge=1)] = 1

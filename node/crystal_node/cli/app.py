@@ -39,6 +39,8 @@ VERBS = (
     _Verb("role", "role", _LOOK),
     _Verb("verify", "verify", _LOOK),
     _Verb("config", "config", _LOOK),
+    _Verb("keys", "keys", _LOOK),
+    _Verb("doctor", "doctor", _LOOK),
 )
 
 _HELP = """End-to-end encrypted memory for AI agents, shared by all of your machines.

@@ -15,11 +15,15 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.authority import in_force
 from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import found, join
+from crystal_mirror.member import load_log
 from crystal_mirror.outbox import restart_stream
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
@@ -31,6 +35,7 @@ from crystal_node.journal import SqliteJournal
 from crystal_node.keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.locking import FileLock
 from crystal_node.relaystore import open_http
+from crystal_node.roots import kept_roots
 from crystal_node.runner import Runner, store_failure
 from crystal_node.settings import Config, Settings
 from crystal_relay.client import HttpStore
@@ -68,22 +73,18 @@ async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
     with _setup(settings.home):
         fresh = settings.vault is None
         keys, settings = _keys(settings)
-        root = keys.root()
-        if not fresh and (root is None or root.vault != settings.vault):
-            raise WrongCode(
-                "this home belongs to a vault whose root is not on this machine",
-                hint="Run `crystal pair --code - --relay URL` with the vault's code instead.",
-            )
+        root = keys.root() if settings.vault is None else _root_of(settings, keys, settings.vault)
         if root is None:
             root = Root.generate()
             keys.keep_root(root)
+        vault = settings.vault or root.vault
         identity = _identity(keys)
         token = _token(keys, identity)
-        async with open_http(settings, vault=root.vault, token=token) as store:
+        async with open_http(settings, vault=vault, token=token) as store:
             await _create(store, root, identity, token, enrolment_token)
-            await _write_log(settings, store, root, identity, founding=True)
-        settings = _finish(settings, root.vault)
-    return Enrolled(settings, keys, root.vault, identity.id, fresh)
+            await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
+        settings = _finish(settings, vault)
+    return Enrolled(settings, keys, vault, identity.id, fresh)
 
 
 async def join_vault(
@@ -158,9 +159,10 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         fresh = settings.vault is None
         keys, settings = _keys(settings)
         kept = keys.root()
-        if fresh and kept is not None and kept.vault != vault:
+        belongs = _check_journal(settings, vault)
+        # A root that took another's place does not tell its vault: then the journal does.
+        if fresh and kept is not None and vault not in (kept.vault, belongs):
             raise _other_vault(kept.vault)
-        _check_journal(settings, vault)
         yield Joining(settings, keys, _identity(keys, new=new_keys), vault, fresh)
 
 
@@ -183,21 +185,39 @@ def _need_relay(settings: Settings) -> None:
 def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
     """The place for this home's keys, written down before a key goes there."""
     if settings.config.key_store:
-        return open_keys(settings.home, settings.config.key_store), settings
+        config = settings.config
+        return open_keys(settings.home, config.key_store, config.keyring_backend), settings
     keys = choose_keys(settings.home, settings.key_store)
     config = _config(settings, vault="", key_store=keys.kind.value)
-    return keys, settings.save(config)
+    return keys, settings.save(replace(config, keyring_backend=keys.backend))
+
+
+def _root_of(settings: Settings, keys: DeviceKeys, vault: bytes) -> Root:
+    """The root in force of the vault of a home that is set up. Raises WrongCode if it is not here."""
+    journal = _journal(settings, vault)
+    try:
+        log = load_log(journal, vault)
+    finally:
+        journal.close()
+    root = kept_roots(keys, log).root
+    if root is None or not in_force(log, root):
+        raise WrongCode(
+            "this home belongs to a vault whose root is not on this machine",
+            hint="Run `crystal recovery restore --relay URL --enroll-token -` with the recovery kit instead.",
+        )
+    return root
 
 
 def _config(settings: Settings, *, vault: str, key_store: str | None = None) -> Config:
-    return Config(
+    config = settings.config
+    return replace(
+        config,
         vault=vault,
         relay_url=settings.relay_url,
         agent=settings.agent_id,
         name=settings.name.value,
-        key_store=settings.config.key_store if key_store is None else key_store,
+        key_store=config.key_store if key_store is None else key_store,
         relay_allow_http=settings.allow_http,
-        relay_timeout=settings.config.relay_timeout,
     )
 
 
@@ -283,9 +303,9 @@ async def _write_log(
     identity: DeviceIdentity,
     *,
     founding: bool,
-    vault: bytes | None = None,
+    vault: bytes,
 ) -> None:
-    journal = _journal(settings, root.vault if vault is None else vault)
+    journal = _journal(settings, vault)
     details = Details(settings.name.value, system_name(), now_ms(), identity.id)
     flow: Flow[None] = (
         found(identity, root, journal, os.urandom, details)
@@ -318,31 +338,33 @@ def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
     try:
         _refuse_foreign(journal, vault)
         with journal.transaction() as transaction:
-            transaction.meta_set(_META_VAULT, vault)
+            transaction.meta_set(META_VAULT, vault)
     except BaseException:
         journal.close()
         raise
     return journal
 
 
-def _check_journal(settings: Settings, vault: bytes) -> None:
-    """Raises WrongCode as ``_journal``, and writes nothing."""
+def _check_journal(settings: Settings, vault: bytes) -> bytes | None:
+    """The vault that the journal belongs to. Raises WrongCode as ``_journal``, and writes nothing."""
     if not settings.home.state_database.exists():
-        return
+        return None
     journal = SqliteJournal.open(settings.home.state_file())
     try:
         _refuse_foreign(journal, vault)
+        return journal.meta_get(META_VAULT)
     finally:
         journal.close()
 
 
 def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
-    belongs = journal.meta_get(_META_VAULT)
+    belongs = journal.meta_get(META_VAULT)
     if belongs is not None and belongs != vault and (journal.log_entries() or journal.outbox_count()):
         raise _other_vault(belongs)
 
 
-_META_VAULT = "node.vault"
+META_VAULT = "node.vault"
+"""In the journal: the vault that it belongs to."""
 
 
 def _adopt_outbox(settings: Settings) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.errors import Revoked
 
 _STORAGE_ERRNOS = frozenset(
     {
@@ -130,7 +131,8 @@ class Failure:
 
 def passes(error: BaseException) -> bool:
     """Whether an error has a known cause that may go away by itself or be mended while the program runs."""
-    return isinstance(error, Exception) and describe(error).exit_code != ExitCode.UNEXPECTED
+    known = isinstance(error, Exception) and describe(error).exit_code != ExitCode.UNEXPECTED
+    return known and not isinstance(error, Revoked)
 
 
 def describe(error: BaseException) -> Failure:

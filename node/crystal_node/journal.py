@@ -5,7 +5,7 @@ once: every transaction begins ``IMMEDIATE``, and nothing read in one is trusted
 because SQLite is not atomic across two WAL files, and because the memory can be rebuilt from the log while this cannot.
 """
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -230,6 +230,16 @@ class SqliteJournal:
         else:
             self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
+    def become_anothers(self, kept: Collection[str]) -> None:
+        """Lets go of what belongs to the device that kept this journal: its stream, its claims, every named value but ``kept``.
+
+        What waits to be sent stays, sealed by that device, for whoever takes it over. In a transaction.
+        """
+        self._write("DELETE FROM stream", ())
+        for (name,) in self._db.execute("SELECT name FROM meta").fetchall():
+            if name not in kept:
+                self.meta_set(name, None)
+
     def file_state(self, path: str) -> bytes | None:
         """What capture remembers of a transcript, or None."""
         row = self._db.execute("SELECT state FROM capture_file WHERE path = ?", (path,)).fetchone()
@@ -247,6 +257,21 @@ class SqliteJournal:
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         assert self._inside, "the journal is written in transactions only"
         self._db.execute(statement, values)
+
+
+def peek(path: Path, name: str) -> bytes | None:
+    """A small value of a journal that somebody else may hold, without opening it for writing; None if it cannot be had."""
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.CantOpenError:
+        return None
+    try:
+        row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    except apsw.Error:  # damaged, or none: whoever opens it for its work will say so
+        return None
+    finally:
+        db.close()
+    return row[0] if row else None
 
 
 def _one(db: apsw.Connection, statement: str) -> Any:

@@ -38,6 +38,7 @@ from crystal_relay.errors import (
     QuotaExceeded,
     RelayError,
     TooLarge,
+    Unauthorized,
     VaultDropped,
 )
 from crystal_relay.limits import LIST_LIMIT_MAX
@@ -56,6 +57,15 @@ class RelayRefused(StoreFailure):
 
     exit_code = ExitCode.RELAY_REFUSED
     hint = "Join again with `crystal pair --code -`: the relay no longer knows this device's token."
+
+
+class TokenRefused(RelayRefused):
+    """The relay does not know this device's token: that is how a revocation looks from afar."""
+
+    hint = (
+        "This device was revoked, or the relay lost its tokens. `crystal devices` on another machine tells; to bring this one "
+        "back in, pair it again: `crystal pair`."
+    )
 
 
 class RelayHasNoRoom(StoreFailure):
@@ -223,6 +233,8 @@ def store_failure(error: RelayError) -> StoreFailure:
         # Neither joining again nor a larger disk helps here; what the relay says does.
         kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
         return kind(str(error), hint=error.hint or None)
+    if isinstance(error, Unauthorized):
+        return TokenRefused("the relay no longer lets this device in")
     if error.exit_code == ExitCode.RELAY_REFUSED:
         return RelayRefused(str(error))
     if error.exit_code == ExitCode.STORAGE:

@@ -8,14 +8,25 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, TypeVar
 
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.administer import generation_due, renew_generation
 from crystal_mirror.claim import claim
+from crystal_mirror.cursors import About
+from crystal_mirror.errors import Revoked
+from crystal_mirror.requests import Flow
 from crystal_mirror.round import RoundReport, sync_round
+from crystal_node.access import Access, note_access
+from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.duties import do_duties, duties_due
+from crystal_node.errors import describe
 from crystal_node.locking import FileLock
-from crystal_node.runner import Runner, Traffic, store_failure
+from crystal_node.newsdesk import keep_lines
+from crystal_node.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.wording import counted, size
 from crystal_relay.errors import RelayError
 
@@ -30,6 +41,10 @@ MODEL_IDLE_SECONDS = 30.0
 
 PROGRESS_SECONDS = 3.0
 """A round that takes long says at most this often what it is doing."""
+DUTIES_AGAIN_SECONDS = 30.0
+"""After the relay could not be told what it has to be told, that is tried again in a round after this time."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,8 @@ class SyncResult:
     report: RoundReport
     traffic: Traffic
     seconds: float
+    problem: str = ""
+    """What this device had to do for its vault beside the round, and could not; it is tried again."""
 
     @property
     def moved(self) -> bool:
@@ -96,14 +113,44 @@ class Syncer:
         self._told_at = 0.0
         self._position_seconds = position_seconds
         self._position_told_at: float | None = None
+        self._duties_at = 0.0
+        self._version = version("memory-crystal")
 
     async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
         """One round.
 
         Raises:
             HomeBusy: another process of this home was syncing all that time.
+            Revoked: this device is out.
+            TokenRefused: the relay does not know this device's token, which is how a revocation looks from afar.
             ProtocolError, StoreFailure, VaultDataError: as the round says.
         """
+        try:
+            result = await self._round(wait_seconds)
+        except (Revoked, TokenRefused) as error:
+            self._keep_news()
+            refused = isinstance(error, TokenRefused)
+            note_access(self._device.journal, Access.REFUSED if refused else Access.REVOKED)
+            raise
+        note_access(self._device.journal, Access.OPEN)
+        self._keep_news()
+        return result
+
+    async def run(self, flow: Flow[T], *, wait_seconds: float = LOCK_WAIT_SECONDS) -> T:
+        """Runs one flow as a round is run: by itself, under the home's lock.
+
+        Raises:
+            HomeBusy: as ``round``.
+            whatever the flow raises.
+        """
+        async with self._locked(wait_seconds):
+            return await self._runner.run(flow)
+
+    async def do_duties(self) -> bool:
+        """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
+        return await do_duties(self._device, self._runner)
+
+    async def _round(self, wait_seconds: float) -> SyncResult:
         async with self._locked(wait_seconds):
             started = self._told_at = time.monotonic()
             self._embedded_texts = 0
@@ -111,13 +158,38 @@ class Syncer:
             tell = (
                 self._position_told_at is None or started - self._position_told_at >= self._position_seconds
             )
-            flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell)
+            about = About(now_ms(), self._version)
+            flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell, about=about)
             report = await self._runner.run(flow)
             if tell:
                 self._position_told_at = started
             if report.settled:
                 self._device.journal.scrub()
-            return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started)
+            problem = await self._beside_the_round(started)
+            return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
+
+    async def _beside_the_round(self, now: float) -> str:
+        """What a device that may has to do for its vault. Returns why it could not be done, "" if it was or nothing is due.
+
+        It fails by itself: what the round did stands, and the next one tries again.
+        """
+        device = self._device
+        if device.root is not None and not device.holds_root:
+            device.look_for_root()
+        if now < self._duties_at or not (duties_due(device) or generation_due(device.member, now_ms())):
+            return ""
+        try:
+            await self.do_duties()
+            if generation_due(device.member, now_ms()):
+                await self._runner.run(renew_generation(device.member, now_ms=now_ms()))
+        except CrystalError as error:
+            self._duties_at = now + DUTIES_AGAIN_SECONDS
+            return f"the relay was not told of the last changes yet: {describe(error).message}"
+        return ""
+
+    def _keep_news(self) -> None:
+        """For the commands that do not open the device: they have no keys to read the log's names."""
+        keep_lines(self._device.member)
 
     async def claim(
         self, root: "Root | None" = None, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS

@@ -51,6 +51,7 @@ class WatchEvent(StrEnum):
     SYNCED = "synced"
     FAILED = "failed"
     RECOVERED = "recovered"
+    NEWS = "news"
 
 
 class Work(Protocol):

@@ -5,20 +5,21 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from crystal_mirror.keys import VaultKeys
+from crystal_mirror.news import news, shown_slot
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.locking import FileLock
+from crystal_node.newsdesk import line_of
 from crystal_node.recording import Recorder
 from crystal_node.runner import store_failure
 from crystal_node.sync import Syncer
-from crystal_node.watch import Watch, WatchEvent, WatchTimes
+from crystal_node.watch import Report, Watch, WatchEvent, WatchTimes
 from crystal_node.wording import iso
 from crystal_relay.errors import RelayError
 
@@ -34,8 +35,12 @@ POSITION_SECONDS = 900.0
 class DeviceWork:
     """What the watcher drives, on a real device."""
 
-    def __init__(self, device: Device, store: "Store", syncer: Syncer) -> None:
+    def __init__(self, device: Device, store: "Store", syncer: Syncer, report: Report) -> None:
+        """``report`` is told what is beside the work: news of the vault, and what could not be done for it."""
         self._device = device
+        self._report = report
+        self._told_slot = shown_slot(device.member)
+        self._told_problem = ""
         self._store = store
         self._syncer = syncer
         self._recorder = Recorder(device)
@@ -49,7 +54,14 @@ class DeviceWork:
         return (await self._recorder.record(chosen)).words()
 
     async def round(self) -> str:
-        return (await self._syncer.round()).words()
+        try:
+            result = await self._syncer.round()
+        finally:
+            self._tell_news()
+        if result.problem and result.problem != self._told_problem:
+            self._report(WatchEvent.FAILED, f"{result.problem}; it is tried again")
+        self._told_problem = result.problem
+        return result.words()
 
     def listens(self) -> tuple[str, ...]:
         keys = self._keys
@@ -73,13 +85,22 @@ class DeviceWork:
     def wakes(self, path: str) -> bool:
         return Path(path) == self._nudge
 
+    def _tell_news(self) -> None:
+        """Says it as it happens. It stays news for the person: nobody may be reading along."""
+        member = self._device.member
+        for piece in news(member, self._told_slot):
+            self._report(WatchEvent.NEWS, line_of(piece, member.device_id))
+        self._told_slot = max(self._told_slot, member.log.next_slot - 1)
+
 
 async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | None = None) -> None:
     """Watches until SIGTERM, SIGINT or SIGHUP.
 
     Raises:
         HomeBusy: another process watches this home.
+        Revoked: this device is out; nothing that it does from here on would count.
     """
+    device.member.check_active()
     home = device.settings.home
     home.nudge_folder.mkdir(mode=0o700, exist_ok=True)
     with FileLock(home.watch_lock, purpose="crystal sync --watch", wait_seconds=_WATCH_LOCK_SECONDS):
@@ -93,7 +114,7 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
             syncer = Syncer(device, store, purpose="crystal sync --watch", position_seconds=POSITION_SECONDS)
             releasing = asyncio.create_task(_release_idle_model(syncer))
             watch = Watch(
-                DeviceWork(device, store, syncer),
+                DeviceWork(device, store, syncer, report),
                 report=report,
                 stop=stop,
                 uniform=SystemRandom().uniform,
@@ -114,7 +135,7 @@ async def _release_idle_model(syncer: Syncer) -> None:
         syncer.release_idle_model()
 
 
-def _reporter(as_json: bool) -> Callable[[WatchEvent, str], None]:
+def _reporter(as_json: bool) -> Report:
     """Says what happens, a line each; with JSON, a document a line. Failures go to standard error."""
 
     def report(event: WatchEvent, text: str) -> None:

@@ -50,6 +50,8 @@ async def _once(device: "Device", as_json: bool) -> None:
 
     result = await sync_now(device, None if as_json else note)
     standing = status(device.member)
+    if result.problem and not as_json:
+        note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")
     if as_json:
         report = result.report
         emit(
@@ -67,6 +69,7 @@ async def _once(device: "Device", as_json: bool) -> None:
                 "bytes_down": result.traffic.bytes_down,
                 "requests": result.traffic.requests,
                 "seconds": round(result.seconds, 3),
+                "problem": result.problem or None,
                 "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
             }
         )

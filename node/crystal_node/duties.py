@@ -1,0 +1,150 @@
+"""What the relay has to be told after the device log has changed: whose tokens it is to shut out, which recovery secret counts,
+who may write what a Core writes.
+
+The log counts without it: an ex-device reads nothing new, and nothing that it writes is believed. The relay is told so that it
+is not even let in. Whoever changes the log tells the relay at once; a process that dies in between leaves that to the next
+round of sync, of whichever device may: the one that leads, or one that holds the root. Each fact is told once by a device, and
+again after a failure; what was told is kept in the journal, by the place in the log that it comes from.
+
+    revocations   up to the newest one's slot           members: all devices but the active ones are shut out
+    the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
+    grants        device by device                      its tokens may write what a Core writes
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.logsync import read_log
+from crystal_mirror.types import DEVICE_ID_BYTES
+from crystal_node.device import Device
+from crystal_node.runner import Runner, store_failure
+from crystal_relay.client import HttpStore
+from crystal_relay.errors import Forbidden, RelayError, Unauthorized, WrongNumber
+from crystal_relay.tokens import recovery_hash
+
+_META_MEMBERS = "relay.members"
+_META_RECOVERY = "relay.recovery"
+_META_LEADS = "relay.leads"
+_SLOT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What the relay was not told yet by this device, though it may."""
+
+    members: bool
+    recovery: bool
+    leads: tuple[bytes, ...]
+
+    def __bool__(self) -> bool:
+        return self.members or self.recovery or bool(self.leads)
+
+
+def duties_due(device: Device) -> Due:
+    """Reads the journal only."""
+    member, journal = device.member, device.journal
+    log = member.log
+    if not log.is_active(member.device_id) or not (member.is_core or device.holds_root):
+        return Due(False, False, ())
+    told = int.from_bytes(journal.meta_get(_META_MEMBERS) or b"", "big")
+    return Due(
+        members=_newest_revocation(log) > told,
+        recovery=device.holds_root
+        and log.root_number > 0
+        and journal.meta_get(_META_RECOVERY) != _admin(log),
+        leads=tuple(sorted(set(_granted(log)) - set(_told_leads(device)))),
+    )
+
+
+async def do_duties(device: Device, runner: Runner) -> bool:
+    """Tells the relay what is due. Returns whether anything was.
+
+    Raises:
+        StoreFailure: the relay could not be told; nothing of what it was told is lost. Repeat it later.
+        NotSetUp: this device has no relay.
+    """
+    due = duties_due(device)
+    if not due:
+        return False
+    member = device.member
+    # Whoever joined meanwhile must be among those whose tokens stay.
+    await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+    async with device.at_relay() as relay:
+        try:
+            if due.recovery:
+                await _replace_recovery(device, relay)
+            if due.members:
+                await _retain(device, relay)
+            for granted in due.leads:
+                await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
+                _mark(device, _META_LEADS, b"".join((*_told_leads(device), granted)))
+        except RelayError as error:
+            raise store_failure(error) from error
+    return True
+
+
+def forget_told(device: Device) -> None:
+    """Has the relay told everything again: it is another one, or was emptied."""
+    with device.journal.transaction() as transaction:
+        for name in (_META_MEMBERS, _META_RECOVERY, _META_LEADS):
+            transaction.meta_set(name, None)
+
+
+async def _retain(device: Device, relay: HttpStore) -> None:
+    log = device.member.log
+    slot, active = _newest_revocation(log), [info.device for info in log.active()]
+    await _authorised(device, lambda by: relay.retain_tokens(active, recovery=by))
+    _mark(device, _META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
+
+
+async def _replace_recovery(device: Device, relay: HttpStore) -> None:
+    """Puts the secret of the root in force in place. The relay counts by itself: an emptied one begins anew with 0."""
+    if not device.holds_root or device.root is None:
+        return
+    wanted = recovery_hash(device.root.relay_secret)
+    number = await relay.recovery_number()
+    try:
+        if number == 0:
+            raise WrongNumber("none was replaced yet")
+        await _authorised(device, lambda by: relay.replace_recovery(number, wanted, recovery=by))
+    except WrongNumber:
+        await _authorised(device, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
+    _mark(device, _META_RECOVERY, _admin(device.member.log))
+
+
+async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:
+    """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
+    secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
+    for by in (None, *secrets):
+        try:
+            await call(by)
+        except (Unauthorized, Forbidden) as error:
+            refused: RelayError = error
+        else:
+            return
+    raise refused
+
+
+def _newest_revocation(log: DeviceLog) -> int:
+    """Its slot; 0, where no revocation can be, if there is none."""
+    return max((info.revoked.slot for info in log.members() if info.revoked is not None), default=0)
+
+
+def _granted(log: DeviceLog) -> Iterator[bytes]:
+    return (info.device for info in log.active() if info.grant)
+
+
+def _told_leads(device: Device) -> list[bytes]:
+    kept = device.journal.meta_get(_META_LEADS) or b""
+    return [kept[at : at + DEVICE_ID_BYTES] for at in range(0, len(kept), DEVICE_ID_BYTES)]
+
+
+def _admin(log: DeviceLog) -> bytes:
+    assert log.root is not None, "a vault with devices has a root"
+    return log.root.admin
+
+
+def _mark(device: Device, name: str, value: bytes) -> None:
+    with device.journal.transaction() as transaction:
+        transaction.meta_set(name, value)

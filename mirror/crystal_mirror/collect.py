@@ -131,13 +131,15 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
             device, incarnation, sequence = place
             ack = member.replica.ack(device, incarnation)
             expected = following.setdefault((device, incarnation), ack + 1)
-            if info.revoked is not None and not info.revoked.counts(incarnation, sequence):
+            if sequence <= ack:
+                jump = member.keys.conversation(device, incarnation, ack)
+            elif info.revoked is not None and not info.revoked.counts(incarnation, sequence):
+                if member.replica.done(Origin(*place)):
+                    continue
                 member.notices.put(
                     Notice.HELD_REVOKED, f"entries of the revoked device {device.hex()[:8]} are held"
                 )
                 jump = member.keys.beyond_stream(device, incarnation)
-            elif sequence <= ack:
-                jump = member.keys.conversation(device, incarnation, ack)
             elif sequence > expected:
                 member.notices.put(
                     Notice.STREAM_LOST, f"a stream of {device.hex()[:8]} lacks its entry {expected}"

@@ -5,7 +5,9 @@
     HELD --accept--> in this device's outbox, under its own name --durable--> gone from here
          --drop----> done without effect, by an entry of the mirror --------> gone from here
 
-Nothing of it is read by anybody before, and nothing is deleted: what was dropped stays on the relay, and counts as done.
+Nothing of it is read by anybody before, and nothing is deleted: what was dropped stays on the relay, and counts as done. An
+operation may stand in another place than its name says (its maker had lost its place, and offered it again): when the Core
+accepts, such a place is done by an entry of the mirror, too; when another device does, it stays held until the Core drops it.
 
 Held as well, on this device only, are operations of an epoch that the device wrote on after it was out, and that a relay in
 league with it had shown this device (``orphans.py``).
@@ -22,7 +24,7 @@ from crystal_mirror.errors import NotAllowed, NotAMember, TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.offers import open_offer, stands_at
 from crystal_mirror.orphans import forget_orphans, orphans_of
-from crystal_mirror.publish import publish
+from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.streamends import FETCH_AT_ONCE, listed_places
 from crystal_mirror.types import EntryState, Origin, Position
@@ -52,25 +54,36 @@ def held_places(member: Member, device: bytes) -> Flow[list[Origin]]:
 
 
 def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
-    """Takes what is held of a device into this device's outbox, under the names that it has. Raises NotAMember, Revoked."""
+    """Takes what is held of a device into this device's outbox, under the names that it has.
+
+    Raises:
+        NotAMember, Revoked.
+        TransactionStale: the mirror was changed meanwhile; repeat it.
+    """
     member.check_active()
     info = _revoked(member, device)
     places = yield from held_places(member, device)
     operations, unreadable = _accept_orphans(member, device), 0
+    elsewhere: list[Origin] = []
     for start in range(0, len(places), FETCH_AT_ONCE):
         some = places[start : start + FETCH_AT_ONCE]
         found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
         opened = [_open(member, info, place, data) for place, data in zip(some, found, strict=True)]
         with member.journal.transaction() as transaction:
             known = {name.origin for name in transaction.names()}
-            for offer in opened:
+            for place, offer in zip(some, opened, strict=True):
                 if offer is None:
                     unreadable += 1
-                elif offer[0] not in known and not member.replica.done(offer[0]):
+                    continue
+                if offer[0] != place:
+                    elsewhere.append(place)
+                if offer[0] not in known and not member.replica.done(offer[0]):
                     known.add(offer[0])
                     member.seal_row(transaction, offer[1], offer[0])
                     operations += 1
     member.mend()
+    if member.is_core:
+        yield from _call_done(member, elsewhere)
     return Accepted(operations, unreadable)
 
 
@@ -81,17 +94,14 @@ def drop_held(member: Member, device: bytes) -> Flow[int]:
 
     Raises:
         NotAMember, NotAllowed.
-        TransactionStale: another process of this device changed the mirror meanwhile; repeat it.
+        TransactionStale: the mirror was changed meanwhile; repeat it after a round of sync.
     """
     places = yield from held_places(member, device)
     with member.journal.transaction() as orphans:
         forget_orphans(orphans, device)
     if places and not member.is_core:
         raise NotAllowed("only the Core drops what a revoked device left on the relay")
-    for start in range(0, len(places), OPERATIONS_MAX):
-        yield from publish(member)
-        _commit_done(member, places[start : start + OPERATIONS_MAX])
-        yield from publish(member)
+    yield from _call_done(member, places)
     return len(places)
 
 
@@ -158,6 +168,23 @@ def _open(member: Member, info: MemberInfo, place: Origin, data: bytes | None) -
     except CryptoError:
         return None
     return offer.origin, offer.data
+
+
+def _call_done(member: Member, places: Sequence[Origin]) -> Flow[None]:
+    """Publishes that these places are done, without any operation."""
+    for start in range(0, len(places), OPERATIONS_MAX):
+        yield from _publish(member)
+        _commit_done(member, places[start : start + OPERATIONS_MAX])
+        yield from _publish(member)
+
+
+def _publish(member: Member) -> Flow[None]:
+    lead = member.log.lead
+    if lead is None or member.replica.position().epoch != lead.epoch:
+        raise TransactionStale("this Core's epoch has not begun")
+    outcome = yield from publish(member)
+    if outcome is not Published.DONE:
+        raise TransactionStale(f"the mirror goes on otherwise: {outcome.value}")
 
 
 def _commit_done(member: Member, places: Sequence[Origin]) -> None:

@@ -1,0 +1,75 @@
+"""A vault as people have it: a Core that keeps the root, and devices that the Core added, on real databases."""
+
+from crystal_core.replica import Replica
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.administer import Newcomer, add_device
+from crystal_mirror.administer import revoke as revoke_flow
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.founding import found
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.round import sync_round
+from crystal_node.journal import SqliteJournal
+from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
+
+MODEL = "test/1"
+
+
+class Household:
+    """``core`` founded it and keeps the root. ``add`` brings in others, which have no root."""
+
+    def __init__(self) -> None:
+        self.store = Objects()
+        self.root: Root = new_root()
+        identity, journal, random = new_device("core"), SqliteJournal.open(":memory:"), seeded("core/run")
+        self.store.run(found(identity, self.root, journal, random, DETAILS))
+        self.core = self.open(identity, journal, self.root)
+
+    def open(self, identity: DeviceIdentity, journal: SqliteJournal, root: Root | None = None) -> Member:
+        secret = load_keys(identity, load_log(journal, self.root.vault))[1]
+        replica = Replica.open(":memory:", secret)
+        return Member.open(identity, self.root.vault, journal, replica, seeded(identity.id.hex()), root)
+
+    def add(self, name: str, *, by: Member | None = None, grant: bool = False) -> Member:
+        identity = new_device(name)
+        flow = add_device(
+            by or self.core, newcomer(identity), name=name, system="Linux", now_ms=1, grant=grant
+        )
+        self.store.run(flow)
+        journal = SqliteJournal.open(":memory:")
+        self.store.run(read_log(DeviceLog(self.root.vault), journal, VaultKeys(self.root.vault)))
+        return self.open(identity, journal)
+
+    def revoke(self, device: Member, *, by: Member | None = None) -> None:
+        self.sync(by or self.core)
+        self.store.run(revoke_flow(by or self.core, device.device_id, now_ms=2))
+
+    def sync(self, *members: Member) -> None:
+        for member in members:
+            self.store.run(sync_round(member, MODEL))
+
+    def read(self, *members: Member) -> None:
+        """They read the device log and nothing else."""
+        for member in members:
+            self.store.run(read_log(member.log, member.journal, member.keys))
+
+
+def newcomer(identity: DeviceIdentity) -> Newcomer:
+    return Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+
+
+def has(member: Member, text: str) -> bool:
+    """Whether the text is in the replicated memory, that of this device alone apart."""
+    assert isinstance(member.replica, Replica)
+    counted = member.replica.database.row(
+        "SELECT count(*) FROM chunks WHERE text = ? AND provisional = 0", (text,)
+    )
+    assert counted is not None
+    return bool(counted[0])
+
+
+def same(*members: Member) -> bool:
+    digests = {member.replica.digest().hex() for member in members}
+    return len(digests) == 1 and all(m.replica.recompute_digest() == m.replica.digest() for m in members)

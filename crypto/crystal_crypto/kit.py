@@ -3,19 +3,18 @@
     1: ABCD-EFGH-JKMN-PQRS        16 characters of Crockford's base32 = 8 bytes of data | 2 bytes of check
     lines 1 to 4 are the root, lines 5 and 6 the vault's id
 
-Rules: a line's check covers its number, so a slip or a line in the wrong place is found at that line. A reader takes any case,
-reads O as 0 and I and L as 1, ignores spaces and dashes, finds the lines in any order and among other text, and takes an
-mc1: code in their place. Two kits of one vault differ in lines 1 to 4; that lines of two kits were mixed shows only in the
-root's check value. What is wrong is said by line and count; no line is ever quoted.
+Rules: a line's check (CRC-16) covers its number: every slip within three neighbouring characters, every swap of two, and
+every line in the wrong place is found, at that line. A reader takes any case, reads O as 0 and I and L as 1, ignores spaces
+and dashes, finds the lines in any order and among other text, and takes an mc1: code in their place. Two kits of one vault
+differ in lines 1 to 4; that lines of two kits were mixed shows only in the root's check value. What is wrong is said by
+line and count; no line is ever quoted.
 """
 
-import hashlib
-import hmac
+import binascii
 import re
 from dataclasses import dataclass
 from typing import Final
 
-from crystal_crypto import labels
 from crystal_crypto.errors import BadCode
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.limits import (
@@ -68,11 +67,11 @@ def decode_line(number: int, text: str) -> bytes:
         raise BadCode(
             f"line {number} of the kit is too {too} by {abs(LINE_CHARS - len(chars))} characters", hint=_HINT
         )
-    places = _places(chars)
-    if not places:
+    at = _place(chars)
+    if at is None:
         raise BadCode(f"line {number} of the kit was mistyped: its check does not agree", hint=_HINT)
-    if number not in places:
-        raise BadCode(f"that is line {places[0]} of the kit, not line {number}", hint=f"type line {number}")
+    if at != number:
+        raise BadCode(f"that is line {at} of the kit, not line {number}", hint=f"type line {number}")
     if stated not in (None, number):
         raise BadCode(f"line {number} of the kit has the number {stated} before it", hint=_HINT)
     return _packed(chars)[:KIT_LINE_BYTES]
@@ -87,11 +86,10 @@ def decode_kit(text: str) -> Kit:
         return _from_code(code)
     written = [line for line in _NEXT_LINE.split(text) if line.strip()]
     found: dict[int, bytes] = {}
-    # Those whose place is certain come first: a line's check may agree at two places by chance.
-    for places, data in sorted(map(_good_line, written), key=lambda line: len(line[0])):
-        for number in [n for n in places if n not in found or len(places) == 1][:1]:
-            if found.setdefault(number, data) != data:
-                raise BadCode(f"line {number} is there twice, and differently", hint="use one kit at a time")
+    for line in written:
+        number, data = _good_line(line)
+        if number is not None and found.setdefault(number, data) != data:
+            raise BadCode(f"line {number} is there twice, and differently", hint="use one kit at a time")
     missing = [number for number in range(1, KIT_LINES + 1) if number not in found]
     if len(missing) == KIT_LINES:
         for word in text.split():
@@ -108,14 +106,14 @@ def _from_code(text: str) -> Kit:
     return Kit(code.root, code.vault_id)
 
 
-def _good_line(line: str) -> tuple[list[int], bytes]:
-    """Where this can be a line of a kit (nowhere, if it is none), and its data. A number before it decides."""
+def _good_line(line: str) -> tuple[int | None, bytes]:
+    """Which line of a kit this is (None: it is none, or calls itself another), and its data."""
     stated, rest = _split(line)
     chars = _normal(rest)
     if len(chars) != LINE_CHARS or any(char not in _VALUES for char in chars):
-        return [], b""
-    places = [at for at in _places(chars) if stated in (None, at)]
-    return places, _packed(chars)[:KIT_LINE_BYTES]
+        return None, b""
+    at = _place(chars)
+    return (at if stated in (None, at) else None), _packed(chars)[:KIT_LINE_BYTES]
 
 
 def _meant(number: int, written: list[str]) -> str:
@@ -151,11 +149,11 @@ def _normal(text: str) -> str:
     return "".join(char.upper() if char.isascii() else char for char in kept)
 
 
-def _places(chars: str) -> list[int]:
-    """Which lines these characters can be by their check: one, or none if they are no line."""
+def _place(chars: str) -> int | None:
+    """Which line these characters are by their check. No check agrees at two places."""
     raw = _packed(chars)
     data, check = raw[:KIT_LINE_BYTES], raw[KIT_LINE_BYTES:]
-    return [n for n in range(1, KIT_LINES + 1) if hmac.compare_digest(_check(n, data), check)]
+    return next((n for n in range(1, KIT_LINES + 1) if _check(n, data) == check), None)
 
 
 def _packed(chars: str) -> bytes:
@@ -172,4 +170,4 @@ def _line(number: int, data: bytes) -> str:
 
 
 def _check(number: int, data: bytes) -> bytes:
-    return hashlib.sha256(labels.KIT_LINE + bytes([number]) + data).digest()[:KIT_LINE_CHECK_BYTES]
+    return binascii.crc_hqx(bytes([number]) + data, 0xFFFF).to_bytes(KIT_LINE_CHECK_BYTES, "big")

@@ -45,23 +45,14 @@ def read_kit(text: str) -> tuple[bytes, bytes]:
     must(len(text) <= 65536, "bad code")
     if text.strip()[:4].lower() == "mc1:":
         return read_offline_code(text)
-    candidates: list[tuple[list[int], bytes]] = []
-    for line in kit_lines(text):
-        numbers, data = good_for(line)
-        if numbers:
-            candidates.append((numbers, data))
-    if not candidates:
+    good = [(number, data) for number, data in map(good_for, kit_lines(text)) if number]
+    if not good:
         for word in text.split():
             if word.startswith("mc1:"):
                 return read_offline_code(word)
     found: dict[int, bytes] = {}
-    for numbers, data in candidates:
-        if len(numbers) == 1:
-            must(found.setdefault(numbers[0], data) == data, "bad code")
-    for numbers, data in candidates:
-        left = [number for number in numbers if number not in found]
-        if len(numbers) > 1 and left:
-            found[left[0]] = data
+    for number, data in good:
+        must(found.setdefault(number, data) == data, "bad code")
     must(len(found) == 6, "bad code")
     secret = b"".join(found[number] for number in range(1, 7))
     return secret[:32], secret[32:]
@@ -79,7 +70,8 @@ def kit_lines(text: str) -> list[str]:
     return lines
 
 
-def good_for(line: str) -> tuple[list[int], bytes]:
+def good_for(line: str) -> tuple[int, bytes]:
+    """The number for which the line is good, or 0, and its data."""
     line = line.strip()
     before = None
     if len(line) > 1 and line[0] in "123456789":
@@ -94,15 +86,24 @@ def good_for(line: str) -> tuple[list[int], bytes]:
             continue
         digit = CROCKFORD.find(char.upper().translate(str.maketrans("OIL", "011"))) if char.isascii() else -1
         if digit < 0:
-            return [], b""
+            return 0, b""
         value, count = value << 5 | digit, count + 1
     if count != 16:
-        return [], b""
+        return 0, b""
     raw = value.to_bytes(10, "big")
-    numbers = [
-        n for n in range(1, 7) if sha256(label("crystal/v2/kit/line") + bytes([n]) + raw[:8])[:2] == raw[8:]
-    ]
-    return [n for n in numbers if before in (None, n)], raw[:8]
+    for n in range(1, 7):
+        if crc16(bytes([n]) + raw[:8]) == raw[8:] and before in (None, n):
+            return n, raw[:8]
+    return 0, b""
+
+
+def crc16(data: bytes) -> bytes:
+    register = 0xFFFF
+    for byte in data:
+        for bit in range(7, -1, -1):
+            top = register >> 15 ^ byte >> bit & 1
+            register = (register << 1 & 0xFFFF) ^ (0x1021 if top else 0)
+    return register.to_bytes(2, "big")
 
 
 def read_invite(text: str) -> dict[str, bytes]:

@@ -1,10 +1,12 @@
 """What runs the vectors about invites: our two sides, and the independent reader's account of them."""
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, ExchangePublic
 from crystal_crypto.invite import Inviter, Joiner
 from crystal_crypto.invite_code import InviteCode, InviteSecret, decode_invite
 from tests.crypto import independent_invite as other
-from tests.crypto.independent_reader import read_identity
+from tests.crypto import independent_reader as primitives
 from tests.vectors.vectorfile import Vector, subject
 
 URL = "https://relay.example.org"
@@ -138,7 +140,7 @@ def _their_inviter(vector: Vector, of: str, data: bytes) -> dict[str, str]:
     vault, secret, private = (vector.hex(name) for name in ("vault", "secret", "private"))
     join = vector.hex("join") if of == "done" else data
     e_a = other.public(private)
-    other.must(len(join) >= 49 and join[0] == 2, other.BAD)
+    primitives.must(len(join) >= 49 and join[0] == 2, other.BAD)
     side = other.agreed(vault, secret, private=private, e_a=e_a, e_b=join[1:33], mine=e_a)
     values = other.read_join(side, join)
     offer, reveal = their_offer_and_reveal(vector, side)
@@ -157,7 +159,7 @@ def their_offer_and_reveal(vector: Vector, side: other.Side) -> tuple[bytes, byt
     body = b"\x94\xc4\x20" + vector.hex("nonce") + b"\xc4\x10" + vector.hex("device")
     body += bytes([0xA0 | len(name)]) + name + bytes([0xA0 | len(system)]) + system
     content = _content(body)
-    commitment = other.sha256(other.label("crystal/v2/invite/commit") + content)
+    commitment = primitives.sha256(primitives.label("crystal/v2/invite/commit") + content)
     offered = _content(b"\x92\xc4\x20" + commitment + bytes([0xA0 | len(name)]) + name)
     before = other.Side(side.vault, side.secret, side.e_a)
     return _sealed(before, "offer", offered), _sealed(side, "reveal", content)
@@ -165,12 +167,12 @@ def their_offer_and_reveal(vector: Vector, side: other.Side) -> tuple[bytes, byt
 
 def _content(body: bytes) -> bytes:
     raw = len(body).to_bytes(2, "big") + body
-    return raw + bytes(other.padded(len(raw)) - len(raw))
+    return raw + bytes(primitives.padded(len(raw)) - len(raw))
 
 
 def _sealed(side: other.Side, slot: str, content: bytes) -> bytes:
     key, nonce, additional = side.once(slot, side.vault)
-    return b"\x02" + other.AESGCM(key).encrypt(nonce, content, additional)
+    return b"\x02" + AESGCM(key).encrypt(nonce, content, additional)
 
 
 def _their_joiner(vector: Vector, of: str, data: bytes) -> dict[str, str]:
@@ -202,7 +204,7 @@ def their_join(vector: Vector) -> bytes:
     side = other.agreed(
         vector.hex("vault"), vector.hex("secret"), private=private, e_a=e_a, e_b=e_b, mine=e_b
     )
-    identity = read_identity(vector.hex("identity"))
+    identity = primitives.read_identity(vector.hex("identity"))
     parts = [identity["device"], identity["verify-key"], identity["exchange-public"]]
     body = b"\x97" + b"".join(b"\xc4" + bytes([len(part)]) + part for part in parts)
     for name in ("name", "system"):
@@ -211,7 +213,7 @@ def their_join(vector: Vector) -> bytes:
         body += bytes([0xA0 | len(text)]) + text
     body += b"\xc4\x20" + vector.hex("token-hash") + b"\xc4\x20" + vector.hex("nonce")
     key, nonce, additional = side.once("join", side.vault)
-    return b"\x02" + e_b + other.AESGCM(key).encrypt(nonce, _content(body), additional)
+    return b"\x02" + e_b + AESGCM(key).encrypt(nonce, _content(body), additional)
 
 
 def _hex(names: list[str], values: list[other.Value]) -> dict[str, str]:

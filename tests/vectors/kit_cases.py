@@ -1,6 +1,7 @@
 """The vectors about recovery kits, and about offline codes that name a vault."""
 
 import base64
+import binascii
 import hashlib
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ def lines(secret: bytes) -> list[str]:
     made: list[str] = []
     for number, at in enumerate(range(0, 48, 8), start=1):
         data = secret[at : at + 8]
-        data += hashlib.sha256(b"crystal/v2/kit/line\x00" + bytes([number]) + data).digest()[:2]
+        data += binascii.crc_hqx(bytes([number]) + data, 0xFFFF).to_bytes(2, "big")
         bits = f"{int.from_bytes(data, 'big'):080b}"
         made.append("".join(_ALPHABET[int(bits[i : i + 5], 2)] for i in range(0, 80, 5)))
     return made
@@ -101,9 +102,9 @@ def _faults() -> Iterator[Vector]:
     yield _bad("line_long", "a line is too long", with_line(3, full[2] + "A"))
     yield _bad("line_with_u", "a letter that cannot occur", with_line(2, full[1][:-1] + "U"))
     yield _bad("line_foreign", "a letter that only looks right", with_line(2, full[1][:-1] + "\u0410"))
-    swapped = bare[0][1] + bare[0][0] + bare[0][2:]
-    assert swapped != bare[0]
-    yield _bad("characters_swapped", "two characters swapped", with_line(1, _printed(1, swapped)))
+    exchanged = bare[0][1] + bare[0][0] + bare[0][2:]
+    assert exchanged != bare[0]
+    yield _bad("characters_swapped", "two characters swapped", with_line(1, _printed(1, exchanged)))
     yield _bad(
         "numbers_swapped",
         "lines 1 and 2 under each other's number",
@@ -111,8 +112,8 @@ def _faults() -> Iterator[Vector]:
     )
     yield _bad("line_twice", "line 1 in the place of line 2", with_line(2, full[0]))
     yield _bad("number_7", "line 6 with the number 7", with_line(6, "7" + full[5][1:]))
-    other = lines(fixed("another root", 32) + VAULT)
-    yield _bad("two_kits", "line 1 of two kits", "\n".join([*full, _printed(1, other[0])]))
+    another = lines(fixed("another root", 32) + VAULT)
+    yield _bad("two_kits", "line 1 of two kits", "\n".join([*full, _printed(1, another[0])]))
     yield _bad("other_alphabet", "base32 of RFC 4648", base64.b32encode(_ROOT + VAULT).decode())
     yield _bad("too_much", "over 65,536 characters", "\n".join(full) + "\n" * 65536)
     yield _bad("code_cut", "an offline code that was cut", _CODE[:-3])

@@ -1,6 +1,7 @@
 """How often one may ask: over real HTTP with small limits, and with a clock of the test's own."""
 
 import asyncio
+import secrets
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from starlette.types import Scope
 from crystal_relay.client import HttpStore
 from crystal_relay.decorators import TOLD_SECONDS_MAX, RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest, TooManyRequests, Unauthorized
+from crystal_relay.invites import access_hash, invite_credential
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.rates import KEYS_MAX, Rates, address_of
@@ -19,7 +21,7 @@ from tests.support.raw_http import RawReply, raw_request
 from tests.support.relay_process import RelayProcess
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, joined, served
 
-FIRST, SECOND = "203.0.113.7", "203.0.113.8"
+FIRST, SECOND, THIRD, FOURTH = (f"203.0.113.{number}" for number in range(7, 11))
 
 
 def settings(**changed: float | tuple[str, ...]) -> Settings:
@@ -120,6 +122,36 @@ async def test_guessing_tokens_is_slowed_down_before_the_store_is_asked() -> Non
         assert await allowed(relay.url, member, 3, forwarded=FIRST) == 3
         guess = new_token(member.device)
         assert (await ask(relay.url, member.vault, guess, forwarded=SECOND)).status == 401
+
+
+async def test_guessing_an_invites_secret_is_slowed_and_so_is_joining_again_and_again() -> None:
+    limits = settings(rate_unauthorized=0.5, trusted_proxies=("127.0.0.1",))
+    async with served(MemoryStore(), limits) as relay:
+        lead = await enrolled(relay.url)
+        store = lead.store(relay.url)
+        mailbox, access = secrets.token_hex(16), secrets.token_bytes(32)
+        await store.create_invite(mailbox, access_hash(access))
+        for at, wrong in ((FIRST, invite_credential(mailbox, bytes(32))), (SECOND, "Crystal-Invite x")):
+            replies = [await put_join(relay.url, lead.vault, wrong, forwarded=at) for _ in range(8)]
+            assert replies == [401] * 5 + [429] * 3
+        right = invite_credential(mailbox, access)
+        assert await put_join(relay.url, lead.vault, right, forwarded=FIRST) == 429
+        replies = [await put_join(relay.url, lead.vault, right, forwarded=THIRD) for _ in range(8)]
+        assert replies == [201] + [412] * 5 + [429] * 2
+        await store.close_invite(mailbox, "burnt")
+        replies = [await put_join(relay.url, lead.vault, right, forwarded=FOURTH) for _ in range(8)]
+        assert replies == [410] * 5 + [429] * 3
+        await store.aclose()
+
+
+async def put_join(url: str, vault: str, credential: str, *, forwarded: str) -> int:
+    mailbox = credential.removeprefix("Crystal-Invite ").partition(".")[0].rjust(32, "0").replace("x", "0")
+    lines = [
+        f"PUT /v2/vaults/{vault}/objects/invite/{mailbox}/join HTTP/1.1",
+        *("Host: relay", "If-None-Match: *", "Content-Length: 0"),
+        *(f"Authorization: {credential}", f"X-Forwarded-For: {forwarded}"),
+    ]
+    return (await raw_request(url, ("\r\n".join(lines) + "\r\n\r\n").encode())).status
 
 
 def test_credit_comes_back_with_time_and_never_exceeds_its_burst() -> None:

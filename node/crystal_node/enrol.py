@@ -29,18 +29,17 @@ from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
 from crystal_node.clock import now_ms
 from crystal_node.device import opened
-from crystal_node.errors import BadConfig, NotSetUp, Usage, WrongCode
+from crystal_node.errors import NotSetUp, Usage, WrongCode
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
 from crystal_node.keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.locking import FileLock
+from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
 from crystal_node.roots import kept_roots
-from crystal_node.runner import Runner, store_failure
+from crystal_node.runner import Runner
 from crystal_node.settings import Config, Settings
 from crystal_relay.client import HttpStore
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, RelayError, Unauthorized
-from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 
 _SETUP_WAIT_SECONDS = 5.0
 
@@ -79,9 +78,10 @@ async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
             keys.keep_root(root)
         vault = settings.vault or root.vault
         identity = _identity(keys)
-        token = _token(keys, identity)
+        token = token_of(keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
-            await _create(store, root, identity, token, enrolment_token)
+            token = await create_vault(store, keys, root, identity, token, enrolment_token)
+        async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
         settings = _finish(settings, vault)
     return Enrolled(settings, keys, vault, identity.id, fresh)
@@ -104,9 +104,9 @@ async def join_vault(
         settings, keys, identity = home.settings, home.keys, home.identity
         kept = keys.root()
         home.journal().close()
-        token = _token(keys, identity)
+        token = token_of(keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
-            token = await _register(store, keys, root, identity, token)
+            token = await register(store, keys, root, identity, token)
         if kept is None:
             # Only now: a code that the relay knows nothing of must not stand in the way of the right one.
             keys.keep_root(root)
@@ -229,73 +229,6 @@ def _identity(keys: DeviceKeys, *, new: bool = False) -> DeviceIdentity:
     return identity
 
 
-def _token(keys: DeviceKeys, identity: DeviceIdentity) -> str:
-    token = keys.token()
-    if token is None or token.partition(".")[0] != identity.id.hex():
-        token = new_token(identity.id)
-        keys.keep_token(token)
-    return token
-
-
-async def _create(
-    store: HttpStore, root: Root, identity: DeviceIdentity, token: str, enrolment_token: str
-) -> None:
-    try:
-        await store.create_vault(
-            enroll_token=enrolment_token,
-            recovery_hash=recovery_hash(root.relay_secret),
-            device=identity.id,
-            token_hash=token_hash(token),
-        )
-    except AlreadyExists:
-        # The vault is there with another first token: this device registers itself, as the root lets it.
-        await _register_or_say(store, root, identity, token)
-    except Unauthorized as error:
-        raise BadConfig(
-            "the relay does not accept that enrolment token",
-            hint="Copy it again from the relay's first start or its settings.",
-        ) from error
-    except RelayError as error:
-        raise store_failure(error) from error
-
-
-async def _register(
-    store: HttpStore, keys: DeviceKeys, root: Root, identity: DeviceIdentity, token: str
-) -> str:
-    """Lets this device's token in by the root's power; takes a new token if the old one was shut out for good."""
-    try:
-        await store.register_token(
-            device=identity.id, token_hash=token_hash(token), preset=Preset.LEAD, recovery=root.relay_secret
-        )
-    except (Forbidden, AlreadyExists):
-        token = new_token(identity.id)
-        keys.keep_token(token)
-        await _register_or_say(store, root, identity, token)
-    except (NotFound, Unauthorized) as error:
-        raise _unknown_vault() from error
-    except RelayError as error:
-        raise store_failure(error) from error
-    return token
-
-
-async def _register_or_say(store: HttpStore, root: Root, identity: DeviceIdentity, token: str) -> None:
-    try:
-        await store.register_token(
-            device=identity.id, token_hash=token_hash(token), preset=Preset.LEAD, recovery=root.relay_secret
-        )
-    except (NotFound, Unauthorized) as error:
-        raise _unknown_vault() from error
-    except RelayError as error:
-        raise store_failure(error) from error
-
-
-def _unknown_vault() -> WrongCode:
-    return WrongCode(
-        "the relay knows no vault for this code",
-        hint="Check that code and relay belong together; `crystal status` on the Core shows its relay.",
-    )
-
-
 async def _write_log(
     settings: Settings,
     store: HttpStore,
@@ -315,7 +248,7 @@ async def _write_log(
     try:
         await Runner(store, None).run(flow)
     except WrongVault as error:
-        raise _unknown_vault() from error
+        raise UnknownVault from error
     finally:
         journal.close()
 

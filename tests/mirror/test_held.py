@@ -2,12 +2,14 @@
 
 import pytest
 
+from crystal_mirror.administer import revoke
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, TransactionStale
 from crystal_mirror.held import Accepted, accept_held, drop_held, held_places
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.outbox import push, restart_stream
+from crystal_mirror.requests import PutNew
 from crystal_mirror.types import Origin
 from tests.mirror.household import Household, has, same
 from tests.mirror.test_two_devices import capture
@@ -55,6 +57,18 @@ def test_what_a_revoked_device_writes_is_held_and_named_and_read_by_nobody(left:
         assert not has(member, "after, one")
         assert len(left.held(member)) == 2
     assert Notice.HELD_REVOKED in left.core.notices.current()
+
+
+def test_what_was_stored_before_the_revocation_is_not_held() -> None:
+    home = Household()
+    lost = home.add("lost")
+    home.read(home.core)
+    lost.accept(capture("stored, and not yet taken in"))
+    home.store.run(push(lost))
+    home.store.run(revoke(home.core, lost.device_id, now_ms=2))
+    assert home.store.run(held_places(home.core, lost.device_id)) == []
+    home.sync(home.core)
+    assert has(home.core, "stored, and not yet taken in")
 
 
 def test_what_is_accepted_comes_in_once_under_its_own_name(left: Left) -> None:
@@ -118,7 +132,7 @@ def test_an_operation_that_stands_in_another_place_than_its_name_says_comes_in_o
         restart_stream(left.lost, transaction)
     left.store.run(push(left.lost))
     assert len(left.held()) == 5, "two, and all three that the device never saw durable once more"
-    left.accept()
+    assert left.accept() == Accepted(operations=2, unreadable=0)
     left.rounds()
     assert {t.name: t.count for t in left.core.replica.digest().tables}["occurrences"] == 3
     assert left.held() == []
@@ -166,3 +180,16 @@ def test_a_core_that_does_not_know_that_it_leads_no_more_drops_nothing(left: Lef
     left.rounds()
     assert same(left.core, left.laptop)
     assert left.held(left.core) == []
+
+
+def test_a_core_whose_epoch_has_not_begun_drops_nothing(left: Left) -> None:
+    left.sync(left.laptop)
+    flow, reply = claim(left.laptop, left.root), None
+    while not isinstance(request := flow.send(reply), PutNew) or "/mirror/" not in request.key:
+        reply = left.store.answer(request)
+    flow.close()
+    assert left.laptop.is_core
+    with pytest.raises(TransactionStale):
+        left.drop(left.laptop)
+    left.rounds()
+    assert left.drop(left.laptop) == 2

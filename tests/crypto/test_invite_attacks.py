@@ -1,5 +1,8 @@
 """Attacks on an invite pairing, each by what the attacker has: the code, a middle place, the relay."""
 
+# The attacker's tools are our own two sides, bent.
+# pyright: reportPrivateUsage=false
+
 import hashlib
 from collections.abc import Callable
 

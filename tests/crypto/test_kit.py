@@ -118,7 +118,15 @@ def test_any_text_as_a_kit_or_a_line_of_one(text: str, number: int) -> None:
 
 @given(st.binary(min_size=8, max_size=8))
 def test_no_check_agrees_at_two_places(data: bytes) -> None:
-    assert len({kit_module._check(number, data) for number in range(1, 7)}) == 6
+    assert (
+        len(
+            {
+                kit_module._check(number, data)  # pyright: ignore[reportPrivateUsage]
+                for number in range(1, 7)
+            }
+        )
+        == 6
+    )
     assert crc16(b"123456789").hex() == "29b1"  # as published for CRC-16 with this polynomial and start
 
 

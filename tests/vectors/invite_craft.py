@@ -41,9 +41,10 @@ def _item(item: Item) -> bytes:
             return b"\xcb" + bytes.fromhex("4008000000000000")
         case bytes():
             return b"\xc4" + bytes([len(item)]) + item
-    text = item.encode()
-    head = bytes([0xA0 | len(text)]) if len(text) < 32 else b"\xda" + len(text).to_bytes(2, "big")
-    return head + text
+        case str():
+            text = item.encode()
+            head = bytes([0xA0 | len(text)]) if len(text) < 32 else b"\xda" + len(text).to_bytes(2, "big")
+            return head + text
 
 
 def content(body: bytes) -> bytes:

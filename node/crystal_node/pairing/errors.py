@@ -43,6 +43,13 @@ class DigitsDiffer(PairingFailed):
     )
 
 
+class TooManyOpen(PairingFailed):
+    """The vault has as many invites open as it may."""
+
+    exit_code = ExitCode.RELAY_REFUSED
+    hint = "Stop a `crystal pair` that is still open somewhere, or wait until one has expired: ten minutes at most."
+
+
 class NobodyWaiting(PairingFailed):
     """The invite is there, and the machine that made it does not answer."""
 

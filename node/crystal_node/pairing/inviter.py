@@ -34,13 +34,14 @@ from crystal_node.pairing.errors import (
     NobodyCame,
     PairingFailed,
     StrangeNewcomer,
+    TooManyOpen,
 )
 from crystal_node.pairing.mailbox import Countdown, InviterMailbox, Post, over
 from crystal_node.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
 from crystal_node.pairing.registrar import Admission, Registrar
 from crystal_node.runner import store_failure
 from crystal_node.wording import one_line
-from crystal_relay.errors import RelayError
+from crystal_relay.errors import RelayError, TooManyInvites
 from crystal_relay.invites import CloseReason, InviteSlot, InviteState, access_hash
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ DONE_SECONDS_MAX = 30.0
 ADD_SECONDS_MIN = 10.0
 """With less than this left of the invite nobody is added: the welcome could come too late."""
 _CLOSE_SECONDS_MAX = 5.0
+_READ_SECONDS = 0.5
+"""For a newcomer to read why it ended: behind a closed invite nothing is read any more."""
 
 
 class Step(Enum):
@@ -76,7 +79,6 @@ async def invite(
 
     Raises:
         NotAllowed: this device may not add devices.
-        TooManyInvites: the vault has as many open as it may.
         PairingFailed: see its children.
         StoreFailure: the relay cannot be reached, or refuses.
     """
@@ -101,6 +103,8 @@ async def invite(
             side, registrar, mailbox, Post(mailbox, Countdown(seconds, monotonic)), person, grant
         )
         return await serving.run(settings.relay_url)
+    except TooManyInvites as error:
+        raise TooManyOpen(f"no invite was made: {error}") from error
     except RelayError as error:
         raise store_failure(error) from error
 
@@ -284,6 +288,8 @@ class _Serving:
                 if end is not None:
                     with suppress(RelayError):
                         await self._mailbox.put_new(InviteSlot.END, self._side.end(end))
+                    if self.step is not Step.OPEN:
+                        await asyncio.sleep(_READ_SECONDS)
                 await self._mailbox.close(reason)
 
 

@@ -12,7 +12,8 @@
 
 The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
 person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
-of it. One that refuses also drops the keys that it had shown, unless it was set up before.
+of it. Whoever refuses after the welcome is in that vault's log by then, to be taken out again; so it drops the keys that it
+had shown, unless it was set up before. Whoever stops earlier keeps them: if it was added all the same, it is so once.
 """
 
 import asyncio
@@ -129,11 +130,13 @@ class _Meeting:
             token_hash=token_hash(self._token),
         )
         self._revealed = False
+        self._added = False
 
     async def run(self) -> Joined:
         try:
             inviter = await self._meet()
             welcome = await self._welcomed()
+            self._added = True
             await self._verified(SqliteJournal.open(":memory:"), welcome)
             if not await self._person.confirms(inviter, self._code.vault):
                 raise NotConfirmed("not confirmed: this machine was not set up")
@@ -243,8 +246,9 @@ class _Meeting:
         KeyRing.of_device(identity, log).current()
 
     async def _refuse(self) -> None:
-        """Says no, as far as that can be said, and is nobody any more: the other side may have added this device."""
-        self._home.abandon()
+        """Says no, as far as that can be said."""
+        if self._added:
+            self._home.abandon()
         if not self._revealed:
             return
         with suppress(RelayError, PairingFailed, TimeoutError):

@@ -46,9 +46,9 @@ BUSY_SECONDS_PER_DAY = 8 * 3_600
 BUSY_MESSAGES_PER_DAY = 150
 """Prompts and answers that the devices of one person record on a working day, each sent by itself: some forty prompts."""
 HEAVY_MESSAGES_PER_DAY = 500
-LOOK_UP_READS = 3
-"""Of a token that was not looked up for `auth_cache_seconds`: the token, whether it was revoked, whether the vault was
-dropped."""
+LOOK_UP_READS = 4
+"""Of a token that was not looked up for `auth_cache_seconds`: the token, whether it was revoked, whether its device was raised
+to lead (not asked of one that leads by itself), whether the vault was dropped."""
 
 _OPERATION = re.compile(r'^crystal_relay_store_operations_total\{.*?="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE)
 

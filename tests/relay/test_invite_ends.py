@@ -42,14 +42,14 @@ async def test_after_ten_minutes_it_is_over_although_no_sweeper_ran(world: World
         world.clock.now += 181
         await refused(
             [
-                lambda: newcomer.get("offer"),
-                newcomer.slots,
-                lambda: newcomer.put_new("join", b"late"),
-                lambda: newcomer.wait(token=token, timeout=60),
-                lambda: world.store.put_new(invitation.key(InviteSlot.REVEAL), b"late"),
-                lambda: world.store.get(invitation.key(InviteSlot.OFFER)),
-                lambda: world.store.wait(prefix, token=None, timeout=60),
-                lambda: world.store.create_invite(invitation.mailbox, access_hash(invitation.access)),
+                newcomer.get("offer"),
+                newcomer.slots(),
+                newcomer.put_new("join", b"late"),
+                newcomer.wait(token=token, timeout=60),
+                world.store.put_new(invitation.key(InviteSlot.REVEAL), b"late"),
+                world.store.get(invitation.key(InviteSlot.OFFER)),
+                world.store.wait(prefix, token=None, timeout=60),
+                world.store.create_invite(invitation.mailbox, access_hash(invitation.access)),
             ],
             InviteExpired,
         )
@@ -78,9 +78,9 @@ async def test_its_slots_go_when_it_expires_and_what_it_was_is_told_for_a_day(wo
     assert (await world.store.invite_state(invitation.mailbox)).expired_ago == INVITE_KEPT_SECONDS - 9
     world.clock.now += 10
     await world.sweep()
-    await refused([lambda: world.store.invite_state(invitation.mailbox)], NotFound)
+    await refused([world.store.invite_state(invitation.mailbox)], NotFound)
     async with world.newcomer(invitation) as newcomer:
-        await refused([newcomer.state], Unauthorized)
+        await refused([newcomer.state()], Unauthorized)
     assert await world.kept(world.lead.prefix) == [f"{world.lead.prefix}devlog/0"]
     assert await world.kept(f"r/vault/{world.lead.vault}/invite/") == []
     assert await world.kept("r/expiry/") == []
@@ -107,14 +107,12 @@ async def test_after_it_was_closed_nobody_uses_it_and_the_first_reason_stays(wor
                 assert (info.state, info.expired_ago) == (InviteState(reason), 5)
             await refused(
                 [
-                    lambda newcomer=newcomer: newcomer.put_new("join", b""),
-                    lambda newcomer=newcomer: newcomer.get("offer"),
-                    lambda invitation=invitation: world.store.put_new(invitation.key(InviteSlot.END), b""),
-                    lambda invitation=invitation: world.store.create_invite(
-                        invitation.mailbox, access_hash(invitation.access)
-                    ),
+                    newcomer.put_new("join", b""),
+                    newcomer.get("offer"),
+                    world.store.put_new(invitation.key(InviteSlot.END), b""),
+                    world.store.create_invite(invitation.mailbox, access_hash(invitation.access)),
                 ],
                 error,
             )
             assert (await newcomer.state()).state is InviteState(reason)
-    await refused([lambda: world.store.close_invite(secrets.token_bytes(16), "used")], NotFound)
+    await refused([world.store.close_invite(secrets.token_bytes(16), "used")], NotFound)

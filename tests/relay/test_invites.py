@@ -73,24 +73,24 @@ async def test_each_side_writes_its_own_slots_once_and_no_others(world: World) -
     async with world.newcomer(invitation) as newcomer:
         for slot in InviteSlot:
             if slot in theirs:
-                await refused([lambda slot=slot: world.store.put_new(invitation.key(slot), b"")], Forbidden)
+                await refused([world.store.put_new(invitation.key(slot), b"")], Forbidden)
                 await newcomer.put_new(slot, b"newcomer")
-                await refused([lambda slot=slot: newcomer.put_new(slot, b"again")], AlreadyExists)
+                await refused([newcomer.put_new(slot, b"again")], AlreadyExists)
             else:
-                await refused([lambda slot=slot: newcomer.put_new(slot, b"")], Forbidden)
+                await refused([newcomer.put_new(slot, b"")], Forbidden)
                 await world.store.put_new(invitation.key(slot), b"inviter")
                 key = invitation.key(slot)
-                await refused([lambda key=key: world.store.put_new(key, b"again")], AlreadyExists)
-                await refused([lambda key=key: world.store.put(key, b"again")], BadRequest)
+                await refused([world.store.put_new(key, b"again")], AlreadyExists)
+                await refused([world.store.put(key, b"again")], BadRequest)
         other = await world.invite()
         await refused(
-            [lambda: world.store.put_new(other.key(InviteSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], TooLarge
+            [world.store.put_new(other.key(InviteSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], TooLarge
         )
     for wrong in ("closed", "offer2", "Offer", "a/b", ""):
         key = mailbox_prefix(invitation.vault, invitation.mailbox) + wrong
-        await refused([lambda key=key: world.store.put_new(key, b"")], BadRequest)
+        await refused([world.store.put_new(key, b"")], BadRequest)
     never = Invitation(world.lead.vault)
-    await refused([lambda: world.store.put_new(never.key(InviteSlot.OFFER), b"")], NotFound)
+    await refused([world.store.put_new(never.key(InviteSlot.OFFER), b"")], NotFound)
 
 
 async def test_a_newcomer_reads_nothing_but_its_mailbox_and_lists_no_vault(world: World) -> None:
@@ -107,33 +107,33 @@ async def test_a_newcomer_reads_nothing_but_its_mailbox_and_lists_no_vault(world
     mine = world.lead.prefix
     await refused(
         [
-            lambda: curious.get(f"{mine}devlog/0"),
-            lambda: curious.get(other.key(InviteSlot.OFFER)),
-            lambda: curious.list(mine),
-            lambda: curious.list(f"{mine}devlog/"),
-            lambda: curious.list(f"{mine}invite/"),
-            lambda: curious.list(f"{mine}invite/{invitation.mailbox.hex()}"),
-            lambda: curious.list(mailbox_prefix(other.vault, other.mailbox)),
-            lambda: curious.wait(mine, token=None, timeout=0),
-            lambda: curious.wait(mailbox_prefix(other.vault, other.mailbox), token=None, timeout=0),
-            lambda: curious.put_new(f"{mine}devlog/1", b""),
-            lambda: curious.put_new(f"{mine}blob/1", b""),
-            lambda: curious.put_new(other.key(InviteSlot.JOIN), b""),
-            lambda: curious.delete(invitation.key(InviteSlot.JOIN)),
+            curious.get(f"{mine}devlog/0"),
+            curious.get(other.key(InviteSlot.OFFER)),
+            curious.list(mine),
+            curious.list(f"{mine}devlog/"),
+            curious.list(f"{mine}invite/"),
+            curious.list(f"{mine}invite/{invitation.mailbox.hex()}"),
+            curious.list(mailbox_prefix(other.vault, other.mailbox)),
+            curious.wait(mine, token=None, timeout=0),
+            curious.wait(mailbox_prefix(other.vault, other.mailbox), token=None, timeout=0),
+            curious.put_new(f"{mine}devlog/1", b""),
+            curious.put_new(f"{mine}blob/1", b""),
+            curious.put_new(other.key(InviteSlot.JOIN), b""),
+            curious.delete(invitation.key(InviteSlot.JOIN)),
         ],
         Forbidden,
     )
     await refused(
         [
-            lambda: curious.create_invite(secrets.token_bytes(16), "0" * 64),
-            lambda: curious.close_invite(invitation.mailbox, CloseReason.USED),
-            lambda: curious.invite_state(other.mailbox),
-            lambda: curious.retain_tokens([world.lead.device]),
-            lambda: curious.raise_token(world.lead.device),
-            curious.recovery_number,
-            lambda: curious.replace_recovery(1, "0" * 64),
-            lambda: curious.register_token(device="0" * 32, token_hash="0" * 64, preset="device"),
-            lambda: curious.revoke_token(device=world.lead.device),
+            curious.create_invite(secrets.token_bytes(16), "0" * 64),
+            curious.close_invite(invitation.mailbox, CloseReason.USED),
+            curious.invite_state(other.mailbox),
+            curious.retain_tokens([world.lead.device]),
+            curious.raise_token(world.lead.device),
+            curious.recovery_number(),
+            curious.replace_recovery(1, "0" * 64),
+            curious.register_token(device="0" * 32, token_hash="0" * 64, preset="device"),
+            curious.revoke_token(device=world.lead.device),
         ],
         Unauthorized,
     )
@@ -155,11 +155,11 @@ async def test_a_credential_is_good_for_one_mailbox_of_one_vault(world: World) -
         async with world.newcomer(wrong) as newcomer:
             await refused(
                 [
-                    lambda newcomer=newcomer: newcomer.put_new("join", b""),
-                    lambda newcomer=newcomer: newcomer.slots(),
-                    lambda newcomer=newcomer: newcomer.get("offer"),
-                    lambda newcomer=newcomer: newcomer.wait(token=None, timeout=0),
-                    lambda newcomer=newcomer: newcomer.state(),
+                    newcomer.put_new("join", b""),
+                    newcomer.slots(),
+                    newcomer.get("offer"),
+                    newcomer.wait(token=None, timeout=0),
+                    newcomer.state(),
                 ],
                 Unauthorized,
             )
@@ -171,13 +171,13 @@ async def test_a_device_that_may_not_let_others_in_opens_reads_and_closes_no_inv
     node = (await joined(world.relay.url, world.lead)).store(world.relay.url)
     await refused(
         [
-            lambda: node.create_invite(secrets.token_bytes(16), "0" * 64),
-            lambda: node.close_invite(invitation.mailbox, CloseReason.BURNT),
-            lambda: node.invite_state(invitation.mailbox),
-            lambda: node.get(invitation.key(InviteSlot.OFFER)),
-            lambda: node.put_new(invitation.key(InviteSlot.REVEAL), b""),
-            lambda: node.put_new(invitation.key(InviteSlot.JOIN), b""),
-            lambda: node.wait(mailbox_prefix(invitation.vault, invitation.mailbox), token=None, timeout=0),
+            node.create_invite(secrets.token_bytes(16), "0" * 64),
+            node.close_invite(invitation.mailbox, CloseReason.BURNT),
+            node.invite_state(invitation.mailbox),
+            node.get(invitation.key(InviteSlot.OFFER)),
+            node.put_new(invitation.key(InviteSlot.REVEAL), b""),
+            node.put_new(invitation.key(InviteSlot.JOIN), b""),
+            node.wait(mailbox_prefix(invitation.vault, invitation.mailbox), token=None, timeout=0),
         ],
         Forbidden,
     )
@@ -243,9 +243,9 @@ async def test_a_dropped_vaults_newcomers_are_refused_as_its_devices_are(world: 
     operator = Operator(world.relay.store, registry=world.relay.app.state.relay.registry, clock=world.clock)
     await operator.drop(world.lead.vault, 3600)
     async with world.newcomer(invitation) as newcomer:
-        await refused([newcomer.state, lambda: newcomer.put_new("join", b"")], VaultDropped)
+        await refused([newcomer.state(), newcomer.put_new("join", b"")], VaultDropped)
     async with world.newcomer(Invitation(invitation.vault, invitation.mailbox)) as newcomer:
-        await refused([newcomer.state], Unauthorized)
+        await refused([newcomer.state()], Unauthorized)
 
 
 # --- several processes over one store ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ SECRETS = [
     new_token(DEVICE).partition(".")[2],
     DEVICE,
     "ab" * 32,
+    f"{DEVICE}.{'ab' * 32}",
     f"v/{DEVICE}/conversations/{DEVICE}.0123456789abcdef/0000000000000000",
     "r/enrollment/" + "cd" * 32,
     "AKIAIOSFODNN7EXAMPLE",

@@ -2,19 +2,24 @@
 
 import asyncio
 import base64
+import contextlib
 import os
 from pathlib import Path
 
 import httpx
 import pytest
 
+from crystal_relay.client_invite import InviteStore
 from crystal_relay.errors import AlreadyExists, Unauthorized
+from crystal_relay.invites import InviteSlot, access_hash
 from crystal_relay.server import Settings
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from tests.support.raw_http import raw_request
 from tests.support.relay_process import RelayProcess
 from tests.support.relay_server import Member, enrolled, joined
 
+MAILBOX = "5c" * 16
+ACCESS, WRONG_ACCESS = os.urandom(32), os.urandom(32)
 BODY = b"the bytes of an object, which no log may hold"
 
 
@@ -28,7 +33,13 @@ async def live(relay: RelayProcess, lead: Member) -> Member:
     with pytest.raises(AlreadyExists):
         await store.put_new(f"{lead.prefix}devlog/0", BODY)
     await store.revoke_token(device=node.device, recovery=lead.recovery)
+    await store.create_invite(MAILBOX, access_hash(ACCESS))
     await store.aclose()
+    for access in (ACCESS, WRONG_ACCESS):
+        newcomer = InviteStore(relay.url, vault=lead.vault, mailbox=MAILBOX, access=access)
+        with contextlib.suppress(Unauthorized):
+            await newcomer.put_new(InviteSlot.JOIN, BODY)
+        await newcomer.aclose()
     stranger = Member(vault=lead.vault, device=lead.device)
     store = stranger.store(relay.url)
     with pytest.raises(Unauthorized):
@@ -57,10 +68,12 @@ async def test_neither_directory_nor_log_holds_a_secret(tmp_path: Path) -> None:
     secrets = {lead.token, node.token, lead.recovery.hex(), relay.enroll_token}
     secrets |= {token.partition(".")[2] for token in (lead.token, node.token)}
     forms = [form for secret in secrets for form in (secret.encode(), base64.b64encode(secret.encode()))]
-    forms += [lead.recovery, base64.b64encode(lead.recovery)]
+    for raw in (lead.recovery, ACCESS, WRONG_ACCESS):
+        forms += [raw, base64.b64encode(raw), raw.hex().encode()]
     kept = b"".join(path.read_bytes() for path in sorted((tmp_path / "relay").rglob("*")) if path.is_file())
     assert token_hash(lead.token).encode() in kept, "this would not find what is there"
     assert recovery_hash(lead.recovery).encode() in kept
+    assert access_hash(ACCESS).encode() in kept
     log = relay.errors.encode()
     assert b"put_object 201" in log, "this would not find what is there"
     for form in forms:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -92,8 +92,8 @@ async def invite_world(kept: Store) -> AsyncGenerator[World]:
         await store.aclose()
 
 
-async def refused(calls: list[Callable[[], Awaitable[object]]], error: type[Exception]) -> None:
+async def refused(calls: Sequence[Coroutine[object, object, object]], error: type[Exception]) -> None:
     """Each of them raises that."""
     for call in calls:
         with pytest.raises(error):
-            await call()
+            await call

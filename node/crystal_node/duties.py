@@ -9,6 +9,9 @@ again after a failure; what was told is kept in the journal, by the place in the
     revocations   up to the newest one's slot           members: all devices but the active ones are shut out
     the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
     grants        device by device                      its tokens may write what a Core writes
+
+Until the relay knows the new recovery secret, the root that was replaced stays in the key store: it may be all that lets this
+device in there.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,11 +21,14 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.logsync import read_log
 from crystal_mirror.types import DEVICE_ID_BYTES
 from crystal_node.device import Device
+from crystal_node.roots import settle_next
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import Forbidden, RelayError, Unauthorized, WrongNumber
 from crystal_relay.tokens import recovery_hash
 
+META_REVOKING = "node.revoking"
+"""The device for whose revocation the root is being replaced here: from before that until all of it is done."""
 _META_MEMBERS = "relay.members"
 _META_RECOVERY = "relay.recovery"
 _META_LEADS = "relay.leads"
@@ -58,15 +64,36 @@ def duties_due(device: Device) -> Due:
 
 
 async def do_duties(device: Device, runner: Runner) -> bool:
-    """Tells the relay what is due. Returns whether anything was.
+    """Tells the relay what is due, and ends a replacement of the root here. Returns whether anything was due.
 
     Raises:
         StoreFailure: the relay could not be told; nothing of what it was told is lost. Repeat it later.
         NotSetUp: this device has no relay.
+        KeyStoreError, LocalStorage: the new root cannot take the old one's place yet; both are kept.
     """
     due = duties_due(device)
-    if not due:
-        return False
+    if due:
+        await _tell(device, runner, due)
+    settled = settling_due(device)
+    if settled:
+        _settle(device)
+    return bool(due) or settled
+
+
+def settling_due(device: Device) -> bool:
+    """Whether a replacement of the root that stands in the log, and that the relay knows, has left something here."""
+    target = device.journal.meta_get(META_REVOKING)
+    ended = target is not None and not device.member.log.is_active(target)
+    return ended or (device.spare_root is not None and device.holds_root)
+
+
+def unfinished(device: Device) -> bytes | None:
+    """The device whose revocation was begun here and did not come to its entry in the log; None if there is none."""
+    target = device.journal.meta_get(META_REVOKING)
+    return target if target is not None and device.member.log.is_active(target) else None
+
+
+async def _tell(device: Device, runner: Runner, due: Due) -> None:
     member = device.member
     # Whoever joined meanwhile must be among those whose tokens stay.
     await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
@@ -81,14 +108,16 @@ async def do_duties(device: Device, runner: Runner) -> bool:
                 _mark(device, _META_LEADS, b"".join((*_told_leads(device), granted)))
         except RelayError as error:
             raise store_failure(error) from error
-    return True
 
 
-def forget_told(device: Device) -> None:
-    """Has the relay told everything again: it is another one, or was emptied."""
-    with device.journal.transaction() as transaction:
-        for name in (_META_MEMBERS, _META_RECOVERY, _META_LEADS):
-            transaction.meta_set(name, None)
+def _settle(device: Device) -> None:
+    """The new root takes the old one's place in the key store; the old one, which nobody needs any more, goes last."""
+    settle_next(device.keys, device.member.log)
+    device.look_for_root()
+    target = device.journal.meta_get(META_REVOKING)
+    if target is not None and not device.member.log.is_active(target):
+        with device.journal.transaction() as transaction:
+            transaction.meta_set(META_REVOKING, None)
 
 
 async def _retain(device: Device, relay: HttpStore) -> None:

@@ -22,7 +22,7 @@ from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.duties import do_duties, duties_due
+from crystal_node.duties import do_duties, duties_due, settling_due
 from crystal_node.errors import describe
 from crystal_node.locking import FileLock
 from crystal_node.newsdesk import keep_lines
@@ -176,11 +176,12 @@ class Syncer:
         device = self._device
         if device.root is not None and not device.holds_root:
             device.look_for_root()
-        if now < self._duties_at or not (duties_due(device) or generation_due(device.member, now_ms())):
+        renew = generation_due(device.member, now_ms())
+        if now < self._duties_at or not (renew or duties_due(device) or settling_due(device)):
             return ""
         try:
             await self.do_duties()
-            if generation_due(device.member, now_ms()):
+            if renew:
                 await self._runner.run(renew_generation(device.member, now_ms=now_ms()))
         except CrystalError as error:
             self._duties_at = now + DUTIES_AGAIN_SECONDS
@@ -236,7 +237,7 @@ class Syncer:
 
 async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
     """One full round both ways, as ``crystal sync`` does it."""
-    async with _syncer(device, "crystal sync", progress) as syncer:
+    async with syncing(device, "crystal sync", progress) as syncer:
         return await syncer.round()
 
 
@@ -251,15 +252,16 @@ async def claim_lead(device: Device, root: "Root | None" = None, *, force: bool)
                 await relay.raise_token(device.member.device_id, recovery=root.relay_secret)
             except RelayError as error:
                 raise store_failure(error) from error
-    async with _syncer(device, "crystal role --claim", None) as syncer:
+    async with syncing(device, "crystal role --claim", None) as syncer:
         await syncer.claim(root, force=force)
         await syncer.round()
 
 
 @asynccontextmanager
-async def _syncer(
-    device: Device, purpose: str, progress: Callable[[str], None] | None
+async def syncing(
+    device: Device, purpose: str, progress: Callable[[str], None] | None = None
 ) -> AsyncGenerator[Syncer, None]:
+    """A syncer for one command, with the relay. ``purpose`` is what another process is told that finds the home busy."""
     async with device.online() as store:
         syncer = Syncer(device, store, purpose=purpose, progress=progress)
         try:

@@ -1,0 +1,155 @@
+"""``crystal devices revoke``: says what it means, has it confirmed, and reports what came of it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.cli.kitoption import KitFile, root_from_kit
+from crystal_node.cli.options import Debug, Json, Yes, confirm, is_terminal
+from crystal_node.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
+    from crystal_mirror.status import DeviceEntry
+    from crystal_node.device import Device
+    from crystal_node.revoking import Revoked
+
+Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
+Claim = Annotated[
+    bool, typer.Option("--claim", help="If it is the Core: make this machine the Core first, then revoke it.")
+]
+
+_KEEPS = """\
+What it keeps: the memory as it is now, and what it recorded itself. Nobody can take that back. If it is in foreign hands, take
+what the memory holds as known there.
+What it loses: it reads nothing that is recorded from now on; the relay and every device refuse what it writes. What it had not
+sent by now is not taken in.
+"""
+_ROOT = """\
+It was given the vault's root, so the root is replaced: every recovery kit and every code from before loses its power, and the
+other devices that hold the root lose it, too. You need a new kit afterwards.
+"""
+_LEADS = """\
+It is the Core. This machine takes the lead first, so that its epoch has an end.
+"""
+
+
+def revoke(
+    device: Named,
+    claim: Claim = False,
+    kit: KitFile = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Put a device out of the vault for good: a machine that was lost, stolen, sold, or is not yours any more.
+
+    What it had stored is taken in first. Then everybody else gets new keys, and the relay shuts it out. If it was given the
+    vault's root, that is replaced, for which this machine has to hold it, or be given the recovery kit. Interrupted anywhere,
+    it is finished by running it again.
+
+    Example:
+
+        crystal devices revoke laptop
+        crystal devices revoke desktop --claim --kit -
+    """
+    import asyncio
+
+    from crystal_mirror.status import devices
+    from crystal_node.device import opened
+    from crystal_node.devicelist import refresh
+    from crystal_node.errors import Usage
+    from crystal_node.naming import find_device, name_of
+    from crystal_node.revoking import leads, revoke_device
+    from crystal_node.settings import resolve
+
+    if kit == "-" and not yes and not is_terminal():
+        raise Usage("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
+    with opened(resolve()) as opened_device:
+        asyncio.run(refresh(opened_device))
+        entry = find_device(devices(opened_device.member), device)
+        target = entry.info.device
+        root = None if kit is None else root_from_kit(kit, opened_device.member.vault)
+        if entry.info.revoked is None and not yes:
+            claim = _ask(opened_device, entry, root, claim=claim)
+        outcome = asyncio.run(
+            revoke_device(
+                opened_device,
+                target,
+                kit=root,
+                claim=claim and leads(opened_device, target),
+                progress=(lambda _: None) if as_json else note,
+            )
+        )
+        others = len(opened_device.member.log.active())
+    if as_json:
+        emit(_document(outcome, others))
+    else:
+        _print(outcome, name_of(entry), others)
+    if outcome.relay_error is not None:
+        raise outcome.relay_error
+
+
+def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: bool) -> bool:
+    """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
+    from crystal_node.naming import name_of
+    from crystal_node.revoking import check_revocable, leads
+    from crystal_node.wording import one_line
+
+    target = entry.info.device
+    takes_lead = leads(device, target) and (claim or is_terminal())
+    check_revocable(device, target, root, claim=takes_lead)
+    system = f", {one_line(entry.details.system, 40)}" if entry.details and entry.details.system else ""
+    note(f"{name_of(entry)}{system}, is put out of the vault.")
+    note(_KEEPS.rstrip("\n"))
+    if device.member.log.held_root(target):
+        note(_ROOT.rstrip("\n"))
+    if takes_lead:
+        note(_LEADS.rstrip("\n"))
+    confirm("Type revoke to go on: ", expect="revoke")
+    return takes_lead
+
+
+def _document(outcome: "Revoked", others: int) -> dict[str, object]:
+    report = outcome.report
+    return {
+        "device": report.device.hex(),
+        "name": report.name,
+        "fresh": report.fresh,
+        "generation": report.generation,
+        "keys_sealed_to": others,
+        "entries_that_count": report.accepted,
+        "root_replaced": outcome.root_replaced,
+        "new_kit_needed": outcome.root_replaced,
+        "relay_told": outcome.relay_error is None,
+    }
+
+
+def _print(outcome: "Revoked", name: str, others: int) -> None:
+    from crystal_node.wording import counted
+
+    report = outcome.report
+    if report.fresh:
+        say(
+            f"{name} is revoked. Generation {report.generation} of the keys is in force, sealed to "
+            f"{counted(others, 'device')}, not to it."
+        )
+        say(
+            f"It still has what it had: its copy of the memory, and the keys up to generation {report.generation - 1}."
+        )
+        say("It can no longer read anything new, and what it writes is refused by every device.")
+        if report.accepted:
+            say(f"Of what it had stored, {counted(report.accepted, 'entry', 'entries')} count.")
+    else:
+        say(f"{name} was revoked before.")
+    if outcome.relay_error is None:
+        say("The relay has shut its token out.")
+    else:
+        say(
+            "The relay could not be told yet, so its token still lets it in there: the next `crystal sync` tells it."
+        )
+    if outcome.root_replaced:
+        say(
+            "The vault has a new root, which is on this machine alone. The recovery kit that you have is void."
+        )
+        say("Make a new one now: `crystal recovery show`, then `crystal recovery verify`.")

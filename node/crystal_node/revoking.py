@@ -1,0 +1,169 @@
+"""Revoking a device: what it had stored is taken first, then it is out in the log, then at the relay.
+
+::
+
+    BEGUN --a round of sync--> TAKEN --it leads: this device claims the lead, a round--> LED BY US
+          --it was given the root: a new root is stored here, and written to the log--> NEW ROOT
+          --"revoke" in the log, with a new generation--> OUT: it reads nothing new, nothing that it writes counts
+          --tokens, recovery secret--> SHUT OUT --the new root takes the old one's place here--> done
+
+A process may die anywhere: run again, each step finds that it is done, or does it. What is left between NEW ROOT and OUT only
+the person can finish (``duties.unfinished``); what is left behind OUT the next round of sync does, too (``duties.py``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_crypto.errors import CrystalError
+from crystal_crypto.hierarchy import Root
+from crystal_mirror.administer import RevokeReport, revoke, rotate_root
+from crystal_mirror.authority import in_force
+from crystal_mirror.errors import NotAllowed, NotAMember, RootHeld, Unready
+from crystal_mirror.logsync import read_log
+from crystal_node.administering import check_administers
+from crystal_node.clock import now_ms
+from crystal_node.device import Device
+from crystal_node.duties import META_REVOKING
+from crystal_node.roots import prepare_next
+from crystal_node.runner import store_failure
+from crystal_node.sync import Syncer, syncing
+from crystal_relay.errors import RelayError
+
+_PURPOSE = "crystal devices revoke"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """What came of it. ``root_replaced``: by this revocation, in this run or an earlier one that died. ``relay_error`` is why
+    the relay could not be told, None if it was: its tokens are then shut out, and the old recovery secret counts no more."""
+
+    report: RevokeReport
+    root_replaced: bool
+    relay_error: CrystalError | None
+
+
+async def revoke_device(
+    device: Device, target: bytes, *, kit: Root | None = None, claim: bool = False, progress: Progress
+) -> Revoked:
+    """Puts a device out. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if
+    the device has it.
+
+    Raises:
+        NotAMember: the vault has no such device.
+        NotAllowed: this device may not, or is the one; or the kit is of a root that was replaced.
+        Unready: the device leads, and ``claim`` is not given.
+        RootHeld: it was given the root, and the root is neither here nor in ``kit``.
+        StoreFailure, HomeBusy, KeyStoreError: nothing of what was done is lost; run it again.
+    """
+    member = device.member
+    async with syncing(device, _PURPOSE, progress) as syncer:
+        await syncer.run(read_log(member.log, member.journal, member.keys, member.notices))
+        device.look_for_root()
+        check_revocable(device, target, kit, claim=claim)
+        root = _chosen_root(device, kit)
+        if root is not None and not member.is_core and not device.holds_root:
+            await _let_in(device, root)
+        begun = device.journal.meta_get(META_REVOKING) == target
+        if member.log.is_active(target):
+            await _take_in(device, target, syncer, root)
+            if member.log.held_root(target):
+                root = await _replace_root(device, target, syncer, root)
+                begun = True
+        report = await syncer.run(revoke(member, target, now_ms=now_ms(), root=root))
+        progress("it is out of the device log; the relay is told")
+        error = await _tell_relay(device, syncer)
+    return Revoked(report, begun, error)
+
+
+def check_revocable(device: Device, target: bytes, kit: Root | None, *, claim: bool) -> None:
+    """Everything that can be known before anything is done. Raises as ``revoke_device``."""
+    member = device.member
+    root = _chosen_root(device, kit)
+    info = member.log.member(target)
+    if info is None:
+        raise NotAMember(f"the vault has no device {target.hex()[:8]}")
+    if target == member.device_id:
+        raise NotAllowed(
+            "a device cannot revoke itself", hint="Do it on another one: `crystal devices revoke`."
+        )
+    if leads(device, target) and claim:
+        member.check_active()  # whether it may, the claim itself says: a grant is enough
+    else:
+        check_administers(member, root)
+    if info.revoked is not None:
+        return
+    if leads(device, target) and not claim:
+        raise Unready(
+            "that device is the Core, and its epoch has to have an end first",
+            hint="Add --claim: this machine takes the lead, and revokes it then.",
+        )
+    if member.log.held_root(target) and root is None:
+        raise RootHeld(
+            "that device was given the vault's root, which has to be replaced with it, and is not on this machine",
+            hint="Give the recovery kit: --kit FILE, or --kit - to type it.",
+        )
+
+
+def leads(device: Device, target: bytes) -> bool:
+    lead = device.member.log.lead
+    return lead is not None and lead.device == target
+
+
+def _chosen_root(device: Device, kit: Root | None) -> Root | None:
+    """The root in force: this device's own, else the kit's.
+
+    Raises:
+        NotAllowed: the kit is of another root, and this device has none.
+    """
+    if device.holds_root:
+        return device.root
+    if kit is not None and not in_force(device.member.log, kit):
+        raise NotAllowed(
+            "the root of that kit was replaced, and has no power any more",
+            hint="Give the newest recovery kit.",
+        )
+    return kit
+
+
+async def _let_in(device: Device, root: Root) -> None:
+    """The relay lets this device write the log: the kit's holder may have that."""
+    async with device.at_relay() as relay:
+        try:
+            await relay.raise_token(device.member.device_id, recovery=root.relay_secret)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+
+async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | None) -> None:
+    """A round, so that what the device had stored counts; if it leads, the lead, and another one."""
+    await syncer.round()
+    if leads(device, target):
+        await syncer.claim(root, force=False)
+        await syncer.round()
+
+
+async def _replace_root(device: Device, target: bytes, syncer: Syncer, old: Root | None) -> Root:
+    """Puts a new root in the place of the one that the device was given. Returns the new one."""
+    member, keys = device.member, device.keys
+    if old is None:
+        raise RootHeld("that device was given the vault's root", hint="Give the recovery kit: --kit FILE.")
+    if keys.root() != old:
+        # Kept until the relay knows the new one: a process that dies in between must be let in by it.
+        keys.keep_root(old)
+    new = prepare_next(keys, member.log)
+    with device.journal.transaction() as transaction:
+        transaction.meta_set(META_REVOKING, target)
+    await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
+    device.look_for_root()
+    return new
+
+
+async def _tell_relay(device: Device, syncer: Syncer) -> CrystalError | None:
+    """Returns why it could not be told; the next round of sync tries again."""
+    try:
+        await syncer.do_duties()
+    except CrystalError as error:
+        return error
+    return None

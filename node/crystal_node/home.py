@@ -5,6 +5,7 @@ Layout (directories 0700, files 0600):
     config.json           settings that are no secrets
     memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
     state/state.db        outbox with capture offsets, device log
+    state/restore.json    how far a restore from another home has come, while it is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
     state/nudge/now       touched to wake a running ``crystal sync --watch``
@@ -68,6 +69,11 @@ class Home:
     @property
     def setup_lock(self) -> Path:
         return self.state / "setup.lock"
+
+    @property
+    def restore_file(self) -> Path:
+        """There while a restore from another home is under way."""
+        return self.state / "restore.json"
 
     @property
     def nudge_folder(self) -> Path:

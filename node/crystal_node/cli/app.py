@@ -28,6 +28,7 @@ VERBS = (
     _Verb("demo", "demo", _SET_UP),
     _Verb("init", "init", _SET_UP),
     _Verb("pair", "pair", _SET_UP),
+    _Verb("recovery", "recovery", _SET_UP),
     _Verb("capture", "capture", _EVERY_DAY),
     _Verb("sync", "sync", _EVERY_DAY),
     _Verb("search", "search", _EVERY_DAY),

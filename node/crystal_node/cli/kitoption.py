@@ -1,6 +1,7 @@
 """The recovery kit as an option of commands that need the vault's root: typed, piped or from a file, never as an argument."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 KIT_BYTES_MAX = 64 * 1024
 _STANDARD_INPUT = "-"
+
+Compare = Callable[[int, bytes], bool]
 
 KitFile = Annotated[
     str | None,
@@ -45,11 +48,14 @@ def root_from_kit(kit: str, vault: bytes) -> "Root":
     return found.root
 
 
-def read_kit(kit: str) -> "Kit":
-    """What a kit brings back: from the file of that name, or from standard input for ``-``, line by line on a terminal."""
+def read_kit(kit: str, compare: Compare | None = None) -> "Kit":
+    """What a kit brings back: from the file of that name, or from standard input for ``-``, line by line on a terminal.
+
+    ``compare`` is asked whether a well-typed line is the expected one, and says so at once to who types.
+    """
     from crystal_crypto.kit import decode_kit
 
-    return decode_kit(_typed() if kit == _STANDARD_INPUT else _from_file(Path(kit)))
+    return decode_kit(_typed(compare) if kit == _STANDARD_INPUT else _from_file(Path(kit)))
 
 
 def _from_file(path: Path) -> str:
@@ -65,13 +71,14 @@ def _from_file(path: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _typed() -> str:
+def _typed(compare: Compare | None) -> str:
     """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
     from getpass import getpass
 
     from crystal_crypto.errors import BadCode
     from crystal_crypto.kit import decode_line
     from crystal_crypto.limits import KIT_LINES
+    from crystal_crypto.pairing import PREFIX
     from crystal_node.errors import Usage
 
     if not is_terminal():
@@ -85,11 +92,17 @@ def _typed() -> str:
         number = len(lines) + 1
         try:
             line = getpass(f"line {number} of {KIT_LINES}: ")[:SECRET_CHARS_MAX]
-            decode_line(number, line)
+            if not lines and line.strip().startswith(PREFIX):
+                return line  # the kit's QR, read by a camera
+            data = decode_line(number, line)
         except BadCode as error:
-            note(str(error))
+            note(f"  {error}; {error.hint}")
             continue
         except EOFError:
             raise Usage("no recovery kit was given") from None
+        if compare is not None and not compare(number, data):
+            note(f"  line {number} is well typed, and not that of this vault's kit: is it from another kit?")
+            continue
+        note(f"  line {number} is right")
         lines.append(line)
     return "\n".join(lines)

@@ -65,3 +65,11 @@ def confirm(question: str, *, expect: str) -> None:
     answer = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
     if answer.strip().lower() != expect:
         raise Usage("not confirmed, nothing was done", hint=f"Type {expect}, or add --yes.")
+
+
+def ask(question: str) -> bool:
+    """A question that a person at a terminal may say yes to; anything else is no."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    answer = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
+    return answer.strip().lower() in ("y", "yes")

@@ -1,0 +1,368 @@
+"""A vault comes back with its recovery kit, on a fresh home: from the relay that has it, or from a copy of any device's home.
+
+::
+
+    nothing --keys stored--> keyed --(from a home: its databases copied)--> at the relay by the root's power
+      --(the relay lacks the device log: put back)--> added by the root --> the other device's outbox taken over
+      --> config.json names the vault: set up --(mirror put back, lead taken)--> synced
+
+This device gets an identity of its own: two devices with one key would write over each other, and the lost one may come
+back. A process that dies anywhere is followed by another that finds what is done and goes on. The other home is only read.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.kit import Kit
+from crystal_mirror.claim import claim
+from crystal_mirror.cursors import seen_cursors
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.errors import WrongVault
+from crystal_mirror.founding import join
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.member import load_log
+from crystal_mirror.records import Details
+from crystal_mirror.recovering import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
+from crystal_mirror.status import device_name
+from crystal_node.clock import now_ms
+from crystal_node.device import Device, opened
+from crystal_node.enrol import META_VAULT, Joining, joining, system_name
+from crystal_node.errors import Usage
+from crystal_node.home import Home
+from crystal_node.journal import SqliteJournal
+from crystal_node.kit.standing import KitOutdated, WrongKit, check_kit
+from crystal_node.kitstate import kit_mark
+from crystal_node.recovery.oldhome import clear_scratch, copy_journal, copy_memory, find_old_home
+from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
+from crystal_node.registering import UnknownVault, create_vault, register, token_of
+from crystal_node.relaystore import open_http
+from crystal_node.runner import Runner
+from crystal_node.settings import Settings
+from crystal_node.sync import Syncer
+from crystal_relay.client import HttpStore
+from crystal_relay.decorators import RetryingStore, RetryPolicy
+
+CORE_SEEN_MS = 24 * 3600 * 1000
+"""A Core that has told nothing of itself for so long may be gone: it tells every six hours that it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Who leads, as this device knows it. ``seen_ms``: its own clock when it last told its position; 0 if it never did."""
+
+    device: bytes
+    name: str | None
+    seen_ms: int
+
+    def lately(self, now: int) -> bool:
+        return abs(now - self.seen_ms) < CORE_SEEN_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What could not be brought back: a device (None: the very home that was copied) had applied more than is here."""
+
+    device: bytes | None
+    name: str | None
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came of it.
+
+    ``fresh`` is False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
+    devices that are not revoked, by id and name.
+    """
+
+    settings: Settings
+    vault: bytes
+    device: bytes
+    fresh: bool
+    from_home: bool
+    relay_lost: bool
+    log_put_back: int
+    mirror_put_back: int
+    taken_over: int
+    is_core: bool
+    epoch: int
+    sequence: int
+    digest: bytes
+    core: Core | None
+    lacks: tuple[Lack, ...]
+    others: tuple[tuple[bytes, str | None], ...]
+
+
+async def restore(
+    settings: Settings,
+    kit: Kit,
+    *,
+    source: Path | None = None,
+    enrolment_token: str = "",
+    lead: bool = False,
+    wants_lead: Callable[[Core], bool] = lambda _: False,
+) -> Restored:
+    """Brings the vault of ``kit`` to this home, as a new device.
+
+    ``source`` is another device's home, ``enrolment_token`` for a relay that does not have the vault. ``lead``: take the
+    lead; else ``wants_lead`` is asked if the Core was not seen lately.
+
+    Raises:
+        WrongKit: the kit is another vault's, or outdated.
+        UnknownVault: the relay lets nobody in by this kit.
+        Usage, LocalStorage, HomeBusy: the other home cannot be used, or this one is none to restore into.
+        StoreFailure, LogForked, KeyStoreError: as their packages say.
+    """
+    if not settings.relay_url:
+        raise Usage("no relay was given", hint="Add --relay URL: the kit names the one that the vault had.")
+    old = find_old_home(source, settings.home) if source is not None else None
+    with joining(settings, kit.vault) as home:
+        progress = read_progress(home.settings.home)
+        if old is not None and progress is None and not home.fresh:
+            raise Usage(
+                "this home is set up already: --from fills a fresh one",
+                hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
+            )
+        if progress is not None and progress.phase is Phase.COPYING and old is None:
+            raise Usage(
+                f"a restore from {progress.source} was interrupted while it was copied",
+                hint="Run the same command again, with --from.",
+            )
+        if old is not None and (progress is None or progress.phase is Phase.COPYING):
+            progress = _copy(home.settings.home, kit, old.folder, resumed=progress is not None)
+        journal = home.journal()
+        try:
+            log = load_log(journal, kit.vault)
+            check_kit(kit, log, newer_may_be=True)
+            put_back, progress = await _enter(home, kit, journal, log, progress, enrolment_token)
+        finally:
+            journal.close()
+        home.keys.keep_root(kit.root)
+        taken_over = _take_over(home) if progress is not None else 0
+        marked = msgspec.structs.replace(home.settings.config, kit_verified=kit_mark(kit.root))
+        home.settings = replace(home.settings, config=marked)
+        enrolled = home.finish()
+    with opened(enrolled.settings) as device:
+        return await _bring_back(
+            device,
+            kit.root,
+            progress,
+            lead=lead,
+            wants_lead=wants_lead,
+            fresh=enrolled.fresh,
+            log_put_back=put_back,
+            taken_over=taken_over,
+        )
+
+
+def _copy(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> Progress:
+    """Both databases of the other home in place of ours."""
+    old = find_old_home(folder, home)
+    if not resumed:
+        _refuse_to_lose(home)
+    write_progress(home, Progress(Phase.COPYING, str(old.folder)))
+    try:
+        copy_memory(old, home.database)
+        claim_there = copy_journal(old, home.state_database)
+        led = _led(home, kit, claim_there)
+    except BaseException:
+        _undo_copy(home)
+        raise
+    clear_scratch(home)
+    return write_progress(home, Progress(Phase.COPIED, str(old.folder), led=led))
+
+
+def _led(home: Home, kit: Kit, claim_there: bytes | None) -> bool:
+    """Whether the device whose home was copied was the Core. Raises WrongKit if the copy is not this kit's vault."""
+    journal = SqliteJournal.open(home.state_database)
+    try:
+        log = load_log(journal, journal.meta_get(META_VAULT) or kit.vault)
+        check_kit(kit, log, newer_may_be=True)
+        return claim_there is not None and log.lead is not None and log.lead.claim == claim_there
+    finally:
+        journal.close()
+
+
+def _refuse_to_lose(home: Home) -> None:
+    """Raises Usage if anything is here that the other home's databases would take the place of."""
+    held = home.database.exists()
+    if not held and home.state_database.exists():
+        journal = SqliteJournal.open(home.state_file())
+        held = bool(journal.outbox_count())
+        journal.close()
+    if held:
+        raise Usage(
+            "there is a memory here already: --from fills a fresh home",
+            hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
+        )
+
+
+def _undo_copy(home: Home) -> None:
+    """A copy that turned out to be the wrong one goes again: what it came from is untouched."""
+    for path in (home.database, home.state_database):
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{path}{ending}").unlink(missing_ok=True)
+    clear_scratch(home)
+    end_progress(home)
+
+
+async def _enter(
+    home: Joining,
+    kit: Kit,
+    journal: SqliteJournal,
+    log: DeviceLog,
+    progress: Progress | None,
+    enrolment_token: str,
+) -> tuple[int, Progress | None]:
+    """In at the relay, and into the device log. Returns how many slots of that were put back."""
+    token = token_of(home.keys, home.identity)
+    async with open_http(home.settings, vault=kit.vault, token=token) as store:
+        token = await _registered(home, kit, store, token, enrolment_token, has_log=log.root is not None)
+    details = Details(home.settings.name.value, system_name(), now_ms(), home.identity.id)
+    keys = VaultKeys(kit.vault)
+    put_back = 0
+    async with open_http(home.settings, vault=kit.vault, token=token) as store:
+        runner = Runner(RetryingStore(store, policy=RetryPolicy(tries=3)), None)
+        complete = await runner.run(log_complete(log, journal, keys))
+        if log.root is None:
+            raise WrongKit(
+                "the relay lets this kit in, and has nothing of its vault: it was emptied",
+                hint="Bring the vault back from any device's home: `crystal recovery restore --from FOLDER --relay URL`.",
+            )
+        _check_in_force(kit, log)
+        if not complete:
+            if progress is not None:
+                # Noted before it is mended: afterwards nothing shows that the relay had lost the vault.
+                progress = write_progress(home.settings.home, msgspec.structs.replace(progress, lost=True))
+            put_back = await runner.run(put_back_log(log, journal, keys))
+        try:
+            await runner.run(join(home.identity, kit.root, journal, os.urandom, details, kit.vault))
+        except WrongVault as error:
+            raise KitOutdated(f"that kit is outdated: {error}") from error
+    return put_back, progress
+
+
+async def _registered(
+    home: Joining, kit: Kit, store: HttpStore, token: str, enrolment_token: str, *, has_log: bool
+) -> str:
+    """Lets this device in. A vault is made there only by who has something to put into it."""
+    try:
+        return await register(store, home.keys, kit.root, home.identity, token)
+    except UnknownVault as error:
+        if enrolment_token and has_log:
+            return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)
+        lost = (
+            "A relay that is new, or was emptied, needs its enrolment token: --enroll-token -."
+            if has_log
+            else "If the relay is new or was emptied, bring the vault back from any device's home: --from FOLDER."
+        )
+        raise UnknownVault(
+            "the relay lets nobody in by this kit: it does not have the vault, or the vault's root was replaced "
+            "since the kit was made",
+            hint=f"Check the relay's address, and use the newest kit. {lost}",
+        ) from error
+
+
+def _check_in_force(kit: Kit, log: DeviceLog) -> None:
+    try:
+        check_kit(kit, log)
+    except KitOutdated:
+        raise
+    except WrongKit as error:
+        raise WrongKit(
+            "that kit is newer than all that is known here of its vault: its root was put in place later",
+            hint="Take the home of a device that was in touch with the vault since then, or an older kit.",
+        ) from error
+
+
+def _take_over(home: Joining) -> int:
+    """What the other device had not sent is this one's to send, before anything else may use this home."""
+    config = msgspec.structs.replace(home.settings.config, vault=home.vault.hex())
+    with opened(replace(home.settings, config=config)) as device:
+        return adopt_outbox(device.member)
+
+
+async def _bring_back(
+    device: Device,
+    root: Root,
+    progress: Progress | None,
+    *,
+    lead: bool,
+    wants_lead: Callable[[Core], bool],
+    fresh: bool,
+    log_put_back: int,
+    taken_over: int,
+) -> Restored:
+    member = device.member
+    mirror_put_back = 0
+    lacks: tuple[Lack, ...] = ()
+    async with device.online() as store:
+        syncer = Syncer(device, store, purpose="crystal recovery restore")
+        try:
+            if progress is not None:
+                mirror_put_back = await syncer.run(put_back_mirror(member))
+                lacks = tuple(
+                    Lack(
+                        lack.device,
+                        device_name(member, lack.device) if lack.device else None,
+                        lack.epoch,
+                        lack.sequence,
+                    )
+                    for lack in missing(member)
+                )
+                if (lead or progress.led or progress.lost) and not member.is_core:
+                    # What is lacking is told; whoever has more goes over to this history and offers the rest again.
+                    await syncer.run(claim(member, root, force=True, abandon=True))
+            await syncer.round()
+            if progress is None and _shall_lead(device, lead, wants_lead, lost=bool(log_put_back)):
+                await syncer.claim(root, force=False)
+                await syncer.round()
+        finally:
+            syncer.close()
+    end_progress(device.settings.home)
+    position = member.replica.position()
+    return Restored(
+        settings=device.settings,
+        vault=member.vault,
+        device=member.device_id,
+        fresh=fresh,
+        from_home=progress is not None,
+        relay_lost=bool(log_put_back) or (progress is not None and progress.lost),
+        log_put_back=log_put_back,
+        mirror_put_back=mirror_put_back,
+        taken_over=taken_over,
+        is_core=member.is_core,
+        epoch=position.epoch,
+        sequence=position.sequence,
+        digest=member.replica.digest().to_bytes(),
+        core=_core(device),
+        lacks=lacks,
+        others=tuple(
+            (info.device, device_name(member, info.device))
+            for info in member.log.active()
+            if info.device != member.device_id
+        ),
+    )
+
+
+def _shall_lead(device: Device, lead: bool, wants_lead: Callable[[Core], bool], *, lost: bool) -> bool:
+    """Whether to take the lead: if that was asked for, else if the Core may be gone and the person wants it."""
+    core = _core(device)
+    if device.member.is_core or core is None:
+        return False
+    return lead or ((lost or not core.lately(now_ms())) and wants_lead(core))
+
+
+def _core(device: Device) -> Core | None:
+    member = device.member
+    lead = member.log.lead
+    if lead is None:
+        return None
+    seen = max((cursor.told_at for cursor in seen_cursors(member) if cursor.device == lead.device), default=0)
+    return Core(lead.device, device_name(member, lead.device), seen)

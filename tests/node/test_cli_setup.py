@@ -28,7 +28,8 @@ def test_a_core_says_what_it_made_and_where_the_root_is(machine: Machine, relay:
         CRYSTAL_RELAY_ENROLL_TOKEN=relay.enroll_token,
     )
     assert "this machine (desktop) is its Core" in outcome.out
-    assert "crystal pair --offline" in outcome.out
+    assert "crystal recovery show" in outcome.out
+    assert "the vault is lost" in outcome.out
     status = machine.call("status", "--json").json
     assert (status["role"], status["epoch"], status["quarantined"]) == ("core", 1, 0)
     assert status["outbox"]["pending"] == 0

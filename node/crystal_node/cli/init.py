@@ -97,6 +97,7 @@ def run(
 def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) -> None:
     import asyncio
 
+    from crystal_node.cli.recovery import offer_kit
     from crystal_node.enrol import found_vault
     from crystal_node.settings import enrolment_token
 
@@ -129,14 +130,12 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     say(f"  relay  {settings.relay_url}")
     say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
     say()
-    say("The vault's root is kept there too. Without it and without your devices nothing can be recovered:")
-    say(
-        "write down what `crystal pair --offline` shows, and keep it where you keep what must not be lost or seen."
-    )
-    say()
     say("Next:  crystal capture          record this machine's conversations")
     say("       crystal sync --watch     stay in touch with the relay")
-    say("       crystal pair --offline   show the code that brings another machine in")
+    say("       crystal pair             bring another machine in")
+    say()
+    say("The vault's root is kept with the keys.")
+    offer_kit(settings)
 
 
 def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:

@@ -49,13 +49,17 @@ def push(member: Member) -> Flow[int]:
     """
     pushed = 0
     patience = Patience("an entry of this device")
-    if not _seal_in_force(member):
-        return 0
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)
-        if row is None:
+        if row is None or not _keys_are_here(member):
             return pushed
+        if parse(row.sealed).header.generation < member.log.generation:
+            # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
+            # device, which has not read the log since, may still add to the outbox.
+            with member.journal.transaction() as transaction:
+                restart_stream(member, transaction)
+            continue
         key = member.keys.conversation(member.device_id, row.incarnation, row.sequence)
         created = yield PutNew(key, row.sealed)
         if not created:
@@ -73,23 +77,15 @@ def push(member: Member) -> Flow[int]:
             transaction.set_row_state(row.incarnation, row.sequence, OutboxState.STORED)
 
 
-def _seal_in_force(member: Member) -> bool:
-    """Seals what is pending under an older generation anew: who knows of a revocation sends nothing that the device could
-    read. Returns False if nothing can be sent, because the newest keys are not here.
-    """
-    row = member.journal.first_row(OutboxState.PENDING)
-    if row is None:
+def _keys_are_here(member: Member) -> bool:
+    """Whether what this device records can be sealed in the generation in force; names it if not."""
+    if member.key_for(member.log.generation) is not None:
         return True
-    if member.key_for(member.log.generation) is None:
-        member.notices.put(
-            Notice.KEYS_WITHHELD,
-            f"the keys of generation {member.log.generation} were not sealed to this device; what it records waits here",
-        )
-        return False
-    if parse(row.sealed).header.generation != member.log.generation:
-        with member.journal.transaction() as transaction:
-            restart_stream(member, transaction)
-    return True
+    member.notices.put(
+        Notice.KEYS_WITHHELD,
+        f"the keys of generation {member.log.generation} were not sealed to this device; what it records waits here",
+    )
+    return False
 
 
 def _check_first_stored(member: Member) -> Flow[None]:

@@ -1,15 +1,18 @@
 """A vault as people have it: a Core that keeps the root, and devices that the Core added, on real databases."""
 
 from crystal_core.replica import Replica
-from crystal_crypto.hierarchy import Root
-from crystal_crypto.identity import DeviceIdentity
+from crystal_crypto.bundle import seal_bundle
+from crystal_crypto.hierarchy import GenerationKey, Root
+from crystal_crypto.identity import DeviceIdentity, ExchangePublic
 from crystal_mirror.administer import Newcomer, add_device
 from crystal_mirror.administer import revoke as revoke_flow
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.authority import Authority, seal_record
+from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
 from crystal_mirror.founding import found
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.records import GenerationRecord
 from crystal_mirror.round import sync_round
 from crystal_node.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
@@ -19,6 +22,9 @@ MODEL = "test/1"
 
 class Household:
     """``core`` founded it and keeps the root. ``add`` brings in others, which have no root."""
+
+    laptop: Member
+    lost: Member
 
     def __init__(self) -> None:
         self.store = Objects()
@@ -54,6 +60,39 @@ class Household:
         """They read the device log and nothing else."""
         for member in members:
             self.store.run(read_log(member.log, member.journal, member.keys))
+
+
+def generation_without(maker: Member, left_out: Member) -> bytes:
+    """A valid entry by the Core that begins a generation, in which the keys for one device are junk."""
+    log, before = maker.log, maker.generation_key
+    key = GenerationKey(before.number + 1, maker.random(32))
+    assert log.root is not None
+
+    def sealed(recipient: bytes, exchange: bytes) -> bytes:
+        return seal_bundle(
+            ExchangePublic.from_bytes(exchange),
+            generation=key,
+            secret=maker.secret,
+            vault=log.vault,
+            recipient_id=recipient,
+            log_head=log.head,
+        )
+
+    bundles = tuple(
+        (info.device, bytes(114) if info.device == left_out.device_id else sealed(info.device, info.exchange))
+        for info in sorted(log.active(), key=lambda info: info.device)
+    )
+    record = GenerationRecord(key.number, sealed(ROOT_SENDER, log.root.recovery), bundles)
+    return seal_record(
+        log, record, by=Authority.of_device(maker), key=key, salt=maker.salt(), key_before=before
+    )
+
+
+def another_process(member: Member) -> Member:
+    """The same device, opened a second time: it has read the log as far as the journal has it now."""
+    return Member.open(
+        member.identity, member.vault, member.journal, member.replica, seeded("another process"), member.root
+    )
 
 
 def newcomer(identity: DeviceIdentity) -> Newcomer:

@@ -6,6 +6,10 @@ A batch is applied, sealed and kept in one transaction (UNSENT), then put create
            --taken by a void entry------------------> sealed anew for the next slot
            --taken by a seal------------------------> SUPERSEDED: another device leads
            --taken by our own signature-------------> CLONED: another copy of this Core is alive, or we were restored
+           --free, and sealed under an older generation--> sealed anew under the one in force, at the same slot
+
+Who knows of a revocation publishes nothing that the device could read, be it an hour old. (Should the network still bring a
+copy of the older bytes, that is as if a clone had written: the Core begins a new epoch.)
 """
 
 from enum import Enum
@@ -14,7 +18,7 @@ from crystal_crypto.entry import Frame, Kind, parse
 from crystal_mirror.batch import seal_mirror
 from crystal_mirror.member import Member
 from crystal_mirror.patience import Patience
-from crystal_mirror.pull import Standing, judge_current, take_slot
+from crystal_mirror.pull import Standing, judge_current, note_sent, take_slot
 from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
 from crystal_mirror.slots import SlotKind
 from crystal_mirror.types import EntryState, KeptEntry, Position
@@ -36,6 +40,11 @@ def publish(member: Member) -> Flow[Published]:
             return (yield from _peek(member))
         entry = unsent[0]
         key = member.keys.mirror(entry.epoch, entry.sequence)
+        outdated = parse(entry.data).header.generation != member.log.generation
+        if outdated and (yield Get(key)) is None:
+            patience.lose()
+            _seal_anew(member, entry)
+            continue
         created = yield PutNew(key, entry.data)
         there = entry.data if created else (yield Get(key))
         if there != entry.data:
@@ -43,13 +52,12 @@ def publish(member: Member) -> Flow[Published]:
         if there is None:
             continue
         if there == entry.data:
-            with member.replica.transaction() as transaction:
-                transaction.set_entry_state(entry.epoch, entry.sequence, EntryState.SENT)
+            note_sent(member, entry)
             continue
         position = Position(entry.epoch, entry.sequence, parse(entry.data).header.previous)
         slot = yield from judge_current(member, there, position)
         if slot.kind is SlotKind.VOID:
-            _move_up(member, there)
+            _seal_anew(member, entry, junk=there)
             continue
         return _taken(slot.kind)
 
@@ -76,14 +84,15 @@ def _peek(member: Member) -> Flow[Published]:
         assert taken.standing is Standing.CAUGHT_UP, "void slots are stepped over"
 
 
-def _move_up(member: Member, junk: bytes) -> None:
-    """Keeps the void bytes in our first unsent slot and seals all unsent batches for the slots behind it."""
+def _seal_anew(member: Member, first: KeptEntry, *, junk: bytes | None = None) -> None:
+    """Seals all unsent batches, of which ``first`` is the first, under the generation in force. With ``junk``, the void bytes
+    in that slot, which are kept, for the slots behind it."""
     with member.replica.transaction() as transaction:
         unsent = transaction.kept(EntryState.UNSENT)
-        if not unsent:
-            return
-        first: KeptEntry = unsent[0]
-        position = Position(first.epoch, first.sequence + 1, parse(first.data).header.previous)
+        if not unsent or unsent[0].data != first.data:
+            return  # another process of this device was faster
+        slot = first.sequence if junk is None else first.sequence + 1
+        position = Position(first.epoch, slot, parse(first.data).header.previous)
         moved: list[tuple[Position, bytes]] = []
         for kept in unsent:
             old = parse(kept.data)
@@ -104,7 +113,8 @@ def _move_up(member: Member, junk: bytes) -> None:
             )
             moved.append((position, sealed))
             position = Position(position.epoch, position.sequence + 1, parse(sealed).hash)
-        transaction.keep_entry(first.epoch, first.sequence, junk, EntryState.VOID)
+        if junk is not None:
+            transaction.keep_entry(first.epoch, first.sequence, junk, EntryState.VOID)
         for place, sealed in moved:
             transaction.keep_entry(place.epoch, place.sequence, sealed, EntryState.UNSENT)
         transaction.set_position(position)

@@ -28,7 +28,7 @@ from crystal_mirror.outbox import note_own
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
-from crystal_mirror.types import EntryState, Origin, Position
+from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
 from crystal_mirror.voids import doubt_voids, last_entry_end, retract_voids
 
 READ_AHEAD_MAX = 16
@@ -170,8 +170,14 @@ def _confirm_unsent(member: Member) -> Flow[None]:
     for kept in member.replica.kept(EntryState.UNSENT):
         if (yield Get(member.keys.mirror(kept.epoch, kept.sequence))) != kept.data:
             return
-        with member.replica.transaction() as transaction:
-            transaction.set_entry_state(kept.epoch, kept.sequence, EntryState.SENT)
+        note_sent(member, kept)
+
+
+def note_sent(member: Member, entry: KeptEntry) -> None:
+    """Notes that the relay holds an unsent entry, unless another process of this device has sealed it anew meanwhile."""
+    with member.replica.transaction() as transaction:
+        if any(kept == entry for kept in transaction.kept(EntryState.UNSENT)):
+            transaction.set_entry_state(entry.epoch, entry.sequence, EntryState.SENT)
 
 
 def _is_void_for_all(member: Member, slot: Slot, position: Position) -> Flow[bool]:

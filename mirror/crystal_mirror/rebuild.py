@@ -30,15 +30,23 @@ from crystal_mirror.voids import Fork, previous_of
 PAGE = 64
 
 
-def find_fork(member: Member, *, need_seal: bool) -> Flow[Fork | None]:
+def find_fork(member: Member, *, need_seal: bool, whole: bool = False) -> Flow[Fork | None]:
     """Where the relay's history leaves ours, if it does so in a way that must be believed.
 
     A history is believed if from the fork on it verifies slot by slot up to the seal of a later epoch. The Core itself
     (``need_seal`` False) also believes another branch of its own epoch, which only its own key can have signed, and that
     a slot of its own is void now, because the relay changed it and will not let it be written again.
-    Returns None when the relay merely lacks what we have.
+    Returns None when the relay merely lacks what we have. ``whole`` compares from the very start, not from the end: a later
+    Core may have gone over to what a relay shows of an old epoch, and the epochs behind it then end without a seal.
     """
-    position = yield from _start(member)
+    if whole:
+        damaged = yield from first_difference(member)
+        if damaged is None:
+            return None
+        previous = previous_of(member, damaged.epoch, damaged.sequence)
+        position = Position(damaged.epoch, damaged.sequence, previous)
+    else:
+        position = yield from _start(member)
     fork: Fork | None = None
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))

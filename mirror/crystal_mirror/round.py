@@ -142,10 +142,24 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
+    elif pulled.standing is Standing.CAUGHT_UP and _waits_for_a_seal(member):
+        fork = yield from find_fork(member, need_seal=True, whole=True)
+        if fork is not None:
+            begin_rebuild(member, fork)
+            report.rebuilt = True
+            pulled = yield from pull(member)
+            _count(report, pulled)
     if pulled.standing is Standing.CAUGHT_UP:
         # Only now is all that was applied here on the relay: what it has lost since is not durable.
         report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
+
+
+def _waits_for_a_seal(member: Member) -> bool:
+    """Whether, in a full check, this device is at the end of an epoch that the log has put behind it."""
+    lead = member.log.lead
+    behind = lead is not None and member.replica.position().epoch < lead.epoch
+    return behind and member.rounds % FULL_CHECK_ROUNDS == 0
 
 
 def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:

@@ -30,6 +30,9 @@ class Mood:
     claim: float = 0.0
     lie: float = 0.0
     harm: float = 0.0
+    administer: float = 0.0
+    colludes: float = 0.0
+    """How likely a device that was revoked goes on with its old keys, and the relay lets it."""
 
 
 MOODS = (
@@ -46,10 +49,13 @@ MOODS = (
 class Chaos:
     """One random world. `run` raises Violation if a promise was broken."""
 
+    kind = "chaos"
+    moods = MOODS
+
     def __init__(self, seed: int, *, steps: int = STEPS) -> None:
-        self.world = World(f"chaos/{seed}")
-        self.draw = Random(f"chaos/{seed}")
-        self.mood = MOODS[seed % len(MOODS)]
+        self.world = World(f"{self.kind}/{seed}")
+        self.draw = Random(f"{self.kind}/{seed}")
+        self.mood = self.moods[seed % len(self.moods)]
         self._steps = steps
         self._backups: dict[str, Backup] = {}
         self._before: dict[str, bytes] = {}
@@ -105,7 +111,7 @@ class Chaos:
 
     def _clone(self, home: Home) -> None:
         self.world.faults["cloned"] += 1
-        name = f"{home.name}-{len(self.world.homes)}"
+        name = f"{home.name}-{len(self.world.homes) + len(self.world.former)}"
         self.world.say(f"{home.name} is cloned as {name}")
         self.world.homes.append(home.clone(name, seeded(f"{self.world.seed}/{name}")))
 

@@ -4,7 +4,7 @@ P1  what a device accepted is in its outbox or in the mirror log that it keeps; 
 P2  its rows are those of the oracle for the history at which it stands (so every effect is there, once)
 P3  rows, acks, position and digest belong together: the digest is that of the rows, and the one that the Core stated
 P4  nothing is applied behind a seal, and only what the epoch's own Core signed
-P5  epoch and position go back only by a wipe; device log and floor never do
+P5  epoch and position go back only by a wipe; device log, generation, root, revoked devices and floor never do
 """
 
 from collections.abc import Set
@@ -32,6 +32,9 @@ class _Baseline:
     previous: bytes = b""
     floor: tuple[int, int] = (0, 0)
     log: list[bytes] = field(default_factory=list[bytes])
+    generation: int = 0
+    root_number: int = 0
+    revoked: frozenset[bytes] = frozenset()
     version: tuple[int, ...] = ()
     kept: frozenset[bytes] = frozenset()
     """Operations in mirror entries that are kept and known to be on the relay."""
@@ -88,6 +91,13 @@ class Checks:
         if log[: len(baseline.log)] != baseline.log:
             raise Violation(f"P5: the device log of {home.name} changed or went back")
         baseline.log = log
+        revoked = frozenset(info.device for info in member.log.members() if info.revoked)
+        if member.log.generation < baseline.generation or member.log.root_number < baseline.root_number:
+            raise Violation(f"P5: the generation or the root of {home.name} went back")
+        if not baseline.revoked <= revoked:
+            raise Violation(f"P5: {home.name} forgot that a device was revoked")
+        baseline.generation, baseline.root_number = member.log.generation, member.log.root_number
+        baseline.revoked = revoked
 
     def _check_place(self, home: Home, member: Member, baseline: _Baseline) -> None:
         place = member.replica.position()[:2]

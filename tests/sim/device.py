@@ -20,8 +20,12 @@ from crystal_core.replica import Replica, ReplicaTransaction
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.authority import in_force
+from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAMember
 from crystal_mirror.founding import found, join
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
 from crystal_mirror.records import Details
@@ -122,11 +126,15 @@ class Home:
 
     name: str
     identity: DeviceIdentity
-    root: Root
+    vault: bytes
+    root: Root | None
+    """With what it founds or joins; None: it waits until another device has taken it in."""
     crasher: Crasher
     random: Callable[[int], bytes]
     founds: bool = False
     keeps_root: bool = True
+    roots: list[Root] = field(default_factory=list[Root])
+    """The roots that it keeps: its key store, which no restore puts back."""
     journal: apsw.Connection = field(default_factory=lambda: SqliteJournal.open(":memory:").connection)
     replica: Database | None = None
     folder: Path | None = None
@@ -159,7 +167,10 @@ class Home:
 
     def clone(self, name: str, random: Callable[[int], bytes]) -> "Home":
         """Another installation with the same identity and the same disk."""
-        copy = Home(name, self.identity, self.root, self.crasher, random, keeps_root=self.keeps_root)
+        copy = Home(
+            name, self.identity, self.vault, self.root, self.crasher, random, keeps_root=self.keeps_root
+        )
+        copy.roots = list(self.roots)
         copy.restore(self.backup())
         return copy
 
@@ -167,8 +178,9 @@ class Home:
         """Another process over the same two database files. Needs `keep_in`."""
         assert self.folder is not None, "two processes meet in files"
         other = Home(
-            name, self.identity, self.root, self.crasher, random, self.founds, self.keeps_root, self.journal
+            name, self.identity, self.vault, self.root, self.crasher, random, self.founds, self.keeps_root
         )
+        other.roots, other.journal = self.roots, self.journal
         other.keep_in(self.folder)
         return other
 
@@ -188,7 +200,7 @@ class Home:
             return self.member
         journal = SimJournal(self.journal)
         journal.crasher = self.crasher
-        log = load_log(journal, self.root.vault)
+        log = load_log(journal, self.vault)
         try:
             secret = load_keys(self.identity, log)[1]
         except NotAMember:
@@ -201,13 +213,17 @@ class Home:
         replica.crasher, replica.on_wipe = self.crasher, self._wiped
         self.member = Member.open(
             self.identity,
-            self.root.vault,
+            self.vault,
             journal,
             replica,
             self.random,
-            self.root if self.keeps_root else None,
+            self._root_for(log),
         )
         return self.member
+
+    def _root_for(self, log: DeviceLog) -> Root | None:
+        """Of the roots that are kept the one in force, else the oldest."""
+        return next((root for root in self.roots if in_force(log, root)), next(iter(self.roots), None))
 
     def _wiped(self) -> None:
         self.wipes += 1
@@ -217,15 +233,23 @@ class Home:
         self.error = ""
         member = self.open()
         if member is not None:
+            member.root = self._root_for(member.log)
             self._flow = flow(member) if flow else sync_round(member, MODEL)
         else:
-            journal = SimJournal(self.journal)
-            journal.crasher = self.crasher
-            enter = found if self.founds else join
-            self._flow = enter(
-                self.identity, self.root, journal, self.random, Details(self.name, "sim", 0)
-            )
+            self._flow = self._enter()
         self._resume(None, None)
+
+    def _enter(self) -> Flow[Any]:
+        journal = SimJournal(self.journal)
+        journal.crasher = self.crasher
+        if self.root is None:
+            return read_log(load_log(journal, self.vault), journal, VaultKeys(self.vault))
+        if self.keeps_root and self.root not in self.roots:
+            self.roots.append(self.root)
+        details = Details(self.name, "sim", 0)
+        if self.founds:
+            return found(self.identity, self.root, journal, self.random, details)
+        return join(self.identity, self.root, journal, self.random, details, self.vault)
 
     def advance(self, perform: Callable[[Request], Any]) -> Request | None:
         """Has the pending request answered and runs to the next one. Returns the request that was answered."""

@@ -5,10 +5,11 @@ of that hash. `Histories` folds entries in any order that their chain allows and
 device's rows can be compared after every step at the cost of what is new.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from crystal_crypto.entry import Kind, parse
+from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.operations import Capture, Forget, Operation, Remember, decode_operation
@@ -125,10 +126,12 @@ _EMPTY = History(State(), frozenset(), 1, -1, 0, None)
 
 
 class Histories:
-    """All histories that were ever seen in this world."""
+    """All histories that were ever seen in this world. ``key_of`` gives the key under which an entry was sealed."""
 
-    def __init__(self, key: GenerationKey, secret: VaultSecret) -> None:
-        self._key = key
+    def __init__(self, key_of: Callable[[Entry], GenerationKey], secret: VaultSecret) -> None:
+        self.forbidden: set[bytes] = set()
+        """Operations that must not be in any log: made on a device that was out, and accepted by nobody."""
+        self._key_of = key_of
         self._secret = secret
         self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
         self._operations: dict[bytes, frozenset[bytes]] = {}
@@ -172,7 +175,7 @@ class Histories:
 
     def _fold_batch(self, data: bytes, before: History) -> History:
         entry = parse(data)
-        batch = opened_batch(entry, self._key)
+        batch = opened_batch(entry, self._key_of(entry))
         state = before.state.copy()
         operations = set(before.operations)
         vectors = iter(batch.vectors)
@@ -184,6 +187,8 @@ class Histories:
                 raise Violation(
                     f"P2: operation {decode_operation(encoded)!r} is in one log twice, now as {_short(origin)}"
                 )
+            if name in self.forbidden:
+                raise Violation(f"P9: operation {_short(origin)} was made on a device after it was revoked")
             for text in state.apply(self._secret, origin, decode_operation(encoded)):
                 if next(vectors, None) != tuple(embed(text)):
                     raise Violation("P2: a batch carries other vectors than those of its texts")
@@ -201,7 +206,7 @@ class Histories:
             entry = parse(data)
             carried: frozenset[bytes] = frozenset()
             if entry.header.kind is Kind.BATCH:
-                batch = opened_batch(entry, self._key)
+                batch = opened_batch(entry, self._key_of(entry))
                 carried = frozenset(sha256(encoded).digest() for _, encoded in batch.operations)
             self._operations[name] = carried
         return self._operations[name]

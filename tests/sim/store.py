@@ -6,6 +6,7 @@ is put between the objects and who asks for them.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
@@ -62,6 +63,12 @@ class SimStore:
         self.joining: set[str] = set()
         """Devices that add an entry to the device log just now: they are not lied to about it. What such a lie does cannot be
         healed: whoever joins at a wrong head has joined nothing. It is named, and the person pairs again."""
+        self.watch: Callable[[str, bytes], None] = lambda _device, _body: None
+        """Is told of every write, with who asks for it, before anything becomes of it."""
+        self.refused: set[str] = set()
+        """Devices whose token counts for nothing any more."""
+        self.hidden_from: dict[str, str] = {}
+        """To some devices the device log ends before this key: an ex-device that goes on as if it had heard of nothing."""
         self._draw = draw
         self._late: list[_Late] = []
 
@@ -75,6 +82,10 @@ class SimStore:
         if self._draw.random() < weather.fails_before:
             self.counts["failed before"] += 1
             raise StoreFailure("the simulated relay answered 503")
+        if device in self.refused:
+            raise StoreFailure("the simulated relay answered 401")
+        if isinstance(request, PutNew | Put):
+            self.watch(device, request.body)
         reply = self._answer(device, request)
         if self._draw.random() < weather.fails_after:
             self.counts["reply lost"] += 1
@@ -105,6 +116,9 @@ class SimStore:
         return Listing(tuple(found[:limit]), len(found) > limit)
 
     def _get(self, device: str, key: str) -> bytes | None:
+        first_hidden = self.hidden_from.get(device)
+        if first_hidden is not None and "/devlog/" in key and key >= first_hidden:
+            return None
         if self.lie is None or (device in self.joining and "/devlog/" in key):
             return self.objects.get(key)
         return self.lie.get(self, device, key)

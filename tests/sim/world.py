@@ -15,17 +15,16 @@ from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.claim import claim
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.founding import root_keys
-from crystal_mirror.member import Member
+from crystal_mirror.authority import in_force
+from crystal_mirror.member import Member, load_log
 from crystal_mirror.offers import open_offer
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
 from crystal_mirror.requests import Embed, Flow, Get, GetMany, List, Put, PutNew, Request
-from crystal_mirror.types import EntryState, Origin
-from tests.sim.checks import Checks, compare
+from tests.sim import ending
+from tests.sim.checks import Checks
 from tests.sim.device import Crasher, Home, SimCrash, seeded
 from tests.sim.model import Histories, Violation
+from tests.sim.outsiders import Generations, Outsiders
 from tests.sim.store import SimStore
 
 TEXTS = (
@@ -36,11 +35,8 @@ TEXTS = (
     "Böhm's number: +49 30 1234",
     "forget me",
 )
-NEWCOMER_ROUNDS_MAX = 4
 FLOW_STEPS_MAX = 5000
 """Requests after which a single flow counts as endless."""
-ROUNDS_TO_AGREE_MAX = 12
-"""Rounds of every device after which all must be equal once faults have stopped."""
 
 
 @dataclass
@@ -62,10 +58,14 @@ class World:
     def __init__(self, seed: str) -> None:
         self.seed = seed
         self.draw = Random(f"{seed}/world")
-        self.root = Root.from_bytes(seeded(f"{seed}/root")(32))
+        self.roots = [Root.from_bytes(seeded(f"{seed}/root")(32))]
+        """Every root that was ever drawn; which one is in force, the device log says."""
+        self.vault = self.roots[0].vault
         self.store = SimStore(Random(f"{seed}/weather"))
         self.crasher = Crasher()
         self.homes: list[Home] = []
+        self.former: list[Home] = []
+        """Homes of devices that were revoked, and that go on in their own way."""
         self.trace: list[str] = []
         self.steps = 0
         self.lost: set[bytes] = set()
@@ -75,26 +75,45 @@ class World:
         self.deceived = False
         """Whether the relay ever lied or was harmed."""
         self.accepted: dict[bytes, Operation] = {}
+        self.made: dict[bytes, Operation] = {}
+        self.made_by: dict[bytes, bytes] = {}
+        """Every operation, those of revoked devices too, and the device at which it was made."""
         self.faults: Counter[str] = Counter()
         self.rounds_to_agree = 0
         self._serial = 0
         self.core = self.add_home("core", founds=True)
         self.run_round(self.core)
-        log = DeviceLog(self.root.vault)
-        for key in self.store.keys("devlog"):
-            log.extend(self.store.objects[key])
-        self.key, secret = root_keys(self.root, log)
-        self.secret = secret
-        self.checks = Checks(Histories(self.key, secret), self.store.acknowledged)
+        member = self.core.open()
+        assert member is not None, "it has founded the vault"
+        self.secret = member.secret
+        self.generations = Generations(member.generation_key)
+        self.outsiders = Outsiders(load_log(member.journal, self.vault))
+        self.checks = Checks(Histories(self.generations.of, self.secret), self.store.acknowledged)
+        self.outsiders.take_as_put(self.store.objects.values())
+        self.store.watch = self._watch
+
+    @property
+    def root(self) -> Root:
+        """The newest recovery kit: of the root in force."""
+        if not hasattr(self, "outsiders"):
+            return self.roots[0]
+        return next(root for root in self.roots if in_force(self.outsiders.truth, root))
+
+    def new_root(self) -> Root:
+        self.roots.append(Root.from_bytes(seeded(f"{self.seed}/root/{len(self.roots)}")(32)))
+        return self.roots[-1]
 
     def say(self, line: str) -> None:
         self.trace.append(f"{self.steps} {line}")
 
-    def add_home(self, name: str, *, founds: bool = False, keeps_root: bool = True) -> Home:
+    def add_home(
+        self, name: str, *, founds: bool = False, keeps_root: bool = True, has_kit: bool = True
+    ) -> Home:
+        """A device that founds or joins by the root, or (not ``has_kit``) waits until another one has added it."""
         identity = DeviceIdentity.generate(seeded(f"{self.seed}/{name}/identity"))
-        home = Home(
-            name, identity, self.root, self.crasher, seeded(f"{self.seed}/{name}"), founds, keeps_root
-        )
+        root = self.root if has_kit else None
+        random = seeded(f"{self.seed}/{name}")
+        home = Home(name, identity, self.vault, root, self.crasher, random, founds, keeps_root and has_kit)
         self.homes.append(home)
         return home
 
@@ -109,6 +128,8 @@ class World:
         try:
             if not home.busy:
                 adds = flow is not None or home.open() is None
+                if home.root is not None:
+                    home.root = self.root
                 (self.store.joining.add if adds else self.store.joining.discard)(home.name)
             if home.busy:
                 request = home.advance(lambda request: self.store.perform(home.name, request))
@@ -122,9 +143,38 @@ class World:
             raise Violation(f"defect: {home.name}: {type(error).__name__}: {error}") from error
         if home.error:
             self.say(f"{home.name} ends by {home.error.partition(':')[0]}")
-        if hasattr(self, "checks"):
-            self.checks.after_step(home)
+        self._check(home)
         return not home.busy
+
+    def _check(self, home: Home) -> None:
+        if not hasattr(self, "checks") or home in self.former:
+            return
+        if home.member is not None:
+            gone = self.outsiders.learn(home.member)
+            self.generations.learn(home.member)
+            for device in gone:
+                self._expel(device)
+        if home not in self.former:
+            self.checks.after_step(home)
+
+    def _expel(self, device: bytes) -> None:
+        """A device is out. What it had not stored before is its own affair from here on, and so is what it makes."""
+        homes = [home for home in self.homes if home.identity.id == device]
+        for home in homes:
+            self.say(f"{home.name} is out")
+            self.homes.remove(home)
+            self.former.append(home)
+        self.outsiders.expel(homes[0].identity)
+        theirs = {name for home in homes for name in self.checks.released(home)}
+        held = {name for home in self.homes for name in self.checks.held(home)}
+        stored = self._on_relay(device)
+        self.on_relay_only |= theirs - held
+        self.lost |= theirs - held - stored
+
+    def _watch(self, name: str, body: bytes) -> None:
+        sender = next((home for home in self.homes if home.name == name), None)
+        if sender is not None:
+            self.outsiders.check_put(sender.member, name, body)
 
     def _died(self, home: Home) -> None:
         home.die()
@@ -164,9 +214,13 @@ class World:
         ):
             return False
         self.say(f"{home.name} accepts {type(operation).__name__}")
+        self.made[encoded], self.made_by[encoded] = operation, home.identity.id
+        if home in self.former:
+            self.checks.histories.forbidden.add(encoded)
+            return True
         self.accepted[encoded] = operation
         self.checks.accepted(home, encoded)
-        self.checks.after_step(home)
+        self._check(home)
         return True
 
     def new_operation(self, draw: Random) -> Operation:
@@ -202,7 +256,7 @@ class World:
         strike()
         if home is not None:
             home.open()
-            self.checks.after_step(home)
+            self._check(home)
             for operation in answered & self.checks.held(home):
                 self.checks.accepted(home, operation)
         held: set[bytes] = set()
@@ -225,16 +279,22 @@ class World:
                 del self.store.objects[key]
             self.store.objects.update(log)
 
-    def _on_relay(self) -> set[bytes]:
+    def _on_relay(self, device: bytes | None = None) -> set[bytes]:
+        """The operations on the relay. With ``device`` only those of its streams that count although it was revoked."""
+        info = self.outsiders.truth.member(device) if device else None
         found: set[bytes] = set()
         for data in self.store.objects.values():
             try:
                 entry = parse(data)
-                if entry.header.kind is Kind.OFFER:
-                    found.add(sha256(open_offer(entry, self.key).data).digest())
-                elif entry.header.kind is Kind.BATCH:
+                place = (entry.header.incarnation, entry.header.sequence)
+                counts = info is None or (
+                    info.revoked is not None and info.revoked.counts(*place) and entry.header.sender == device
+                )
+                if entry.header.kind is Kind.OFFER and counts:
+                    found.add(sha256(open_offer(entry, self.generations.of(entry)).data).digest())
+                elif entry.header.kind is Kind.BATCH and info is None:
                     found |= self.checks.histories.operations_in(data)
-            except CryptoError:
+            except (CryptoError, Violation):
                 continue
         return found
 
@@ -245,90 +305,8 @@ class World:
 
         With `newcomer` a device joins last and has to reach the same state from the relay alone.
         """
-        self.store.calm_down()
-        self.crasher.kill_at = None
-        for home in self.homes:
-            home.die()
-        for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
-            for home in self.homes:
-                if (
-                    number % 4 == 0
-                ):  # a process that starts looks at everything again, as a running one does now and then
-                    home.die()
-                self.run_round(home)
-            if number == 3:
-                self._appoint()
-            if not self._disagreement():
-                self.rounds_to_agree = number
-                if newcomer:
-                    self._join_last()
-                self._check_outcome()
-                return number
-        raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {self._disagreement()}")
-
-    def _appoint(self) -> None:
-        """What a person does when no device leads any more, or the one that leads says that others are further.
-
-        The Core's disk was put back to before it claimed the lead, or its log was, and the relay has lost its own.
-        """
-        members = [(home, member) for home in self.homes if (member := home.open()) is not None]
-        if any(member.is_core and not home.error.startswith("BehindTheFloor") for home, member in members):
-            return
-        able = [home for home, member in members if member.root is not None]
-        home = max(able, key=lambda home: home.member.replica.position()[:2] if home.member else (0, 0))
-        self.faults["claim by hand"] += 1
-        home.abandons = True
-        self.run(home, lambda member: claim(member, member.root, force=True, abandon=True))
-
-    def _disagreement(self) -> str:
-        digests: dict[str, str] = {}
-        for home in self.homes:
-            member = home.open()
-            if member is None:
-                return f"{home.name} is no member: {home.error}"
-            notices = member.notices.current()
-            waiting = len(member.journal.names())
-            if waiting or member.replica.kept(EntryState.UNSENT):
-                return f"{home.name} still has {waiting} operations in its outbox; {home.error} {notices}"
-            position = member.replica.position()
-            digests[home.name] = f"{position[:2]} {member.replica.digest().hex()[:8]} {home.error} {notices}"
-        return "" if len({d.split(" {")[0] for d in digests.values()}) == 1 else f"{digests}"
-
-    def _join_last(self) -> None:
-        newcomer = self.add_home("newcomer")
-        for home in (newcomer, *self.homes * NEWCOMER_ROUNDS_MAX):
-            if home is self.homes[0]:
-                home.die()
-            self.run_round(home)
-        last = newcomer.open()
-        if last is None or self._disagreement():
-            raise Violation(
-                f"P10: a device that joins last does not reach the state of the others: {self._disagreement()}"
-            )
-        self.homes.remove(newcomer)
-
-    def _check_outcome(self) -> None:
-        """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
-        member = self.homes[0].open()
-        assert member is not None, "checked before"
-        history = self.checks.histories.get(member.replica.position().previous)
-        assert history is not None, "checked after the step"
-        missing = self.accepted.keys() - self.lost - history.operations
-        if self.deceived:
-            missing -= self.on_relay_only
-        if missing:
-            raise Violation(f"P1: lost: {[self.accepted[name] for name in sorted(missing)]}")
-        if history.operations - self.accepted.keys():
-            raise Violation("P2: the log holds operations that nobody made")
-        for home in self.homes:
-            assert home.replica is not None
-            damage = home.replica.check() or compare(home.replica, history.state)
-            if damage:
-                raise Violation(f"P2: {home.name}: {damage}")
-            shown = home.member.replica.provisional_origins() if home.member else set[Origin]()
-            # Where the outbox was put back to before it was told of them, they are all that is left: those stay findable.
-            if shown & history.state.done or (shown and not home.restores):
-                raise Violation(f"P2: {home.name} still shows provisional rows")
+        self.rounds_to_agree = ending.agree(self, newcomer=newcomer)
+        return self.rounds_to_agree
 
     def summary(self) -> Summary:
         return Summary(

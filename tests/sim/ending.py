@@ -1,0 +1,122 @@
+"""How a simulated world ends: all faults stop, every device reaches one state (P10), nothing was lost (P1) or doubled (P2)."""
+
+from typing import TYPE_CHECKING
+
+from crystal_mirror.authority import in_force
+from crystal_mirror.claim import claim
+from crystal_mirror.types import EntryState, Origin
+from tests.sim.checks import compare
+from tests.sim.model import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+NEWCOMER_ROUNDS_MAX = 4
+ROUNDS_TO_AGREE_MAX = 12
+"""Rounds of every device after which all must be equal once faults have stopped."""
+
+
+def agree(world: "World", *, newcomer: bool) -> int:
+    """See ``World.agree``."""
+    world.store.calm_down()
+    world.crasher.kill_at = None
+    for home in world.homes:
+        home.die()
+        if home.root is None and home.open() is None:
+            home.root = world.root  # nobody has added it: a person gives it the kit
+    for number in range(1, ROUNDS_TO_AGREE_MAX + 1):
+        for home in list(world.homes):
+            if (
+                number % 4 == 0
+            ):  # a process that starts looks at everything again, as a running one does now and then
+                home.die()
+            world.run_round(home)
+        if number == 3:
+            _appoint(world)
+        if not _disagreement(world):
+            if newcomer:
+                _join_last(world)
+            _check_outcome(world)
+            return number
+    raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {_disagreement(world)}")
+
+
+def _appoint(world: "World") -> None:
+    """What a person does when no device leads any more, or the one that leads says that others are further.
+
+    The Core's disk was put back to before it claimed the lead, or its log was, and the relay has lost its own. Where no
+    device may lead, the person gives the recovery kit.
+    """
+    members = [(home, member) for home in world.homes if (member := home.open()) is not None]
+    if any(member.is_core and not home.error.startswith("BehindTheFloor") for home, member in members):
+        return
+    able = [home for home, member in members if member.root is not None and in_force(member.log, member.root)]
+    home = max(
+        able or [home for home, _ in members],
+        key=lambda home: home.member.replica.position()[:2] if home.member else (0, 0),
+    )
+    kit = world.root
+    world.faults["claim by hand"] += 1
+    home.abandons = True
+    world.run(home, lambda member: claim(member, kit, force=True, abandon=True))
+
+
+def _disagreement(world: "World") -> str:
+    digests: dict[str, str] = {}
+    for home in world.homes:
+        member = home.open()
+        if member is None:
+            return f"{home.name} is no member: {home.error}"
+        notices = member.notices.current()
+        waiting = len(member.journal.names())
+        if waiting or member.replica.kept(EntryState.UNSENT):
+            return f"{home.name} still has {waiting} operations in its outbox; {home.error} {notices}"
+        log = f"{member.log.generation} {member.log.root_number} {member.log.head.hex()[:8]}"
+        position = member.replica.position()
+        digests[home.name] = (
+            f"{position[:2]} {member.replica.digest().hex()[:8]} {log} {home.error} {notices}"
+        )
+    return "" if len({d.split(" {")[0] for d in digests.values()}) == 1 else f"{digests}"
+
+
+def _join_last(world: "World") -> None:
+    newcomer = world.add_home("newcomer")
+    for home in (newcomer, *world.homes * NEWCOMER_ROUNDS_MAX):
+        if home is world.homes[0]:
+            home.die()
+        world.run_round(home)
+    last = newcomer.open()
+    if last is None or _disagreement(world):
+        raise Violation(
+            f"P10: a device that joins last does not reach the state of the others: {_disagreement(world)}"
+        )
+    for home in world.homes:
+        member = home.open()
+        for generation in range(1, member.log.generation + 1) if member else ():
+            if member is not None and member.key_for(generation) is None:
+                raise Violation(f"P10: {home.name} lacks the key of generation {generation}")
+    world.homes.remove(newcomer)
+
+
+def _check_outcome(world: "World") -> None:
+    """Every operation that was accepted and not lost is in the log all agree on, and nothing else is."""
+    member = world.homes[0].open()
+    assert member is not None, "checked before"
+    history = world.checks.histories.get(member.replica.position().previous)
+    assert history is not None, "checked after the step"
+    missing = world.accepted.keys() - world.lost - history.operations
+    if world.deceived:
+        missing -= world.on_relay_only
+    if missing:
+        raise Violation(f"P1: lost: {[world.accepted[name] for name in sorted(missing)]}")
+    if history.operations - world.accepted.keys():
+        raise Violation("P2: the log holds operations that nobody made")
+    for home in world.homes:
+        assert home.replica is not None
+        damage = home.replica.check() or compare(home.replica, history.state)
+        if damage:
+            raise Violation(f"P2: {home.name}: {damage}")
+        shown = home.member.replica.provisional_origins() if home.member else set[Origin]()
+        # Where the outbox was put back to before it was told of them, they are all that is left: those stay findable.
+        if shown & history.state.done or (shown and not home.restores):
+            raise Violation(f"P2: {home.name} still shows provisional rows")

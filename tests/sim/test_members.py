@@ -1,0 +1,74 @@
+"""Random worlds with a restless membership, and what they once found."""
+
+import pytest
+
+from crystal_crypto.entry import parse
+from crystal_mirror.administer import revoke
+from crystal_mirror.types import EntryState
+from tests.sim.administering import NOW_MS, replace_root
+from tests.sim.lies import flipped
+from tests.sim.members_chaos import MOODS, MembersChaos
+from tests.sim.script import Stage
+
+SEEDS = 6 * len(MOODS)
+SLICES = 3
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_whatever_becomes_of_the_membership_the_promises_are_kept(part: int) -> None:
+    for seed in range(part, SEEDS, SLICES):
+        chaos = MembersChaos(seed)
+        try:
+            chaos.run()
+        except AssertionError as error:
+            raise AssertionError(f"members world {seed} ({chaos.mood.name}): {error}") from error
+
+
+@pytest.mark.parametrize("seed", range(len(MOODS)))
+def test_the_same_seed_gives_the_same_run(seed: int) -> None:
+    assert MembersChaos(seed, steps=120).run().trace == MembersChaos(seed, steps=120).run().trace
+
+
+def test_a_batch_that_waited_while_a_device_was_revoked_is_not_for_that_device() -> None:
+    stage = Stage("waiting batch")
+    core, laptop, world = stage.core, stage.laptop, stage.world
+    stage.sync(core, laptop, laptop)
+    stage.write(core)
+    kept = core.open()
+    assert kept is not None
+    while not kept.replica.kept(EntryState.UNSENT):
+        world.step(core)
+    core.die()
+    kit, new = world.root, world.new_root()
+    world.run(core, lambda member: replace_root(member, kit, new))
+    assert world.run(core, lambda member: revoke(member, laptop.identity.id, now_ms=NOW_MS))
+    stage.sync(core)
+    for key in world.store.keys("mirror"):
+        entry = parse(world.store.objects[key])
+        assert entry.header.generation == 2
+        assert not world.outsiders.opens(laptop.identity, entry)
+    world.agree()
+
+
+def test_an_old_seal_that_the_relay_damaged_leaves_nobody_behind() -> None:
+    stage = Stage("damaged seal")
+    core, laptop, world = stage.core, stage.laptop, stage.world
+    phone = world.add_home("phone")
+    stage.sync(core, laptop, phone, laptop)
+    stage.write(phone)
+    stage.sync(phone, core, laptop)
+    stage.claim(laptop)
+    for _ in range(2):
+        stage.write(laptop)
+        stage.sync(laptop, core, phone)
+    seal = [key for key in world.store.keys("mirror") if "/0000000001/" in key][-1]
+    world.harm(lambda: world.store.objects.update({seal: flipped(world.store.objects[seal], 0.9)}))
+    guest = world.add_home("guest")
+    stage.sync(guest, guest)
+    world.agree()
+    member = laptop.open()
+    assert member is not None
+    assert member.log.lead is not None
+    assert member.log.lead.epoch == 3, (
+        "the Core found the damage by the guest's cursor, and everybody followed"
+    )

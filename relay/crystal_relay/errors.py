@@ -114,6 +114,13 @@ class Unauthorized(RelayError):
     hint = "The relay does not know this device's token."
 
 
+class RecoveryReplaced(Unauthorized):
+    """A recovery secret that counted once: another one was put in its place."""
+
+    code = "recovery-replaced"
+    hint = "Use the vault's newest recovery kit."
+
+
 class Forbidden(RelayError):
     """Valid credentials that do not allow this."""
 

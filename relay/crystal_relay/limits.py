@@ -40,6 +40,8 @@ DEVICES_JSON_BYTES_MAX = 64 * KIB
 """A list of that many devices."""
 RECOVERIES_MAX = 1_000
 """How often a vault's recovery secret can be replaced."""
+RECOVERIES_TOLD = 16
+"""Who shows one of so many that counted before is told that it was replaced."""
 CONDEMNED_KEYS_MAX = 500
 """That one request can name for deletion."""
 CONDEMNED_JSON_BYTES_MAX = 256 * KIB

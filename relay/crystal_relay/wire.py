@@ -250,6 +250,7 @@ _BY_CODE: dict[str, type[RelayError]] = {
         errors.QuotaExceeded,
         errors.StoreDamaged,
         errors.Unauthorized,
+        errors.RecoveryReplaced,
         errors.Forbidden,
         errors.VaultDropped,
         errors.InviteOver,

@@ -12,6 +12,7 @@ from crystal_relay.errors import (
     BadRequest,
     Forbidden,
     QuotaExceeded,
+    RecoveryReplaced,
     RelayError,
     Unauthorized,
     VaultDropped,
@@ -306,3 +307,19 @@ async def test_a_dropped_vaults_recovery_secret_is_not_replaced(relay: ServedRel
         for secret in (None, lead.recovery):
             with pytest.raises(VaultDropped):
                 await mine.replace_recovery(1, "1" * 64, recovery=secret)
+
+
+async def test_who_shows_a_secret_that_counted_once_is_told_so_and_nobody_else_is(
+    relay: ServedRelay, lead: Member
+) -> None:
+    shown = [lead.recovery, *(secrets.token_bytes(32) for _ in range(3))]
+    async with opened(relay, lead) as (mine,):
+        for number, secret in enumerate(shown[1:], start=1):
+            await mine.replace_recovery(number, recovery_hash(secret))
+        for old in shown[:-1]:
+            with pytest.raises(RecoveryReplaced):
+                await mine.raise_token(lead.device, recovery=old)
+        with pytest.raises(Unauthorized) as refused:
+            await mine.raise_token(lead.device, recovery=secrets.token_bytes(32))
+        assert not isinstance(refused.value, RecoveryReplaced)
+        await mine.raise_token(lead.device, recovery=shown[-1])

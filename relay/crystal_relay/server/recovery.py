@@ -7,12 +7,20 @@ Each is written once, under the number that follows, so of two replacements at o
 replaces that one and none that came after it. Nothing is remembered: the newest counts at every process at once.
 """
 
+import asyncio
 import hmac
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, NotFound, StoreDamaged, Unauthorized, WrongNumber
-from crystal_relay.limits import RECOVERIES_MAX
+from crystal_relay.errors import (
+    AlreadyExists,
+    NotFound,
+    RecoveryReplaced,
+    StoreDamaged,
+    Unauthorized,
+    WrongNumber,
+)
+from crystal_relay.limits import RECOVERIES_MAX, RECOVERIES_TOLD
 from crystal_relay.store import Store
 
 _VERSION = 1
@@ -35,6 +43,15 @@ class RecoverySecrets:
         number = int(listed[-1].key.removeprefix(_prefix(vault))) if listed else 0
         # Looked up also where there is none: what it costs must not tell whether there is such a vault.
         return number, await self._hash(vault, max(number, 1))
+
+    async def refusal(self, vault: str, first_hash: str, number: int, presented: str) -> Unauthorized:
+        """How to refuse a secret that does not count, `number` of them having been replaced: who holds an old one may know."""
+        before = range(max(1, number - RECOVERIES_TOLD), number)
+        found = await asyncio.gather(*(self._hash(vault, each) for each in before))
+        for known in (first_hash, *found) if number else ():
+            if known is not None and hmac.compare_digest(known, presented):
+                return RecoveryReplaced("that recovery secret was replaced")
+        return Unauthorized("the relay does not know these credentials")
 
     async def replace(
         self, vault: str, first_hash: str, number: int, new_hash: str, *, presented: str | None

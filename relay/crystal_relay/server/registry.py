@@ -111,7 +111,7 @@ class Registry:
         await self._dropped.check(vault)
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
-        """Raises Unauthorized unless it is the hash of the vault's recovery secret that counts; VaultDropped."""
+        """Raises Unauthorized unless this is the hash of the recovery secret that counts; RecoveryReplaced, VaultDropped."""
         # All are looked up whatever the first says: what a vault's record costs must not tell that there is one.
         record, newest, dropped = await asyncio.gather(
             self._vault(vault),
@@ -127,7 +127,7 @@ class Registry:
         assert isinstance(record, _VaultRecord)
         assert isinstance(newest, tuple)
         if not hmac.compare_digest(newest[1] or record.recovery_hash, presented_hash):
-            raise _unauthorized()
+            raise await self._recovery.refusal(vault, record.recovery_hash, newest[0], presented_hash)
         if dropped is not None:
             await self._dropped.check(vault)
 

@@ -9,7 +9,14 @@ from crystal_node.errors import BadConfig, WrongCode
 from crystal_node.keys import DeviceKeys
 from crystal_node.runner import store_failure
 from crystal_relay.client import HttpStore
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, RelayError, Unauthorized
+from crystal_relay.errors import (
+    AlreadyExists,
+    Forbidden,
+    NotFound,
+    RecoveryReplaced,
+    RelayError,
+    Unauthorized,
+)
 from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 
 
@@ -81,6 +88,11 @@ async def register(
             token = new_token(identity.id)
             keys.keep_token(token)
             await _register(store, root, identity, token)
+    except RecoveryReplaced as error:
+        raise UnknownVault(
+            "the vault's root was replaced since this code or kit was made",
+            hint="Use the newest recovery kit.",
+        ) from error
     except (NotFound, Unauthorized) as error:
         raise UnknownVault from error
     except RelayError as error:

@@ -46,6 +46,7 @@ from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
 from crystal_relay.client import HttpStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.errors import RecoveryReplaced
 
 CORE_SEEN_MS = 24 * 3600 * 1000
 """A Core that has told nothing of itself for so long may be gone: it tells every six hours that it lives."""
@@ -255,6 +256,10 @@ async def _registered(
     try:
         return await register(store, home.keys, kit.root, home.identity, token)
     except UnknownVault as error:
+        if isinstance(error.__cause__, RecoveryReplaced):
+            raise KitOutdated(
+                "that kit is outdated: the vault's root was replaced since it was made, and the relay knows only the new one"
+            ) from error
         if enrolment_token and has_log:
             return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)
         lost = (
@@ -263,9 +268,7 @@ async def _registered(
             else "If the relay is new or was emptied, bring the vault back from any device's home: --from FOLDER."
         )
         raise UnknownVault(
-            "the relay lets nobody in by this kit: it does not have the vault, or the vault's root was replaced "
-            "since the kit was made",
-            hint=f"Check the relay's address, and use the newest kit. {lost}",
+            "the relay does not know this kit's vault", hint=f"Check the relay's address and the kit. {lost}"
         ) from error
 
 

@@ -19,6 +19,8 @@ _TEXTS = {
     Notice.MODEL_DIFFERS: "The vault's vectors are of another model than this Core's: new text is found by its words only.",
     Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",
     Notice.REBUILT: "The memory here was rebuilt from the log.",
+    Notice.HELD_REVOKED: "A revoked device wrote on after it was out. Nobody takes that; `crystal devices held` decides on it.",
+    Notice.KEYS_WITHHELD: "The newest keys were not sealed to this device, so nothing new can be sent. Pair it again.",
 }
 
 

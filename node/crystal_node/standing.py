@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from crystal_mirror.pull import META_MODEL
-from crystal_mirror.status import MemberStatus, status
+from crystal_mirror.status import MemberStatus, details_of, status
 from crystal_node.device import Device
 from crystal_node.locking import is_held
 from crystal_node.privacy import Privacy, read_privacy
@@ -23,7 +23,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code."""
+    """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code;
+    ``generation_at`` is when the keys' generation began, by its maker's clock, 0 if unknown."""
 
     member: MemberStatus
     counts: Counts
@@ -31,6 +32,8 @@ class Standing:
     privacy: Privacy
     watching: bool
     holds_root: bool
+    generation: int
+    generation_at: int
     model: str
 
 
@@ -44,8 +47,17 @@ def standing(device: Device) -> Standing:
         privacy=read_privacy(device.journal),
         watching=is_held(device.settings.home.watch_lock),
         holds_root=device.holds_root,
+        generation=device.member.log.generation,
+        generation_at=_generation_at(device),
         model=model.decode() if model else "",
     )
+
+
+def _generation_at(device: Device) -> int:
+    log = device.member.log
+    entry = log.generation_entry(log.generation)
+    details = details_of(device.member, entry) if entry is not None else None
+    return details.at if details is not None else 0
 
 
 def _counts(device: Device) -> Counts:

@@ -50,6 +50,9 @@ def _run(arguments: list[str]) -> int:
     from crystal_node.cli.app import build
 
     result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
+    from crystal_node.cli.aside import tell
+
+    tell(arguments)
     return result if isinstance(result, int) else 0
 
 

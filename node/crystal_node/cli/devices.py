@@ -289,11 +289,11 @@ def _added(row: "Row") -> str:
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"
     match row.way:
         case Way.FOUNDER:
-            return f"{day}, founded the vault"
+            return f"{day} founder"
         case Way.CODE:
-            return f"{day}, with the code"
+            return f"{day} by code"
         case Way.INVITE:
-            return f"{day}, by {_who(row.added_by)}"
+            return f"{day} by {_who(row.added_by)}"
 
 
 def _revoked(row: "Row") -> str:

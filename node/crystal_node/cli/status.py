@@ -7,7 +7,6 @@ from crystal_node.cli.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_node.device import Device
-    from crystal_node.settings import Settings
     from crystal_node.standing import Standing
 
 
@@ -27,10 +26,13 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
         if as_json:
             emit(_document(device, found))
         else:
-            _print(device.settings, found)
+            _print(device, found)
 
 
 def _document(device: "Device", found: "Standing") -> dict[str, object]:
+    from crystal_mirror.news import news
+    from crystal_node.concerns import concerns
+    from crystal_node.newsdesk import line_of
     from crystal_node.noticetexts import notice_text
     from crystal_node.wording import iso
 
@@ -75,6 +77,21 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
         "watching": found.watching,
         "keys": device.keys.kind.value,
         "holds_root": found.holds_root,
+        "generation": {"number": found.generation, "begun_at": iso(found.generation_at)},
+        "concerns": [{"name": each.name.value, "text": each.text} for each in concerns(device)],
+        "news": [
+            {
+                "event": piece.kind.value,
+                "device": piece.device.hex() if piece.device else None,
+                "name": piece.name,
+                "by": piece.by.hex() if piece.by else None,
+                "by_name": piece.by_name,
+                "with_root": piece.by_root,
+                "at": iso(piece.at),
+                "text": line_of(piece, member.device),
+            }
+            for piece in news(device.member)
+        ],
         "notices": [
             {"name": name, "detail": detail, "text": notice_text(name)}
             for name, detail in member.notices.items()
@@ -83,11 +100,14 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
     }
 
 
-def _print(settings: "Settings", found: "Standing") -> None:
+def _print(device: "Device", found: "Standing") -> None:
+    from crystal_node.clock import now_ms
+    from crystal_node.concerns import concerns
+    from crystal_node.newsdesk import lines_of, mark_all_shown
     from crystal_node.noticetexts import notice_text
     from crystal_node.wording import ago, counted
 
-    member, counts = found.member, found.counts
+    settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
     say(
         f"{settings.name.value} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
@@ -105,6 +125,8 @@ def _print(settings: "Settings", found: "Standing") -> None:
     else:
         say("outbox   empty: everything recorded here is durable")
     say(f"relay    {settings.relay_url or 'none'}")
+    age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
+    say(f"keys     generation {found.generation}{age}")
     say(f"sync     {'a watcher is running' if found.watching else 'no watcher is running'}")
     if found.privacy.on:
         say("private  ON: nothing is recorded (`crystal private off` ends it)")
@@ -114,3 +136,8 @@ def _print(settings: "Settings", found: "Standing") -> None:
         )
     for name, detail in member.notices.items():
         say(f"! {notice_text(name)} ({detail})")
+    for concern in concerns(device):
+        say(f"! {concern.text}")
+    for line in lines_of(device.member):
+        say(f"* {line}")
+    mark_all_shown(device.member)

@@ -1,0 +1,71 @@
+"""What ``crystal status`` asks the person to look after: things about the vault that no round of sync mends by itself."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crystal_mirror.status import device_name
+from crystal_node.access import TEXTS, Access, read_access
+from crystal_node.device import Device
+from crystal_node.devicelist import never_arrived
+from crystal_node.doctor import KIT_FIX, kit_reminder
+from crystal_node.duties import duties_due, unfinished
+from crystal_node.naming import name_of
+from crystal_node.wording import one_line
+
+
+class ConcernName(StrEnum):
+    """The names, for programs."""
+
+    REVOKED = "revoked"
+    REFUSED = "refused"
+    REVOCATION_UNFINISHED = "revocation-unfinished"
+    RELAY_NOT_TOLD = "relay-not-told"
+    ROOT_REPLACED = "root-replaced"
+    KIT = "recovery-kit"
+    NEVER_ARRIVED = "never-arrived"
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """One of them, with what to do about it."""
+
+    name: ConcernName
+    text: str
+
+
+def concerns(device: Device) -> list[Concern]:
+    """All that there are, what matters most first. No network."""
+    member = device.member
+    if not member.log.is_active(member.device_id):
+        return [Concern(ConcernName.REVOKED, TEXTS[Access.REVOKED])]
+    found: list[Concern] = []
+    if read_access(device.journal) is Access.REFUSED:
+        found.append(Concern(ConcernName.REFUSED, TEXTS[Access.REFUSED]))
+    begun = unfinished(device)
+    if begun is not None:
+        name = one_line(device_name(member, begun) or begun.hex()[:8], 40)
+        found.append(
+            Concern(
+                ConcernName.REVOCATION_UNFINISHED,
+                f"The revocation of {name} is not finished: run `crystal devices revoke {begun.hex()[:8]}` again.",
+            )
+        )
+    if duties_due(device):
+        text = "The relay was not told yet of the last revocation, root or grant: `crystal sync` does it."
+        found.append(Concern(ConcernName.RELAY_NOT_TOLD, text))
+    if device.root is not None and not device.holds_root:
+        text = (
+            "The vault's root that is kept here was replaced, and has no power any more: this machine no longer holds the "
+            "root. If it shall, pair it with the newest code."
+        )
+        found.append(Concern(ConcernName.ROOT_REPLACED, text))
+    reminder = kit_reminder(device.settings, member)
+    if reminder is not None:
+        found.append(Concern(ConcernName.KIT, f"{reminder[:1].upper()}{reminder[1:]}. {KIT_FIX}"))
+    for entry in never_arrived(device):
+        text = (
+            f"{name_of(entry)} was added, and was not heard of since. If it never finished joining, pair it again; if you do "
+            f"not know it, revoke it: `crystal devices revoke {entry.info.device.hex()[:8]}`."
+        )
+        found.append(Concern(ConcernName.NEVER_ARRIVED, text))
+    return found

@@ -58,6 +58,8 @@ class EndReason(Enum):
     DIGITS = "digits"
     WITHDRAWN = "withdrawn"
     FAILED = "failed"
+    REVOKED = "revoked"
+    """The newcomer was a device of the vault, and its id never comes back: it needs new keys."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -280,5 +280,5 @@ def read_reveal(side: Side, message: bytes, offer: bytes) -> list[Value]:
 
 def read_end(side: Side, message: bytes) -> str:
     (reason,) = fields(side.open("end", message), "s")
-    must(reason in ("digits", "withdrawn", "failed"), BAD)
+    must(reason in ("digits", "withdrawn", "failed", "revoked"), BAD)
     return str(reason)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from tests.support.machine import Machine
@@ -52,16 +52,26 @@ class Side:
 
     def event(self, name: str) -> Event:
         """The next event of that name, once it comes."""
+        found = self.event_unless(name, lambda: False)
+        assert found is not None, f"it ended before {name}: {self.events}\n{self.errors}"
+        return found
+
+    def event_unless(self, name: str, stop: Callable[[], bool]) -> Event | None:
+        """The next event of that name; None if the process ends, or `stop` says so, before it comes."""
         deadline = time.monotonic() + SECONDS_MAX
-        while True:
+        while not stop():
+            assert time.monotonic() < deadline, f"no {name} came, but {self.events}\n{self.errors}"
             try:
-                line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.01))
+                line = self._lines.get(timeout=0.05)
             except queue.Empty:
-                raise AssertionError(f"no {name} came, but {self.events}\n{self.errors}") from None
-            assert line is not None, f"it ended before {name}: {self.events}\n{self.errors}"
+                continue
+            if line is None:
+                self._lines.put(None)
+                return None
             self.events.append(json.loads(line))
             if self.events[-1]["event"] == name:
                 return self.events[-1]
+        return None
 
     def code(self) -> str:
         """The invite's text, once it is shown."""

@@ -99,7 +99,16 @@ class StrangeInviter(PairingFailed):
 class RevokedBefore(PairingFailed):
     """The newcomer was a device of this vault and was revoked: its id never comes back."""
 
-    hint = "Nothing was added. To take it in as a new device: a new invite here, and `crystal pair --new-keys` there."
+    hint = (
+        "Nothing was added. Make a new invite: if that machine is not set up, it comes as a new device by itself; "
+        "else run `crystal pair --new-keys --code -` there."
+    )
+
+
+class RevokedHere(PairingFailed):
+    """This machine was a device of the vault, and was revoked."""
+
+    hint = "To come back as a new device: a new invite there, and `crystal pair --new-keys --code -` here."
 
 
 class Declined(PairingFailed):

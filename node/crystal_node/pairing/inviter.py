@@ -33,6 +33,7 @@ from crystal_node.pairing.errors import (
     NewcomerLeft,
     NobodyCame,
     PairingFailed,
+    RevokedBefore,
     StrangeNewcomer,
     TooManyOpen,
 )
@@ -274,6 +275,8 @@ class _Serving:
             await self._close(CloseReason.BURNT, EndReason.DIGITS)
         elif isinstance(error, (StrangeNewcomer, Declined)):
             await self._close(CloseReason.BURNT, EndReason.WITHDRAWN)
+        elif isinstance(error, RevokedBefore):
+            await self._close(CloseReason.WITHDRAWN, EndReason.REVOKED)
         elif isinstance(error, (asyncio.CancelledError, Usage)):
             await self._close(CloseReason.WITHDRAWN, EndReason.WITHDRAWN)
         else:

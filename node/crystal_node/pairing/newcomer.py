@@ -12,8 +12,8 @@
 
 The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
 person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
-of it. Whoever refuses after the welcome is in that vault's log by then, to be taken out again; so it drops the keys that it
-had shown, unless it was set up before. Whoever stops earlier keeps them: if it was added all the same, it is so once.
+of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, and when
+it is told that they were revoked. Otherwise they stay: whatever was added of it is added once.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ from crystal_node.pairing.errors import (
     NotInTheLog,
     PairingFailed,
     RelayOfTheCode,
+    RevokedHere,
     StrangeInviter,
     UnknownInvite,
     Used,
@@ -130,17 +131,17 @@ class _Meeting:
             token_hash=token_hash(self._token),
         )
         self._revealed = False
-        self._added = False
 
     async def run(self) -> Joined:
         try:
             inviter = await self._meet()
             welcome = await self._welcomed()
-            self._added = True
             await self._verified(SqliteJournal.open(":memory:"), welcome)
             if not await self._person.confirms(inviter, self._code.vault):
                 raise NotConfirmed("not confirmed: this machine was not set up")
         except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
+            if isinstance(error, NotConfirmed):
+                self._home.abandon()
             await self._refuse()
             if isinstance(error, asyncio.CancelledError):
                 self._person.left()
@@ -214,6 +215,14 @@ class _Meeting:
                 return Withdrawn("the invite was withdrawn on the machine that made it")
             case EndReason.FAILED:
                 return NotAdded("the inviting machine could not add this one")
+            case EndReason.REVOKED if self._home.fresh:
+                self._home.abandon()
+                return RevokedHere(
+                    "this machine's keys were revoked in that vault; it makes new ones",
+                    hint="Make a new invite there, and run this again: it comes as a new device.",
+                )
+            case EndReason.REVOKED:
+                return RevokedHere("this machine was a device of that vault, and was revoked")
 
     async def _verified(self, journal: SqliteJournal, welcome: Welcome) -> None:
         """Reads the device log and finds in it what the welcome said: this device, with its own keys, at its place.
@@ -247,8 +256,6 @@ class _Meeting:
 
     async def _refuse(self) -> None:
         """Says no, as far as that can be said."""
-        if self._added:
-            self._home.abandon()
         if not self._revealed:
             return
         with suppress(RelayError, PairingFailed, TimeoutError):

@@ -1,7 +1,8 @@
 """A newcomer's client: one invite's mailbox at one relay, by the credential that the invite's text gives.
 
-It reaches the six slots of its mailbox and nothing else of the vault, and may write two of them. What failed for a while is
-repeated; a `put_new` whose reply was lost and that finds its own bytes there has succeeded.
+It reaches the six slots of its mailbox and nothing else of the vault, and may write two of them. Reads and writes of slots
+that fail for a while are repeated; a `put_new` whose reply was lost and that finds its own bytes there has succeeded. `wait`
+and `state` are not repeated: their caller is a loop already.
 
 All calls raise InviteExpired, InviteUsed, InviteClosed once it is over, Unauthorized if the relay does not know it,
 StoreUnavailable if the relay cannot be reached.

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.democlient import DemoDevice, DemoRelay
+from crystal_node.democlient import CommandFailed, DemoDevice, DemoRelay
+from crystal_node.demopair import pair
 from crystal_node.demosource import DemoSource
 from crystal_node.errors import ExitCode
 from crystal_node.wording import counted, one_line, size
@@ -65,9 +66,11 @@ class Demo:
             self._step(self._spread)
             self._step(self._compare)
             self._step(lambda: self._look_into(relay))
+            self._step(lambda: self._revoke(relay))
             self._step(lambda: self._stop(relay))
             self._step(lambda: self._find(DESKTOP))
-            self._step(lambda: self._find(TABLET))
+            self._step(lambda: self._find(LAPTOP))
+            self._step(self._shut_out)
         finally:
             relay.stop()
 
@@ -91,11 +94,10 @@ class Demo:
 
     def _join(self, relay: DemoRelay) -> tuple[str, int]:
         before = relay.stored_bytes()
-        code = str(self.devices[DESKTOP].run("pair", "--offline", "--yes")["code"])
-        for name in (LAPTOP, TABLET):
-            self._device(name).run("pair", "--code", "-", "--relay", relay.url, "--name", name, typed=code)
+        digits = [pair(self.devices[DESKTOP], self._device(name), name) for name in (LAPTOP, TABLET)]
+        self._must(len(set(digits)) == len(digits), "two pairings had the same digits")
         return (
-            "laptop and tablet have joined with the code that desktop showed.",
+            f"desktop invited laptop and tablet, and was told the digits that they showed: {' and '.join(digits)}.",
             relay.stored_bytes() - before,
         )
 
@@ -134,6 +136,31 @@ class Demo:
         looked, found = relay.look_for([*self.source.phrases, *DEVICE_NAMES])
         self._must(not found, f"the relay's files hold {found[:1]!r} in clear")
         return "The relay's files hold none of the words, and no device's name.", looked
+
+    def _revoke(self, relay: DemoRelay) -> tuple[str, int]:
+        before = relay.stored_bytes()
+        report = self.devices[DESKTOP].run("devices", "revoke", TABLET, "--yes")
+        self.devices[LAPTOP].run("sync")
+        self.devices[LAPTOP].run("remember", "--", self.source.afterwards)
+        for name in (LAPTOP, DESKTOP):
+            self.devices[name].run("sync")
+        try:
+            self.devices[TABLET].run("sync")
+        except CommandFailed:
+            generation = int(report["generation"])
+            said = f"desktop revoked tablet: the others have new keys (generation {generation}), and the relay is shut to it."
+            return said, relay.stored_bytes() - before
+        raise DemoFailed("a revoked device could sync")
+
+    def _shut_out(self) -> tuple[str, int]:
+        hits: list[dict[str, Any]] = self.devices[TABLET].run("search", "--", self.source.afterwards)[
+            "results"
+        ]
+        self._must(
+            not any(self.source.afterwards in str(hit["text"]) for hit in hits),
+            "tablet reads what came later",
+        )
+        return "tablet keeps what it had, and has nothing of what laptop wrote since.", 0
 
     def _stop(self, relay: DemoRelay) -> tuple[str, int]:
         relay.stop()

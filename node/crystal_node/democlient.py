@@ -39,15 +39,11 @@ class DemoDevice:
         Raises:
             CommandFailed: it did not end well, or not in time.
         """
-        variables = {"CRYSTAL_HOME": str(self.home), "CRYSTAL_KEY_STORE": "file"}
-        if token:
-            variables["CRYSTAL_RELAY_ENROLL_TOKEN"] = token
-        verb, *rest = arguments
-        command = [sys.executable, "-m", "crystal_node", verb, "--json", *rest]
+        verb = arguments[0]
         try:
             result = subprocess.run(
-                command,
-                env=child_environment(variables),
+                command_of(*arguments),
+                env=self.environment(token),
                 input=typed + "\n",
                 capture_output=True,
                 encoding="utf-8",
@@ -57,9 +53,22 @@ class DemoDevice:
         except subprocess.TimeoutExpired as error:
             raise CommandFailed(f"`crystal {verb}` did not end within {COMMAND_SECONDS_MAX:.0f} s") from error
         if result.returncode:
-            raise _failure(verb, result.stderr)
+            raise failure(verb, result.stderr)
         document: dict[str, Any] = json.loads(result.stdout)
         return document
+
+    def environment(self, token: str = "") -> dict[str, str]:
+        """What a command of this home runs with."""
+        variables = {"CRYSTAL_HOME": str(self.home), "CRYSTAL_KEY_STORE": "file"}
+        if token:
+            variables["CRYSTAL_RELAY_ENROLL_TOKEN"] = token
+        return child_environment(variables)
+
+
+def command_of(*arguments: str) -> list[str]:
+    """The real ``crystal`` command with ``--json`` behind its verbs."""
+    words = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    return [sys.executable, "-m", "crystal_node", *arguments[:words], "--json", *arguments[words:]]
 
 
 class DemoRelay:
@@ -142,7 +151,8 @@ class DemoRelay:
         return looked, sorted(needle.decode() for needle in found)
 
 
-def _failure(verb: str, said: str) -> CommandFailed:
+def failure(verb: str, said: str) -> CommandFailed:
+    """The error of a command that ended by one, from what it said."""
     try:
         document: dict[str, Any] = json.loads(said[said.index("{") :])
         return CommandFailed(f"`crystal {verb}`: {document['error']}", hint=str(document["hint"]))

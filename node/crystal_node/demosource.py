@@ -23,7 +23,7 @@ class DemoSource:
     """Transcripts, and a question whose answer stands in them.
 
     ``expected`` is part of the text that must be found for ``query``; ``phrases`` are words of the conversations that must
-    not be found at the relay.
+    not be found at the relay; ``afterwards`` is remembered once a device was revoked.
     """
 
     what: str
@@ -31,6 +31,7 @@ class DemoSource:
     query: str
     expected: str
     phrases: tuple[str, ...]
+    afterwards: str = "The spare tide gauge is in the boat shed, behind the yellow oilskins."
 
     @property
     def bytes(self) -> int:

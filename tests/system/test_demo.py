@@ -20,15 +20,18 @@ def person(tmp_path: Path) -> Machine:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_demo_shows_each_step_with_its_time_and_leaves_nothing(person: Machine, tmp_path: Path) -> None:
     outcome = person.run("demo")
     steps = [line for line in outcome.out.splitlines() if line.startswith("  ✓ ")]
-    assert len(steps) == 12
+    assert len(steps) == 14
     assert all(line.endswith(")") and " s" in line for line in steps)
     assert re.search(r"laptop recorded \d+ messages", outcome.out)
     assert "blanked out 1 credential" in outcome.out
-    assert "tablet finds it" in outcome.out
+    assert re.search(r"was told the digits that they showed: \d{6} and \d{6}\.", outcome.out)
+    assert "laptop finds it" in outcome.out
+    assert "desktop revoked tablet" in outcome.out
+    assert "tablet keeps what it had" in outcome.out
     assert "Next, for real:" in outcome.out
     assert list((tmp_path / "tmp").iterdir()) == []
     assert list(person.root.iterdir()) == []
@@ -36,7 +39,7 @@ def test_the_demo_shows_each_step_with_its_time_and_leaves_nothing(person: Machi
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_demo_takes_this_machines_own_transcripts_and_only_reads_them(
     person: Machine, tmp_path: Path
 ) -> None:
@@ -58,12 +61,15 @@ def test_without_own_transcripts_it_says_so(person: Machine) -> None:
 
 
 class _Forgetful(democlient.DemoDevice):
-    """A device whose search finds nothing."""
+    """A device whose search finds nothing. Only the one that is revoked cannot sync."""
+
+    revoked = ""
 
     def run(self, *arguments: str, typed: str = "", token: str = "") -> dict[str, object]:
         canned: dict[str, dict[str, object]] = {
             "init": {},
-            "pair": {"code": "mc1:x"},
+            "devices": {"generation": 2},
+            "remember": {},
             "capture": {"messages": 3, "redacted": 0},
             "sync": {
                 "pending": 0,
@@ -76,6 +82,10 @@ class _Forgetful(democlient.DemoDevice):
             "verify": {"digest": "d" * 64},
             "search": {"results": []},
         }
+        if arguments[0] == "devices":
+            _Forgetful.revoked = arguments[2]
+        if arguments[0] == "sync" and self.home.name == _Forgetful.revoked:
+            raise democlient.CommandFailed("revoked")
         return canned[arguments[0]]
 
 
@@ -83,11 +93,12 @@ def test_it_fails_when_a_device_does_not_find_what_another_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crystal_node.demo.DemoDevice", _Forgetful)
+    monkeypatch.setattr("crystal_node.demo.pair", lambda here, there, name: name)
     told: list[str] = []
     demo = Demo(demosource.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):
         demo.run()
-    assert len(told) == 10
+    assert len(told) == 11
 
 
 def test_a_relay_that_stores_in_clear_would_be_seen(tmp_path: Path) -> None:

@@ -1,57 +1,9 @@
 """On a real terminal: the code with its QR, prompts that do not echo, tables."""
 
-import os
-import pty
-import subprocess
-import sys
-import time
-
 import pytest
 
 from tests.support.machine import Machine, Vault
-
-_SECONDS_MAX = 30.0
-
-
-class Terminal:
-    """A `crystal` process whose input and output are a terminal of 100 columns."""
-
-    def __init__(self, machine: Machine, *arguments: str, **variables: str) -> None:
-        self._master, terminal = pty.openpty()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crystal_node", *arguments],
-            env=machine.environment | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"} | variables,
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
-        self.shown = ""
-
-    def until(self, text: str) -> None:
-        """Reads what is shown until the text stands there."""
-        deadline = time.monotonic() + _SECONDS_MAX
-        while text not in self.shown:
-            assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown}"
-            self._read()
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def end(self) -> int:
-        """Reads to the end and returns the exit code."""
-        while self._read():
-            pass
-        os.close(self._master)
-        return self._process.wait(_SECONDS_MAX)
-
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._master, 65536)
-        except OSError:  # how Linux says that the other side is closed
-            return False
-        self.shown += data.decode("utf-8", "replace")
-        return bool(data)
+from tests.support.terminal import Terminal
 
 
 def test_the_offline_code_comes_with_a_qr_after_show_was_typed(vault: Vault) -> None:

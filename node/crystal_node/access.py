@@ -28,9 +28,9 @@ class Access(StrEnum):
 
 TEXTS = {
     Access.REFUSED: "The relay refuses this device: it was revoked, or the relay lost its tokens. What is here stays "
-    "searchable; `crystal pair` brings this machine back in.",
+    "searchable; `crystal pair --code -` brings this machine back in.",
     Access.REVOKED: "This device was revoked: it gets nothing new, and nothing that it records is shared. What is here stays "
-    "searchable; `crystal pair` brings this machine back in.",
+    "searchable; `crystal pair --new-keys --code -` brings this machine back in, as another device.",
 }
 
 

@@ -64,7 +64,7 @@ class TokenRefused(RelayRefused):
 
     hint = (
         "This device was revoked, or the relay lost its tokens. `crystal devices` on another machine tells; to bring this one "
-        "back in, pair it again: `crystal pair`."
+        "back in, pair it again: `crystal pair --code -`."
     )
 
 

@@ -1,0 +1,17 @@
+"""Every single crash point of each act on the membership: done once in the end, by everybody's account; nothing is lost."""
+
+import pytest
+
+from tests.sim.members_script import SCRIPTS, count_points, play
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_single_crash_point_of_an_act_is_survived(name: str) -> None:
+    points = count_points(name)
+    assert points > 5, "the act goes through requests and commits"
+    for point in range(1, points + 1):
+        try:
+            stage = play(name, point)
+        except AssertionError as error:
+            raise AssertionError(f"{name}, killed at point {point} of {points}: {error}") from error
+        assert stage.world.crasher.kills == 1, f"the script reaches point {point}"

@@ -97,10 +97,10 @@ class KeyRing:
         if not 1 <= generation <= self._log.generation:
             return None
         self._take_bundle(generation)
-        # The nearest newer key that is here; a link that does not fit is passed over for a bundle below it.
+        # From the nearest newer key that is here: whatever is false above it does not matter.
         above = next((n for n in range(generation, self._log.generation + 1) if self._has(n)), None)
         while above is not None and above > generation:
-            above = above - 1 if self._follow_link(above) or self._has(above - 1) else None
+            above = above - 1 if self._follow_link(above) else None
         return self._keys.get(generation)
 
     def _has(self, generation: int) -> bool:

@@ -31,10 +31,10 @@ class Terminal:
         self._open = True
         self.shown = ""
 
-    def until(self, text: str) -> None:
-        """Reads what is shown until the text stands there."""
+    def until(self, text: str, times: int = 1) -> None:
+        """Reads what is shown until the text stands there so often."""
         deadline = time.monotonic() + SECONDS_MAX
-        while text not in self.shown:
+        while self.shown.count(text) < times:
             assert time.monotonic() < deadline, f"{text!r} was not shown:\n{self.shown}"
             if select.select([self._master], [], [], 0.1)[0] and not self._read():
                 raise AssertionError(f"it ended before {text!r} was shown:\n{self.shown}")

@@ -109,11 +109,11 @@ def _check_file(path: Path, found: os.stat_result) -> None:
 
 def _typed(prompt: str) -> bytearray:
     """A line typed without echo."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
     buffer, size = bytearray(FILE_BYTES_MAX + 1), 0
     handle = sys.stdin.fileno()
-    with _silent(handle):
+    with _silent(handle):  # before the prompt: what is typed after it must be neither shown nor thrown away
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
         while size < len(buffer):
             count = os.readv(handle, [memoryview(buffer)[size:]])
             size += count
@@ -137,7 +137,7 @@ def _silent(handle: int) -> Generator[None]:
         termios.tcsetattr(handle, termios.TCSAFLUSH, silent)
         yield
     finally:
-        termios.tcsetattr(handle, termios.TCSAFLUSH, before)
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
 def _one_line(buffer: bytearray, size: int, what: str) -> bytearray:

@@ -1,0 +1,60 @@
+"""News reaches the person once: on a terminal beside any everyday command, and whenever status or the list is asked for."""
+
+from tests.node.test_devices import device_id
+from tests.node.test_terminal import Terminal
+from tests.support.invited import invite
+from tests.support.machine import Machine, Vault
+
+
+def pending(machine: Machine) -> list[tuple[str, str]]:
+    return [(piece["event"], piece["name"]) for piece in machine.call("status", "--json").json["news"]]
+
+
+def on_terminal(machine: Machine, *arguments: str) -> str:
+    terminal = Terminal(machine, *arguments)
+    assert terminal.end() == 0
+    return terminal.shown
+
+
+def test_a_person_at_a_terminal_is_told_once_that_a_device_was_added_and_revoked(vault: Vault) -> None:
+    tablet = invite(vault, "tablet")
+    vault.core.call("devices", "rename", device_id(vault.core), "desktop")
+    vault.settle()
+    assert pending(tablet) == [], "its own coming is no news to it"
+    invite(vault, "phone")
+    vault.core.call("devices", "revoke", "phone", "--yes")
+    tablet.call("sync")
+    assert "phone" not in tablet.call("search", "anything").err, "nobody looks there"
+    assert pending(tablet) == [("added", "phone"), ("revoked", "phone")]
+    shown = on_terminal(tablet, "search", "anything")
+    assert "was added by desktop" in shown
+    assert "was revoked by desktop" in shown
+    assert "phone" not in on_terminal(tablet, "search", "anything")
+    assert pending(tablet) == []
+    assert pending(vault.core) == [], "what a device did itself is no news to it"
+
+
+def test_status_and_the_list_tell_it_wherever_they_are_asked_and_json_does_not_use_it_up(
+    vault: Vault,
+) -> None:
+    tablet, watch = invite(vault, "tablet"), invite(vault, "watch")
+    vault.settle()
+    invite(vault, "phone")
+    for machine in (tablet, watch):
+        machine.call("sync")
+        assert pending(machine)[-1] == ("added", "phone")
+        assert pending(machine)[-1] == ("added", "phone")
+    assert "phone" in tablet.call("status").out
+    assert "* " not in tablet.call("status").out
+    assert watch.call("devices").out.startswith("* Device phone")
+    assert not watch.call("devices").out.startswith("*")
+
+
+def test_who_stole_the_code_and_joined_with_it_is_seen_on_every_device(vault: Vault) -> None:
+    tablet = invite(vault, "tablet")
+    vault.settle()
+    thief = vault.add()
+    for machine in (tablet, vault.core):
+        machine.call("sync")
+        told = machine.call("status").out
+        assert f"({device_id(thief)[:8]}) joined with the vault's code" in told

@@ -1,0 +1,95 @@
+"""A revocation while watchers run, with real processes: the revoked device knows within seconds, the others say so."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import IO
+
+from tests.node.test_devices import device_id
+from tests.support.invited import invite
+from tests.support.machine import Machine, Vault
+
+KNOWS_SECONDS_MAX = 5.0
+_STARTS_SECONDS_MAX = 30.0
+
+
+class Watcher:
+    """A `crystal sync --watch` process, with all that it says, as it says it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.process: subprocess.Popen[str] = machine.start("sync", "--watch", "--json")
+        self.lines: list[str] = []
+        streams = (self.process.stdout, self.process.stderr)
+        self._readers = [threading.Thread(target=self._read, args=(stream,)) for stream in streams]
+        for reader in self._readers:
+            reader.start()
+
+    def said(self) -> str:
+        return "\n".join(self.lines)
+
+    def events(self, name: str) -> list[str]:
+        found = [json.loads(line) for line in self.lines if line.startswith('{"at"')]
+        return [event["text"] for event in found if event["event"] == name]
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(_STARTS_SECONDS_MAX)
+        for reader in self._readers:
+            reader.join(_STARTS_SECONDS_MAX)
+        return code
+
+    def _read(self, stream: IO[str] | None) -> None:
+        assert stream is not None
+        with stream:
+            for line in stream:
+                self.lines.append(line.rstrip("\n"))
+
+
+@contextmanager
+def watching(*machines: Machine) -> Generator[list[Watcher]]:
+    watchers = [Watcher(machine) for machine in machines]
+    try:
+        for machine in machines:
+            until(
+                lambda machine=machine: machine.call("status", "--json").json["watching"], _STARTS_SECONDS_MAX
+            )  # type: ignore[misc]
+        yield watchers
+    finally:
+        for watcher in watchers:
+            watcher.process.kill()
+            watcher.stop()
+
+
+def until(condition: Callable[[], object], seconds: float) -> float:
+    """Waits for it, and returns how long it took."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() < started + seconds, "it did not come to that in time"
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def test_a_live_device_that_is_revoked_knows_within_seconds_and_the_others_say_by_whom(vault: Vault) -> None:
+    phone, tablet = invite(vault, "phone"), invite(vault, "tablet")
+    vault.core.call("devices", "rename", device_id(vault.core), "desktop")
+    vault.settle()
+    with watching(vault.core, phone, tablet) as (core, out, other):
+        vault.core.call("remember", "Everybody is up to date.")
+        for machine in (phone, tablet):
+            until(lambda machine=machine: machine.found("everybody"), _STARTS_SECONDS_MAX)  # type: ignore[misc]
+        vault.core.call("devices", "revoke", "phone", "--yes")
+        until(lambda: "revoked" in out.said(), KNOWS_SECONDS_MAX)
+        until(lambda: other.events("news"), KNOWS_SECONDS_MAX)
+        assert "phone" in other.events("news")[0]
+        assert "revoked by desktop" in other.events("news")[0]
+        vault.core.call("remember", "After the revocation.")
+        until(lambda: tablet.found("after the revocation"), _STARTS_SECONDS_MAX)
+        assert "After the revocation." not in phone.found("after the revocation")
+        assert [watcher.stop() for watcher in (core, other)] == [0, 0]
+    assert [each["event"] for each in tablet.call("status", "--json").json["news"]] == ["revoked"], (
+        "a watcher that says it does not take it from the person"
+    )

@@ -8,7 +8,7 @@ from crystal_mirror.administer import Newcomer, add_device
 from crystal_mirror.administer import revoke as revoke_flow
 from crystal_mirror.authority import Authority, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
-from crystal_mirror.founding import found
+from crystal_mirror.founding import found, join
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
@@ -47,6 +47,12 @@ class Household:
         journal = SqliteJournal.open(":memory:")
         self.store.run(read_log(DeviceLog(self.root.vault), journal, VaultKeys(self.root.vault)))
         return self.open(identity, journal)
+
+    def by_kit(self, name: str) -> Member:
+        """A device that came in by the root itself, and keeps it."""
+        identity, journal = new_device(name), SqliteJournal.open(":memory:")
+        self.store.run(join(identity, self.root, journal, seeded(name + "/join"), DETAILS, self.core.vault))
+        return self.open(identity, journal, self.root)
 
     def revoke(self, device: Member, *, by: Member | None = None) -> None:
         self.sync(by or self.core)

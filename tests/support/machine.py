@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from crystal_node import cli
 from crystal_node.cli import main
 from tests.support.relay_process import RelayProcess
 
@@ -80,8 +81,9 @@ class Machine:
         return _checked(Outcome(result.returncode, result.stdout, result.stderr), arguments, check=check)
 
     def call(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
-        """Runs `crystal`'s entry point in this process."""
+        """Runs `crystal`'s entry point in this process, which may dump core afterwards as before."""
         with (
+            mock.patch.object(cli, "_forbid_core_dumps"),
             mock.patch.dict(os.environ, self.environment | variables, clear=True),
             _streams(typed) as (out, err),
         ):

@@ -219,7 +219,7 @@ def test_keys_under_a_passphrase_move_and_leave_no_header_behind(vault: Vault, t
     ("mood", "said", "hint"),
     [
         ("locked", "locked", "unlock"),
-        ("absent", "no keyring can be reached", "--key-store file"),
+        ("absent", "keyring cannot be reached", "--key-store file"),
         ("hanging", "did not answer within", "unlock"),
         ("lying", "does not return what was stored", "--key-store file"),
     ],
@@ -239,7 +239,7 @@ def test_a_keyring_that_does_not_work_takes_no_keys_and_says_why(
 
 @pytest.mark.parametrize(
     ("mood", "said"),
-    [("locked", "locked"), ("absent", "no keyring can be reached"), ("hanging", "did not answer within")],
+    [("locked", "locked"), ("absent", "keyring cannot be reached"), ("hanging", "did not answer within")],
 )
 def test_a_keyring_that_has_the_keys_and_does_not_give_them_is_told(
     mood: str, said: str, vault: Vault, tmp_path: Path

@@ -180,7 +180,7 @@ def _told(failure: BaseException) -> KeyStoreError:
     if kind in _LOCKED:
         return KeyStoreError(f"the keyring is locked ({kind})", hint=_LOCKED_HINT)
     if kind in _ABSENT or isinstance(failure, (ImportError, OSError)):
-        return KeyStoreError(f"no keyring can be reached from here ({kind})", hint=_FILES_HINT)
+        return KeyStoreError(f"the system's keyring cannot be reached from here ({kind})", hint=_FILES_HINT)
     return KeyStoreError(f"the keyring failed with {kind}", hint=_FILES_HINT)
 
 

@@ -1,0 +1,124 @@
+"""A real Secret Service for tests: gnome-keyring on a D-Bus session of its own, with a keyring that is unlocked, or locked.
+
+Needs the system packages dbus and gnome-keyring (`scripts/install_test_servers.py`). Nothing of the person's own session is
+touched: bus, home and runtime directory are the test's.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("dbus-daemon", "gnome-keyring-daemon")
+PASSWORD = b"the password of the login keyring"
+_SECONDS_MAX = 20.0
+
+
+def missing_programs() -> list[str]:
+    """What has to be installed for it."""
+    return [name for name in PROGRAMS if shutil.which(name) is None]
+
+
+@dataclass
+class SecretService:
+    """A bus with a keyring on it. `variables` lead a process there."""
+
+    folder: Path
+    variables: dict[str, str]
+    _daemon: "subprocess.Popen[bytes] | None" = None
+
+    def unlock(self) -> None:
+        """Starts the keyring, unlocked; it is made when there is none yet."""
+        self._start("--unlock", PASSWORD)
+
+    def lock(self) -> None:
+        """Starts the keyring without its password, as a session does in which nobody logged in."""
+        self._start("", b"")
+
+    def stop(self) -> None:
+        """Ends the keyring; the bus goes on."""
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(_SECONDS_MAX)
+            if daemon.stdout is not None:
+                daemon.stdout.close()
+
+    def _start(self, option: str, password: bytes) -> None:
+        self.stop()
+        self._daemon = subprocess.Popen(
+            ["gnome-keyring-daemon", "--foreground", "--components=secrets", *filter(None, [option])],
+            env={**os.environ, **self.variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._daemon.stdin is not None
+        assert self._daemon.stdout is not None
+        self._daemon.stdin.write(password)
+        self._daemon.stdin.close()
+        # It says where its control socket is, then serves. Its name on the bus is waited for by whoever asks for it.
+        self._daemon.stdout.readline()
+        _wait_for_name(self.variables)
+
+
+@contextmanager
+def secret_service(folder: Path) -> Generator[SecretService]:
+    """A private bus; no keyring on it yet."""
+    for name in ("run", "data", "config"):
+        (folder / name).mkdir(mode=0o700, parents=True)
+    bus = subprocess.Popen(
+        [
+            "dbus-daemon",
+            "--session",
+            "--nofork",
+            "--print-address=1",
+            f"--address=unix:path={folder}/run/bus",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert bus.stdout is not None
+        address = bus.stdout.readline().decode().strip()
+        variables = {
+            "DBUS_SESSION_BUS_ADDRESS": address,
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "XDG_DATA_HOME": str(folder / "data"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        service = SecretService(folder, variables)
+        try:
+            yield service
+        finally:
+            service.stop()
+    finally:
+        bus.terminate()
+        bus.wait(_SECONDS_MAX)
+        if bus.stdout is not None:
+            bus.stdout.close()
+
+
+def _wait_for_name(variables: dict[str, str]) -> None:
+    """Until the daemon answers on the bus."""
+    import time
+
+    from jeepney import DBusAddress, new_method_call
+    from jeepney.io.blocking import open_dbus_connection
+
+    deadline = time.monotonic() + _SECONDS_MAX
+    bus = DBusAddress(
+        "/org/freedesktop/DBus", bus_name="org.freedesktop.DBus", interface="org.freedesktop.DBus"
+    )
+    with open_dbus_connection(variables["DBUS_SESSION_BUS_ADDRESS"]) as connection:
+        while True:
+            call = new_method_call(bus, "NameHasOwner", "s", ("org.freedesktop.secrets",))
+            if connection.send_and_get_reply(call, timeout=_SECONDS_MAX).body[0]:
+                return
+            assert time.monotonic() < deadline, "the keyring does not come up"
+            time.sleep(0.02)

@@ -135,7 +135,7 @@ async def restore(
                 f"a restore from {progress.source} was interrupted while it was copied",
                 hint="Run the same command again, with --from.",
             )
-        if old is not None and (progress is None or progress.phase is Phase.COPYING):
+        if old is not None and (progress is None or _begins_anew(home, progress, old.folder)):
             progress = _copy(home.settings.home, kit, old.folder, resumed=progress is not None)
         journal = home.journal()
         try:
@@ -160,6 +160,16 @@ async def restore(
             log_put_back=put_back,
             taken_over=taken_over,
         )
+
+
+def _begins_anew(home: Joining, progress: Progress, folder: Path) -> bool:
+    """Whether the databases are to be copied (again). Raises Usage if what came from elsewhere is in use here already."""
+    if progress.source != str(folder) and not home.fresh:
+        raise Usage(
+            f"this home is being restored from {progress.source}",
+            hint="Run the same command without --from: it finishes that.",
+        )
+    return progress.phase is Phase.COPYING or progress.source != str(folder)
 
 
 def _copy(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> Progress:
@@ -224,7 +234,7 @@ async def _enter(
     """In at the relay, and into the device log. Returns how many slots of that were put back."""
     token = token_of(home.keys, home.identity)
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
-        token = await _registered(home, kit, store, token, enrolment_token, has_log=log.root is not None)
+        token = await _registered(home, kit, store, token, enrolment_token, log)
     details = Details(home.settings.name.value, system_name(), now_ms(), home.identity.id)
     keys = VaultKeys(kit.vault)
     put_back = 0
@@ -250,9 +260,9 @@ async def _enter(
 
 
 async def _registered(
-    home: Joining, kit: Kit, store: HttpStore, token: str, enrolment_token: str, *, has_log: bool
+    home: Joining, kit: Kit, store: HttpStore, token: str, enrolment_token: str, log: DeviceLog
 ) -> str:
-    """Lets this device in. A vault is made there only by who has something to put into it."""
+    """Lets this device in. A vault is made there only by who has something to put into it, and by its root in force."""
     try:
         return await register(store, home.keys, kit.root, home.identity, token)
     except UnknownVault as error:
@@ -260,11 +270,12 @@ async def _registered(
             raise KitOutdated(
                 "that kit is outdated: the vault's root was replaced since it was made, and the relay knows only the new one"
             ) from error
-        if enrolment_token and has_log:
+        if enrolment_token and log.root is not None:
+            _check_in_force(kit, log)
             return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)
         lost = (
             "A relay that is new, or was emptied, needs its enrolment token: --enroll-token -."
-            if has_log
+            if log.root is not None
             else "If the relay is new or was emptied, bring the vault back from any device's home: --from FOLDER."
         )
         raise UnknownVault(

@@ -46,12 +46,12 @@ setup: $(VENV)/.dev ## make .venv with everything for development
 run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a relay, a Core and two Nodes
 	@$(BIN)/crystal demo
 
-# The S3 servers that the tests start beside those in .venv: Swift, and Ceph's object gateway when apt-get may install it.
+# The servers that the tests start beside those in .venv: Swift, and when apt-get may install them Ceph's object gateway and a keyring.
 # What cannot be installed is no failure; it is tried again the next time.
 $(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt | $(VENV)/.dev
 	@if $(BIN)/python -m scripts.install_test_servers; then touch $@; fi
 
-test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the S3 servers that they run on (as root: Ceph, by apt-get)
+test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the servers that they run on (as root: Ceph and a keyring, by apt-get)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length

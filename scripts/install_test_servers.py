@@ -1,7 +1,8 @@
-"""Install the S3 servers that are not in .venv: Swift into .venv-swift, Ceph's object gateway from the system's packages.
+"""Install the servers for tests that are not in .venv: Swift into .venv-swift; Ceph's object gateway, and a keyring with the
+D-Bus daemon that it needs, from the system's packages.
 
 Part of `make test`. What is there already is left alone, and what cannot be installed here is said and left out: the tests that
-need it are skipped then, with a reason that names it. Exit code 0 when both are there, 1 when one is missing.
+need it are skipped then, with a reason that names it. Exit code 0 when all are there, 1 when one is missing.
 System packages are only installed as root on Debian and its relatives. None of their services is started, now or later: the
 tests run the programs themselves.
 """
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -21,16 +23,47 @@ SWIFT_PINS = PROJECT / "requirements" / "swift.txt"
 # Holds the pins that the environment was made from. The last thing to be written.
 SWIFT_DONE = SWIFT / "installed"
 
-CEPH_PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw")
-CEPH_PACKAGES = ("radosgw", "ceph-mon", "ceph-osd")
-CEPH_SERVICES = (
-    "ceph-crash.service",
-    "ceph-mon.target",
-    "ceph-osd.target",
-    "ceph-radosgw.target",
-    "ceph.target",
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """What comes from the system's packages: the programs that show that it is there, and services that are to stay off."""
+
+    name: str
+    programs: tuple[str, ...]
+    packages: tuple[str, ...]
+    services: tuple[str, ...] = ()
+    user_services: tuple[str, ...] = ()
+
+    @property
+    def there(self) -> bool:
+        return all(shutil.which(program) is not None for program in self.programs)
+
+
+CEPH = Packaged(
+    "Ceph's object gateway",
+    ("ceph-mon", "ceph-osd", "radosgw"),
+    ("radosgw", "ceph-mon", "ceph-osd"),
+    (
+        "ceph-crash.service",
+        "ceph-mon.target",
+        "ceph-osd.target",
+        "ceph-radosgw.target",
+        "ceph.target",
+    ),
+)
+KEYRING = Packaged(
+    "A keyring (gnome-keyring)",
+    ("dbus-daemon", "gnome-keyring-daemon"),
+    ("dbus-daemon", "gnome-keyring"),
+    user_services=(
+        "gcr-ssh-agent.service",
+        "gcr-ssh-agent.socket",
+        "gnome-keyring-daemon.service",
+        "gnome-keyring-daemon.socket",
+    ),
 )
 SERVICES = Path("/lib/systemd/system")
+USER_SERVICES = Path("/usr/lib/systemd/user")
 
 # Debian's own switch: while this file says 101, no package starts a service.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -38,11 +71,10 @@ INSTALL_SECONDS_MAX = 600.0
 
 
 def main() -> int:
-    missing = [
-        name for name, there in (("Swift", have_swift()), ("Ceph's object gateway", have_ceph())) if not there
-    ]
+    found = [("Swift", have_swift()), *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING))]
+    missing = [name for name, there in found if not there]
     for name in missing:
-        print(f"{name} is not installed: the tests that run on it are skipped.", file=sys.stderr)
+        print(f"{name} is not installed: the tests that need it are skipped.", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -61,36 +93,36 @@ def have_swift() -> bool:
     return done
 
 
-def have_ceph() -> bool:
-    """Whether radosgw and what it needs is there, after an attempt to install it if that is ours to do."""
-    if _has_ceph():
+def have(wanted: Packaged) -> bool:
+    """Whether it is there, after an attempt to install it if that is ours to do."""
+    if wanted.there:
         return True
+    packages = " ".join(wanted.packages)
     if sys.platform != "linux" or shutil.which("apt-get") is None or not _is_debian():
-        print(
-            f"Not Debian or Ubuntu, so nothing is installed here. Packages there: {' '.join(CEPH_PACKAGES)}"
-        )
+        print(f"Not Debian or Ubuntu, so nothing is installed here. Packages there: {packages}")
         return False
     if os.geteuid() != 0:
         print(
-            f"Not root. For the tests on Ceph: sudo apt-get install --no-install-recommends {' '.join(CEPH_PACKAGES)}"
+            f"Not root. For the tests on {wanted.name}: sudo apt-get install --no-install-recommends {packages}"
         )
         return False
-    print(f"Installing {' '.join(CEPH_PACKAGES)} for the tests, with apt-get", flush=True)
+    print(f"Installing {packages} for the tests, with apt-get", flush=True)
     apt = ("apt-get", "--quiet=2", "--option", "DPkg::Lock::Timeout=120")
-    # A machine that runs Ceph in earnest keeps what it has.
-    new_services = [name for name in CEPH_SERVICES if not (SERVICES / name).exists()]
+    # A machine that runs it in earnest keeps what it has.
+    new_services = [name for name in wanted.services if not (SERVICES / name).exists()]
+    new_user_services = [name for name in wanted.user_services if not (USER_SERVICES / name).exists()]
     with _no_service_starts():
         # An update that fails for one source need not matter: the installation shows it.
         _succeeds(*apt, "update")
-        done = _succeeds(*apt, "install", "--yes", "--no-install-recommends", *CEPH_PACKAGES)
-    new_services = [name for name in new_services if (SERVICES / name).exists()]
-    if new_services and shutil.which("systemctl") is not None:
-        _succeeds("systemctl", "--quiet", "disable", *new_services)
-    return done and _has_ceph()
+        done = _succeeds(*apt, "install", "--yes", "--no-install-recommends", *wanted.packages)
+    _disable([name for name in new_services if (SERVICES / name).exists()])
+    _disable([name for name in new_user_services if (USER_SERVICES / name).exists()], "--global")
+    return done and wanted.there
 
 
-def _has_ceph() -> bool:
-    return all(shutil.which(program) is not None for program in CEPH_PROGRAMS)
+def _disable(services: list[str], *options: str) -> None:
+    if services and shutil.which("systemctl") is not None:
+        _succeeds("systemctl", "--quiet", *options, "disable", *services)
 
 
 def _is_debian() -> bool:

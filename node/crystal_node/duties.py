@@ -15,8 +15,10 @@ device in there.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
+from crystal_mirror.cursors import read_cursors, seen_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.logsync import read_log
 from crystal_mirror.types import DEVICE_ID_BYTES
@@ -25,7 +27,7 @@ from crystal_node.roots import settle_next
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import Forbidden, RelayError, Unauthorized, WrongNumber
-from crystal_relay.tokens import recovery_hash
+from crystal_relay.tokens import recovery_hash, token_hash
 
 META_REVOKING = "node.revoking"
 """The device for whose revocation the root is being replaced here: from before that until all of it is done."""
@@ -97,6 +99,7 @@ async def _tell(device: Device, runner: Runner, due: Due) -> None:
     member = device.member
     # Whoever joined meanwhile must be among those whose tokens stay.
     await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+    await runner.run(read_cursors(member))
     async with device.at_relay() as relay:
         try:
             if due.recovery:
@@ -123,7 +126,13 @@ def _settle(device: Device) -> None:
 async def _retain(device: Device, relay: HttpStore) -> None:
     log = device.member.log
     slot, active = _newest_revocation(log), [info.device for info in log.active()]
-    await _authorised(device, lambda by: relay.retain_tokens(active, recovery=by))
+    # A thief of a token may have let another in under an honest device's id: each device has told which one it uses.
+    used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
+    mine = device.keys.token()
+    if mine is not None:
+        used[device.member.device_id] = token_hash(mine)
+    used = {known: name for known, name in used.items() if known in active}
+    await _authorised(device, lambda by: relay.retain_tokens(active, tokens=used, recovery=by))
     _mark(device, _META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
 
 
@@ -145,14 +154,12 @@ async def _replace_recovery(device: Device, relay: HttpStore) -> None:
 async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:
     """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
     secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
-    for by in (None, *secrets):
-        try:
+    ways: list[bytes | None] = [None, *secrets]
+    for by in ways[:-1]:
+        with suppress(Unauthorized, Forbidden):
             await call(by)
-        except (Unauthorized, Forbidden) as error:
-            refused: RelayError = error
-        else:
             return
-    raise refused
+    await call(ways[-1])
 
 
 def _newest_revocation(log: DeviceLog) -> int:

@@ -1,6 +1,7 @@
 """`crystal devices`: what the list says of each device, how a device is named, and what one may change of it."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def device_id(machine: Machine) -> str:
     return str(machine.call("role", "--json").json["device"])
 
 
-def listed(machine: Machine, *options: str) -> dict[str, dict[str, object]]:
+def listed(machine: Machine, *options: str) -> dict[str, dict[str, Any]]:
     """What a machine lists, by name."""
     return {row["name"]: row for row in machine.call("devices", "--json", *options).json["devices"]}
 
@@ -39,15 +40,13 @@ def test_the_list_says_how_each_device_came_in_and_what_it_holds(vault: Vault) -
     vault.settle()
     rows = listed(phone)
     assert {
-        name: (row["role"], row["this"], row["added"]["way"], row["holds_root"])
-        for name, row in rows.items()  # type: ignore[index]
+        name: (row["role"], row["this"], row["added"]["way"], row["holds_root"]) for name, row in rows.items()
     } == {
         "desktop": ("core", False, "founder", True),
         "laptop": ("node", False, "code", True),
         "phone": ("node", True, "invite", False),
     }
     added = rows["phone"]["added"]
-    assert isinstance(added, dict)
     assert (added["by_name"], added["with_root"]) == ("desktop", False)
     assert all(row["last_seen"] and row["added_at"] and row["system"] for row in rows.values())
     people = phone.call("devices").out
@@ -73,11 +72,11 @@ def test_without_the_relay_the_list_is_what_is_known_and_says_so(vault: Vault) -
     phone = invite(vault, "phone")
     vault.settle()
     known = listed(phone, "--offline")
-    offline = {"CRYSTAL_RELAY_URL": "http://127.0.0.1:9"}
-    outcome = phone.call("devices", **offline)
+    nowhere = "http://127.0.0.1:9"
+    outcome = phone.call("devices", CRYSTAL_RELAY_URL=nowhere)
     assert outcome.code == 0
     assert "As far as is known here" in outcome.err
-    document = phone.call("devices", "--json", **offline).json
+    document = phone.call("devices", "--json", CRYSTAL_RELAY_URL=nowhere).json
     assert document["relay"] != "read"
     assert [row["id"] for row in document["devices"]] == [row["id"] for row in known.values()]
 

@@ -1,9 +1,9 @@
 """News reaches the person once: on a terminal beside any everyday command, and whenever status or the list is asked for."""
 
 from tests.node.test_devices import device_id
-from tests.node.test_terminal import Terminal
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
+from tests.support.terminal import Terminal
 
 
 def pending(machine: Machine) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO
 
 from tests.node.test_devices import device_id
@@ -54,14 +55,16 @@ def watching(*machines: Machine) -> Generator[list[Watcher]]:
     watchers = [Watcher(machine) for machine in machines]
     try:
         for machine in machines:
-            until(
-                lambda machine=machine: machine.call("status", "--json").json["watching"], _STARTS_SECONDS_MAX
-            )  # type: ignore[misc]
+            until(partial(_is_watched, machine), _STARTS_SECONDS_MAX)
         yield watchers
     finally:
         for watcher in watchers:
             watcher.process.kill()
             watcher.stop()
+
+
+def _is_watched(machine: Machine) -> bool:
+    return bool(machine.call("status", "--json").json["watching"])
 
 
 def until(condition: Callable[[], object], seconds: float) -> float:
@@ -80,7 +83,7 @@ def test_a_live_device_that_is_revoked_knows_within_seconds_and_the_others_say_b
     with watching(vault.core, phone, tablet) as (core, out, other):
         vault.core.call("remember", "Everybody is up to date.")
         for machine in (phone, tablet):
-            until(lambda machine=machine: machine.found("everybody"), _STARTS_SECONDS_MAX)  # type: ignore[misc]
+            until(partial(machine.found, "everybody"), _STARTS_SECONDS_MAX)
         vault.core.call("devices", "revoke", "phone", "--yes")
         until(lambda: "revoked" in out.said(), KNOWS_SECONDS_MAX)
         until(lambda: other.events("news"), KNOWS_SECONDS_MAX)

@@ -1,6 +1,7 @@
 """Entries that begin a generation or put another root in force, those that hand the lead on, and the place of every entry."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -146,7 +147,7 @@ class Misplaced:
     """A field of the header that is not what this place in this log asks for."""
 
     name: str
-    fields: dict[str, object]
+    fields: dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,335 @@
+"""The state machines in docs/protocol.md are what the code does: everything is tried in every state, and has to agree."""
+
+import ast
+import contextlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crystal_crypto.errors import BadMessage
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.invite import Inviter, Joiner, Stage
+from crystal_mirror.administer import revoke, rotate_root
+from crystal_mirror.claim import claim
+from crystal_mirror.errors import ProtocolError
+from crystal_mirror.held import accept_held, drop_held, held_places
+from crystal_mirror.outbox import push
+from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord
+from crystal_mirror.requests import Flow
+from crystal_mirror.types import Origin
+from crystal_node.pairing import inviter as inviting
+from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
+from tests.mirror.household import Household
+from tests.mirror.logs import Logbook
+from tests.mirror.support import new_device, new_root
+from tests.mirror.test_two_devices import capture
+from tests.support.drawings import Edge, drawn_machines, tried
+
+
+class Subject(Logbook):
+    """A led vault, and a device about which the log is told things by its root."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core, self.subject = new_device("core"), new_device("subject")
+        self.must(self.root_record(self.root))
+        self.must(self.add(self.core))
+        self.must(LeadRecord(1, self.core.id, bytes(16)))
+
+    def lead(self, device: bytes) -> None:
+        assert self.log.lead is not None
+        self.says(LeadRecord(self.log.lead.epoch + 1, device, bytes(16)))
+
+    def state(self) -> str:
+        info = self.log.member(self.subject.id)
+        if info is None:
+            return "unknown"
+        if info.revoked is not None:
+            return "revoked"
+        leads = self.log.lead is not None and self.log.lead.device == info.device
+        if leads:
+            return "leads and may" if info.grant else "leads"
+        return "may lead" if info.grant else "active"
+
+
+def devices() -> set[Edge]:
+    return tried(
+        Subject,
+        {
+            "add": lambda s: s.says(s.add(s.subject)),
+            "add with a grant": lambda s: s.says(s.add(s.subject, grant=True)),
+            "grant": lambda s: s.says(GrantRecord(s.subject.id)),
+            "name": lambda s: s.says(NameRecord(s.subject.id)),
+            "lead": lambda s: s.lead(s.subject.id),
+            "another's lead": lambda s: s.lead(s.core.id),
+            "revoke": lambda s: s.says(s.revoke(s.subject.id)),
+            "a generation": lambda s: s.says(s.generation()),
+            "another's revoke": lambda s: s.says(s.revoke(s.core.id)),
+        },
+        Subject.state,
+    )
+
+
+class Roots(Logbook):
+    """A log without an entry, and the root that will found it."""
+
+    def another(self) -> None:
+        if self.log.root is not None:
+            self.rotate(f"root {len(self.log.events)}")
+
+    def again(self) -> None:
+        self.says(self.root_record(new_root()), by=self.root)
+
+    def state(self) -> str:
+        if self.log.root is None:
+            return "none"
+        return "in force" if self.log.root.admin == new_root().admin.public.to_bytes() else "replaced"
+
+
+def roots() -> set[Edge]:
+    return tried(
+        Roots,
+        {
+            "its root entry": Roots.again,
+            "another's root entry": Roots.another,
+            "an add": lambda r: r.log.root and r.says(r.add(new_device("x"))),
+        },
+        Roots.state,
+    )
+
+
+def done(home: Household, flow: Flow[Any]) -> None:
+    """Runs a flow; one that is refused changes nothing."""
+    with contextlib.suppress(ProtocolError):
+        home.store.run(flow)
+
+
+class Leaving(Household):
+    """The device that founded the vault, and an heir that can do all that is needed to put it out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heir = self.by_kit("heir")
+        self.sync(self.core, self.heir)
+
+    def rotate(self) -> None:
+        new = Root.from_bytes(self.heir.random(32))
+        assert self.heir.root is not None
+        done(self, rotate_root(self.heir, self.heir.root, new, now_ms=1))
+        self.heir.root = new
+
+    def state(self) -> str:
+        device = self.core.device_id
+        info, lead = self.heir.log.member(device), self.heir.log.lead
+        assert info is not None
+        if info.revoked is not None:
+            return "out"
+        traits = [
+            *(["leads"] if lead is not None and lead.device == device else []),
+            *(["had the root"] if self.heir.log.held_root(device) else []),
+        ]
+        return ", ".join(traits) or "in"
+
+
+def leaving() -> set[Edge]:
+    return tried(
+        Leaving,
+        {
+            "another takes the lead": lambda h: done(h, claim(h.heir, h.heir.root, force=True)),
+            "another root": Leaving.rotate,
+            "revoke": lambda h: done(h, revoke(h.heir, h.core.device_id, now_ms=2)),
+        },
+        Leaving.state,
+    )
+
+
+class Held(Household):
+    """A revoked device has put one entry behind its cutoffs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost = self.add("lost")
+        self.revoke(self.lost)
+        self.place: Origin = self.lost.accept(capture("behind"))
+        self.store.run(push(self.lost))
+
+    def state(self) -> str:
+        if self.core.replica.done(self.place):
+            return "done"
+        if self.place in {name.origin for name in self.core.journal.names()}:
+            return "in an outbox"
+        assert self.store.run(held_places(self.core, self.lost.device_id)) == [self.place]
+        return "held"
+
+
+def held() -> set[Edge]:
+    return tried(
+        Held,
+        {
+            "accept": lambda h: done(h, accept_held(h.core, h.lost.device_id)),
+            "drop": lambda h: done(h, drop_held(h.core, h.lost.device_id)),
+            "sync": lambda h: h.sync(h.core),
+        },
+        Held.state,
+    )
+
+
+@contextlib.contextmanager
+def out_of_order() -> Generator[None]:
+    """Calls out of order are refused by ValueError, messages that do not open by BadMessage."""
+    with contextlib.suppress(ValueError, BadMessage):
+        yield
+
+
+@dataclass
+class Sides:
+    """Both sides of an invite. ``other`` is a second pairing's inviter, whose messages belong to nobody here."""
+
+    inviter: Inviter
+    joiner: Joiner
+
+    @classmethod
+    def fresh(cls) -> "Sides":
+        inviter = an_inviter()
+        return cls(inviter, a_joiner(inviter.code))
+
+    def joins(self) -> None:
+        if self.joiner.stage < Stage.JOINED:
+            self.joiner.open_offer(self.inviter.offer())
+        with out_of_order():
+            self.inviter.open_join(self.joiner.join())
+
+    def types(self, digits: str) -> None:
+        with out_of_order():
+            self.inviter.check(digits)
+
+    def digits(self) -> str:
+        if self.joiner.stage < Stage.REVEALED and self.inviter.stage >= Stage.REVEALED:
+            self.joiner.open_reveal(self.inviter.reveal())
+        return self.joiner.digits if self.joiner.stage >= Stage.REVEALED else "000000"
+
+    def wrong(self) -> str:
+        return f"{(int(self.digits()) + 1) % 1_000_000:06d}"
+
+    def welcomes(self) -> bytes | None:
+        with out_of_order():
+            return self.inviter.welcome(7, ENTRY_HASH, HEAD, 0)
+
+    def reveals(self) -> None:
+        with out_of_order():
+            self.inviter.reveal()
+
+    def inviters_state(self) -> str:
+        burnt = not self.inviter.tries_left and self.inviter.stage is Stage.REVEALED
+        return "burnt" if burnt else self.inviter.stage.name.lower()
+
+
+def inviters_messages() -> set[Edge]:
+    def junk(sides: Sides) -> None:
+        with out_of_order():
+            sides.inviter.open_join(an_inviter("other").offer())
+
+    def wrong(sides: Sides) -> None:
+        for _ in range(3):
+            sides.types(sides.wrong())
+
+    return tried(
+        Sides.fresh,
+        {
+            "join that opens": Sides.joins,
+            "join that does not open": junk,
+            "reveal": Sides.reveals,
+            "right digits": lambda s: s.types(s.digits()),
+            "wrong digits": lambda s: s.types(s.wrong()),
+            "no digits": lambda s: s.types("what?"),
+            "wrong three times": wrong,
+            "welcome": Sides.welcomes,
+        },
+        Sides.inviters_state,
+    )
+
+
+def newcomers_messages() -> set[Edge]:
+    def said(sides: Sides) -> dict[str, bytes]:
+        """What an honest inviter answers to this newcomer's join."""
+        whole = Sides.fresh()
+        whole.joins()
+        whole.reveals()
+        whole.types(whole.digits())
+        return {"reveal": whole.inviter.reveal(), "welcome": whole.welcomes() or b""}
+
+    def opened(open_it: Callable[[Joiner, bytes], object], what: str) -> Callable[[Sides], None]:
+        def event(sides: Sides) -> None:
+            with out_of_order():
+                open_it(sides.joiner, said(sides)[what])
+
+        return event
+
+    def offer(sides: Sides, inviter: Inviter) -> None:
+        with out_of_order():
+            sides.joiner.open_offer(inviter.offer())
+
+    def joins(sides: Sides) -> None:
+        with out_of_order():
+            sides.joiner.join()
+
+    return tried(
+        Sides.fresh,
+        {
+            "offer": lambda s: offer(s, s.inviter),
+            "another invite's offer": lambda s: offer(s, an_inviter("other")),
+            "join": joins,
+            "reveal as it was promised": opened(Joiner.open_reveal, "reveal"),
+            "a welcome as reveal": opened(Joiner.open_reveal, "welcome"),
+            "welcome": opened(Joiner.open_welcome, "welcome"),
+            "a reveal as welcome": opened(Joiner.open_welcome, "reveal"),
+        },
+        lambda sides: sides.joiner.stage.name.lower(),
+    )
+
+
+MACHINES: dict[str, Callable[[], set[Edge]]] = {
+    "a device": devices,
+    "a root": roots,
+    "revoking a device": leaving,
+    "an entry behind the cutoffs": held,
+    "the inviter's messages": inviters_messages,
+    "the newcomer's messages": newcomers_messages,
+}
+BY_SOURCE = "the inviting device"
+
+
+@pytest.mark.parametrize("title", MACHINES)
+def test_a_machine_does_what_its_drawing_says_and_nothing_else(title: str) -> None:
+    assert MACHINES[title]() == drawn_machines()[title]
+
+
+def test_no_machine_is_drawn_that_nothing_compares_with_the_code() -> None:
+    assert set(drawn_machines()) == {*MACHINES, BY_SOURCE}
+
+
+def test_the_inviting_device_takes_its_steps_in_the_drawn_order() -> None:
+    """It waits for a relay and a person, so its steps are read from its source; tests/node/pairing drives them."""
+    source = Path(inviting.__file__).read_text(encoding="utf-8")
+    taken = [
+        node.value.attr.lower()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Attribute)
+        and ast.unparse(node.targets[0]) == "self.step"
+    ]
+    edges = {before: after for before, _, after in drawn_machines()[BY_SOURCE]}
+    chain = ["open"]
+    while chain[-1] in edges:
+        chain.append(edges[chain[-1]])
+    assert chain == [step.value for step in inviting.Step]
+    assert sorted(taken, key=chain.index) == taken == chain
+
+
+@pytest.mark.parametrize("line", ["a - b", "a --> b", "a --x-->", "a --x--> b\na --x--> b"])
+def test_a_line_that_is_no_edge_or_is_drawn_twice_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"no edge|drawn twice"):
+        drawn_machines(f"```\nmachine: a\n{line}\n```\n")

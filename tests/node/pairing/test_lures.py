@@ -10,7 +10,7 @@ from tests.support.terminal import Terminal
 
 def _active(machine: Machine) -> list[str]:
     machine.call("sync")
-    return [str(entry["id"]) for entry in members(machine) if not entry.get("revoked_at")]
+    return [str(entry["id"]) for entry in members(machine) if not entry["revoked"]]
 
 
 def _secrets(machine: Machine) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ _ROW = re.compile(r"\x1b\[38;5;16;48;5;231m([ \u2580\u2584\u2588]+)\x1b\[0m")
 
 
 def _code(shown: str) -> str:
-    return _CODE.findall(shown)[0]
+    return str(_CODE.findall(shown)[0])
 
 
 def _join(newcomer: Terminal, code: str) -> str:

@@ -17,6 +17,7 @@ from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
+from crystal_mirror.member import Member
 from crystal_mirror.offers import seal_offer
 from crystal_mirror.operations import Remember, encode_operation
 from crystal_mirror.ports import Stream
@@ -168,6 +169,12 @@ def _opens(entry: object, secret: bytes) -> bool:
     except CryptoError:
         return False
     return True
+
+
+def member_of(home: Home) -> Member:
+    member = home.open()
+    assert member is not None, f"{home.name} is a member"
+    return member
 
 
 @dataclass(frozen=True)

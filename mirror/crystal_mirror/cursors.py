@@ -19,6 +19,7 @@ from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Get, GetMany, Put
+from crystal_mirror.types import HASH_BYTES
 
 META_CURSOR = "cursor.sent"
 META_SEEN = "cursors.seen"
@@ -29,10 +30,12 @@ VERSION_CHARS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a device tells of itself beside its position. ``now_ms``: its clock, only ever shown; 0: not told."""
+    """What a device tells of itself beside its position. ``now_ms``: its clock, only ever shown; 0: not told. ``token``: the
+    hash of the one token that it uses at the relay, so that whoever puts a device out can have the relay shut out any other."""
 
     now_ms: int = 0
     version: str = ""
+    token: bytes = b""
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -43,6 +46,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     told_at: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     holds_root: bool
     version: Annotated[str, msgspec.Meta(max_length=VERSION_CHARS_MAX)]
+    token: Annotated[bytes, msgspec.Meta(max_length=HASH_BYTES)]
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -67,6 +71,8 @@ class Cursor:
     """By the device's own clock, in milliseconds; 0 if it does not tell."""
     holds_root: bool
     version: str
+    token: bytes
+    """The hash of its relay token; empty if it does not tell."""
     log_head_known: bool
 
 
@@ -102,6 +108,7 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         about.now_ms,
         member.root is not None and in_force(member.log, member.root),
         about.version[:VERSION_CHARS_MAX],
+        about.token,
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
@@ -225,5 +232,6 @@ def _cursor(member: Member, seen: _Seen) -> Cursor:
         body.told_at,
         body.holds_root,
         body.version,
+        body.token,
         member.log.knows_head(seen.log_head),
     )

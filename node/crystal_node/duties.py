@@ -14,7 +14,7 @@ Until the relay knows the new recovery secret, the root that was replaced stays 
 device in there.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -124,37 +124,44 @@ def _settle(device: Device) -> None:
 
 
 async def _retain(device: Device, relay: HttpStore) -> None:
+    """Shuts out all but the active devices, and what somebody else may have let in under the ids of these."""
     log = device.member.log
-    slot, active = _newest_revocation(log), [info.device for info in log.active()]
-    # A thief of a token may have let another in under an honest device's id: each device has told which one it uses.
+    slot, active, token = _newest_revocation(log), [info.device for info in log.active()], device.keys.token()
+    # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
     used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
-    mine = device.keys.token()
-    if mine is not None:
-        used[device.member.device_id] = token_hash(mine)
-    used = {known: name for known, name in used.items() if known in active}
-    await _authorised(device, lambda by: relay.retain_tokens(active, tokens=used, recovery=by))
+    if token is not None:
+        used[device.member.device_id] = token_hash(token)
+    known = {each: name for each, name in used.items() if each in active}
+    await _authorised(device, lambda by: relay.retain_tokens(active, tokens=known, recovery=by))
     _mark(device, _META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
 
 
 async def _replace_recovery(device: Device, relay: HttpStore) -> None:
-    """Puts the secret of the root in force in place. The relay counts by itself: an emptied one begins anew with 0."""
+    """Puts the secret of the root in force in place, by the one that counts until then: no token may do that.
+
+    The relay counts by itself: one that was emptied, and got the vault anew, begins with 0.
+    """
     if not device.holds_root or device.root is None:
         return
-    wanted = recovery_hash(device.root.relay_secret)
-    number = await relay.recovery_number()
+    wanted, number = recovery_hash(device.root.relay_secret), await relay.recovery_number()
+    secrets = [root.relay_secret for root in (device.spare_root, device.root) if root is not None]
     try:
         if number == 0:
             raise WrongNumber("none was replaced yet")
-        await _authorised(device, lambda by: relay.replace_recovery(number, wanted, recovery=by))
+        await _first_of(secrets, lambda by: relay.replace_recovery(number, wanted, recovery=by))
     except WrongNumber:
-        await _authorised(device, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
+        await _first_of(secrets, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
     _mark(device, _META_RECOVERY, _admin(device.member.log))
 
 
 async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:
     """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
     secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
-    ways: list[bytes | None] = [None, *secrets]
+    await _first_of([None, *secrets], call)
+
+
+async def _first_of(ways: Sequence[bytes | None], call: Callable[[bytes | None], Awaitable[object]]) -> None:
+    """Calls in one way after the other, until one is let in. Raises what the last one raised."""
     for by in ways[:-1]:
         with suppress(Unauthorized, Forbidden):
             await call(by)

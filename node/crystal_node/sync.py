@@ -29,6 +29,7 @@ from crystal_node.newsdesk import keep_lines
 from crystal_node.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.wording import counted, size
 from crystal_relay.errors import RelayError
+from crystal_relay.tokens import token_hash
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -158,7 +159,7 @@ class Syncer:
             tell = (
                 self._position_told_at is None or started - self._position_told_at >= self._position_seconds
             )
-            about = About(now_ms(), self._version)
+            about = About(now_ms(), self._version, self._token_hash() if tell else b"")
             flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell, about=about)
             report = await self._runner.run(flow)
             if tell:
@@ -167,6 +168,10 @@ class Syncer:
                 self._device.journal.scrub()
             problem = await self._beside_the_round(started)
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
+
+    def _token_hash(self) -> bytes:
+        token = self._device.keys.token()
+        return b"" if token is None else bytes.fromhex(token_hash(token))
 
     async def _beside_the_round(self, now: float) -> str:
         """What a device that may has to do for its vault. Returns why it could not be done, "" if it was or nothing is due.

@@ -5,7 +5,7 @@ token of one's own with it; without it the store's token has to have the scope `
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -89,12 +89,20 @@ class VaultCalls(ABC):
         path = self._path(f"tokens/{_device_text(device)}")
         await self._json("DELETE", path, TokenReply, query=query, headers=self._authority(recovery))
 
-    async def retain_tokens(self, devices: Iterable[bytes | str], *, recovery: bytes | None = None) -> int:
+    async def retain_tokens(
+        self,
+        devices: Iterable[bytes | str],
+        *,
+        tokens: Mapping[bytes, str] | None = None,
+        recovery: bytes | None = None,
+    ) -> int:
         """Shut out, for good, the tokens of all devices but these. Returns how many that were.
 
-        One call is enough after a device was revoked: what it, or a thief of its token, let in goes with it.
+        `tokens`: the hash of the one token that a device uses; any other under its id is shut out as well. One call is enough
+        after a device was revoked: what it, or a thief of its token, let in goes with it, under whatever id.
         """
-        named = Devices(sorted({_device_text(device) for device in devices}))
+        only = {_device_text(device): name for device, name in (tokens or {}).items()}
+        named = Devices(sorted({_device_text(device) for device in devices}), only)
         headers = self._authority(recovery)
         reply = await self._json("PUT", self._path("members"), DevicesReply, body=named, headers=headers)
         return reply.shut_out

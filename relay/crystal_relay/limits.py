@@ -36,7 +36,7 @@ INVITES_KEPT_MAX = 256
 """Of one vault, those that are over included: about as many can be made in a day."""
 VAULT_DEVICES_MAX = 1_000
 """Of one vault."""
-DEVICES_JSON_BYTES_MAX = 64 * KIB
+DEVICES_JSON_BYTES_MAX = 192 * KIB
 """A list of that many devices."""
 RECOVERIES_MAX = 1_000
 """How often a vault's recovery secret can be replaced."""

@@ -79,9 +79,10 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The vault's devices, all of them: tokens of any other are shut out."""
+    """The vault's devices, all of them: tokens of any other are shut out. Of a device in `tokens` all but that one, too."""
 
     devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]
+    tokens: Annotated[dict[DeviceId, Hash], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] = {}
 
 
 class RecoveryReplacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

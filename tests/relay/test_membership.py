@@ -175,7 +175,7 @@ async def _stranger_registers_while_shut_out(moment: int) -> bool:
         thief, planted = await joined(relay.url, lead, preset="lead"), Member(vault=lead.vault)
         async with opened(relay, lead, thief, planted) as (mine, stolen, plants):
             assert await is_in(stolen, thief)
-            store.meddle = lambda: Registry(store, cache_seconds=300).retain(lead.vault, [lead.device])
+            store.meddle = lambda: Registry(store, cache_seconds=300).retain(lead.vault, {lead.device: None})
             with suppress(Unauthorized, Forbidden):
                 await stolen.register_token(
                     device=planted.device, token_hash=token_hash(planted.token), preset="lead"
@@ -190,11 +190,11 @@ async def test_a_device_that_joins_after_the_members_were_named_is_in() -> None:
     registry = Registry(MemoryStore(), cache_seconds=0)
     token = new_token(FIRST)
     await registry.create_vault(VaultCreation(VAULT, "b" * 64, FIRST, token_hash(token)))
-    await registry.retain(VAULT, [FIRST])
+    await registry.retain(VAULT, {FIRST: None})
     newcomer = new_token("1" * 32)
     await registry.register(VAULT, TokenRegistration("1" * 32, token_hash(newcomer), Preset.DEVICE))
     assert (await registry.identify(VAULT, "1" * 32, newcomer)).device == "1" * 32
-    assert await registry.retain(VAULT, [FIRST, "1" * 32]) == 0
+    assert await registry.retain(VAULT, {FIRST: None, "1" * 32: None}) == 0
 
 
 # --- leads ------------------------------------------------------------------------------------------------------------
@@ -258,16 +258,17 @@ async def test_a_replaced_recovery_secret_is_refused_at_once_at_every_process() 
 
 
 async def test_of_two_replacements_under_one_number_one_wins() -> None:
-    for by_token in (True, False):
+    for _ in range(2):
         store = MemoryStore()
         async with served(store) as one, served(store) as other:
             lead = await enrolled(one.url)
-            secret = None if by_token else lead.recovery
             wanted = [secrets.token_bytes(32) for _ in range(8)]
             async with opened(one, lead) as (mine,), opened(other, lead) as (theirs,):
                 ended = await asyncio.gather(
                     *(
-                        (mine, theirs)[number % 2].replace_recovery(1, recovery_hash(each), recovery=secret)
+                        (mine, theirs)[number % 2].replace_recovery(
+                            1, recovery_hash(each), recovery=lead.recovery
+                        )
                         for number, each in enumerate(wanted)
                     ),
                     return_exceptions=True,
@@ -283,19 +284,44 @@ async def test_of_two_replacements_under_one_number_one_wins() -> None:
                             await theirs.raise_token(lead.device, recovery=each)
 
 
+async def test_a_stolen_token_replaces_no_recovery_secret(relay: ServedRelay, lead: Member) -> None:
+    async with opened(relay, lead) as (stolen,):
+        with pytest.raises(Forbidden, match="recovery secret"):
+            await stolen.replace_recovery(1, "1" * 64)
+        await stolen.raise_token(lead.device, recovery=lead.recovery)
+
+
+async def test_a_token_that_a_thief_planted_under_an_honest_devices_id_goes_with_the_others(
+    relay: ServedRelay, lead: Member
+) -> None:
+    node, thief = await joined(relay.url, lead), await joined(relay.url, lead, preset="lead")
+    planted = Member(vault=lead.vault, device=node.device)
+    async with opened(relay, lead, node, thief, planted) as (mine, nodes, stolen, plants):
+        await stolen.register_token(device=node.device, token_hash=token_hash(planted.token), preset="lead")
+        assert await is_in(plants, planted)
+        used = {bytes.fromhex(each.device): token_hash(each.token) for each in (lead, node)}
+        assert await mine.retain_tokens([lead.device, node.device], tokens=used) == 2
+        assert [await is_in(nodes, node), await is_in(plants, planted), await is_in(stolen, thief)] == [
+            True,
+            False,
+            False,
+        ]
+
+
 async def test_replacements_are_numbered_in_turn(relay: ServedRelay, lead: Member) -> None:
+    shown = [lead.recovery, *(secrets.token_bytes(32) for _ in range(3))]
     async with opened(relay, lead) as (mine,):
         for wrong in (2, 3, RECOVERIES_MAX):
             with pytest.raises(WrongNumber, match="number 0"):
-                await mine.replace_recovery(wrong, "1" * 64)
+                await mine.replace_recovery(wrong, "1" * 64, recovery=lead.recovery)
         for number in (1, 2, 3):
             for _ in range(2):
-                await mine.replace_recovery(number, f"{number}" * 64)
+                await mine.replace_recovery(number, recovery_hash(shown[number]), recovery=shown[number - 1])
             with pytest.raises(WrongNumber):
-                await mine.replace_recovery(number, "f" * 64)
+                await mine.replace_recovery(number, "f" * 64, recovery=shown[number])
         for wrong in (0, -1, RECOVERIES_MAX + 1):
             with pytest.raises(BadRequest):
-                await mine.replace_recovery(wrong, "1" * 64)
+                await mine.replace_recovery(wrong, "1" * 64, recovery=shown[3])
         with pytest.raises(Unauthorized):
             await mine.replace_recovery(4, "4" * 64, recovery=lead.recovery)
 
@@ -315,7 +341,7 @@ async def test_who_shows_a_secret_that_counted_once_is_told_so_and_nobody_else_i
     shown = [lead.recovery, *(secrets.token_bytes(32) for _ in range(3))]
     async with opened(relay, lead) as (mine,):
         for number, secret in enumerate(shown[1:], start=1):
-            await mine.replace_recovery(number, recovery_hash(secret))
+            await mine.replace_recovery(number, recovery_hash(secret), recovery=shown[number - 1])
         for old in shown[:-1]:
             with pytest.raises(RecoveryReplaced):
                 await mine.raise_token(lead.device, recovery=old)

@@ -17,6 +17,7 @@ from crystal_relay.server.openapi_parts import (
     OF_DEVICE,
     OF_HOLDER,
     OF_PARTY,
+    OF_ROOT,
     WITH_BODY,
     Json,
     body,
@@ -120,7 +121,7 @@ def _recovery_paths() -> Json:
                 [vault, {"name": "number", "in": "path", "required": True, "schema": number}],
                 {"200": json_reply("RecoveryReply")}
                 | errors(*WITH_BODY, Unauthorized, Forbidden, WrongNumber),
-                security=OF_HOLDER,
+                security=OF_ROOT,
                 body=body("application/json", reference("RecoveryReplacement")),
             )
         },

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 Security = list[dict[str, list[str]]]
 
 OF_DEVICE: Security = [{"device": []}]
+OF_ROOT: Security = [{"recovery": []}]
 OF_HOLDER: Security = [{"device": []}, {"recovery": []}]
 OF_PARTY: Security = [{"device": []}, {"invite": []}]
 HEX_ID = "^[0-9a-f]{32}$"

@@ -54,16 +54,15 @@ class RecoverySecrets:
         return Unauthorized("the relay does not know these credentials")
 
     async def replace(
-        self, vault: str, first_hash: str, number: int, new_hash: str, *, presented: str | None
+        self, vault: str, first_hash: str, number: int, new_hash: str, *, presented: str
     ) -> None:
         """Let a new one count. Repeating it is no error, also by the secret that it replaced.
 
-        `first_hash`: number 0; `presented`: the hash of the secret that was shown, None: something else allows it. Raises
-        WrongNumber, Unauthorized.
+        `first_hash`: number 0; `presented`: the hash of the secret that was shown. Raises WrongNumber, Unauthorized.
         """
         last, replaced_by = await self.newest(vault)
         counts = first_hash if replaced_by is None else replaced_by
-        if presented is not None and not hmac.compare_digest(presented, counts):
+        if not hmac.compare_digest(presented, counts):
             before = first_hash if number == 1 else await self._hash(vault, number - 1)
             repeated = last == number and hmac.compare_digest(counts, new_hash)
             if not repeated or before is None or not hmac.compare_digest(presented, before):

@@ -18,7 +18,7 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -135,11 +135,9 @@ class Registry:
         """How often the recovery secret was replaced."""
         return (await self._recovery.newest(vault))[0]
 
-    async def replace_recovery(
-        self, vault: str, number: int, new_hash: str, *, presented: str | None
-    ) -> None:
-        """Have another recovery secret count, by its hash. `presented`: the hash of the secret that was shown, if it is by a
-        secret. Repeating it is no error. Raises WrongNumber, Unauthorized, VaultDropped."""
+    async def replace_recovery(self, vault: str, number: int, new_hash: str, *, presented: str) -> None:
+        """Have another recovery secret count, by its hash. `presented`: the hash of the secret that was shown, which must be
+        the one that counts. Repeating it is no error. Raises WrongNumber, Unauthorized, VaultDropped."""
         try:
             record = await self._vault(vault)
         except NotFound:
@@ -196,15 +194,15 @@ class Registry:
         finally:
             self.forget(vault)
 
-    async def retain(self, vault: str, devices: Collection[str]) -> int:
-        """Shut out every token of a device that is not named. Repeating it is no error. Returns how many that were.
+    async def retain(self, vault: str, devices: Mapping[str, str | None]) -> int:
+        """Shut out every token but those of these devices, and of each of them all but the one of this hash, unless None.
 
-        It looks again until there is none: what one of them let in meanwhile goes with it. Whoever registers by a token looks
-        that up anew once it is done, so one of the two sees the other.
+        Repeating it is no error. Returns how many that were. It looks again until there is none: what one of them let in
+        meanwhile goes with it. Whoever registers by a token looks that up anew after, so one of the two sees the other.
         """
-        kept, shut_out = frozenset(devices), 0
+        shut_out = 0
         try:
-            while strangers := await self._strangers(vault, kept):
+            while strangers := await self._strangers(vault, devices):
                 keys = [_revoked_key(vault, *each.split("/")) for each in strangers]
                 for at in range(0, len(keys), WRITES_AT_ONCE):
                     await asyncio.gather(*map(self._put_once, keys[at : at + WRITES_AT_ONCE]))
@@ -290,13 +288,16 @@ class Registry:
         except AlreadyExists:
             return
 
-    async def _strangers(self, vault: str, kept: Collection[str]) -> list[str]:
-        """`<device>/<hash>` of the tokens that are let in and of no device that is to be kept."""
+    async def _strangers(self, vault: str, kept: Mapping[str, str | None]) -> list[str]:
+        """`<device>/<hash>` of the tokens that are let in and are not to be kept."""
         tokens, revoked = await asyncio.gather(
             self._names(f"r/vault/{vault}/token/"), self._names(f"r/vault/{vault}/revoked/")
         )
         out = frozenset(revoked)
-        return [each for each in tokens if each not in out and each.partition("/")[0] not in kept]
+        named = [(each, *each.split("/")) for each in tokens if each not in out]
+        return [
+            each for each, device, name in named if device not in kept or kept[device] not in (None, name)
+        ]
 
     async def _add_token(self, vault: str, device: str, record: _TokenRecord) -> None:
         key = _token_key(vault, device, record.token_hash)

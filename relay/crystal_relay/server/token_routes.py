@@ -79,13 +79,14 @@ class TokenRoutes:
         return JsonReply(TokenReply(device))
 
     async def retain_members(self, request: Request) -> Response:
-        """Shut out the tokens of all devices but those named."""
+        """Shut out the tokens of all devices but those named, and of these all but the one that is named with them."""
         vault = check_vault(request.path_params["vault"])
         await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
         with self._load.gathering(vault, DEVICES_JSON_BYTES_MAX):
             named = await json_of(request, Devices, self._settings, bytes_max=DEVICES_JSON_BYTES_MAX)
-        shut_out = await self._registry.retain(vault, named.devices)
+        kept = {device: named.tokens.get(device) for device in named.devices}
+        shut_out = await self._registry.retain(vault, kept)
         await self._tell(vault)
         return JsonReply(DevicesReply(shut_out))
 
@@ -109,11 +110,12 @@ class TokenRoutes:
         return JsonReply(RecoveryReply(await self._registry.recovery_number(vault)))
 
     async def replace_recovery(self, request: Request) -> Response:
-        """Have another recovery secret count."""
+        """Have another recovery secret count. Only the one that counts allows it: a stolen token must not stay in for good."""
         vault = check_vault(request.path_params["vault"])
         presented = recovery_of(request, self._rates)
         if presented is None:
-            (await device_of(request, self._registry, vault, self._rates)).require(Scope.TOKENS)
+            await device_of(request, self._registry, vault, self._rates)
+            raise Forbidden("only who shows the recovery secret that counts replaces it")
         query(request, ())
         wanted = number(request.path_params["number"])
         if not 1 <= wanted <= RECOVERIES_MAX:

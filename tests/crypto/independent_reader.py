@@ -159,8 +159,26 @@ def entry_keys(
     return out[:32], out[32:64], out[64:76]
 
 
-def read_entry(data: bytes, verify_key: bytes, g: int, generation_key: bytes) -> tuple[bytes, list[bytes]]:
-    """The entry's hash and its frames."""
+@dataclass
+class SealedEntry:
+    """An entry whose bytes are in order; nothing is known about it yet."""
+
+    field: EntryFields
+    clear: bytes
+    public: bytes
+    body: bytes
+    body_digest: bytes
+    mac: bytes
+    signature: bytes
+
+    @property
+    def hash(self) -> bytes:
+        return sha256(
+            label("crystal/v2/entry-hash") + self.clear + self.body_digest + self.mac + self.signature
+        )
+
+
+def parse_entry(data: bytes) -> SealedEntry:
     must(len(data) <= MIB, "too large")
     must(len(data) >= 6 and data[:4] == b"CRYE")
     must(data[4] == 2 and data[5] == 1, "unknown version")
@@ -174,35 +192,48 @@ def read_entry(data: bytes, verify_key: bytes, g: int, generation_key: bytes) ->
     must(184 + public_length + body_length + 96 == len(data))
     clear = data[: 184 + public_length]
     body = data[184 + public_length : -96]
-    stored_mac, signature = data[-96:-64], data[-64:]
     pieces = b""
     for start in range(0, body_length, 128 * KIB):
         pieces += sha256(body[start : start + 128 * KIB])
     body_digest = sha256(label("crystal/v2/entry-body") + pieces)
-    signed = label("crystal/v2/entry-signature") + clear + body_digest + stored_mac
+    return SealedEntry(field, clear, clear[184:], body, body_digest, data[-96:-64], data[-64:])
+
+
+def verify_entry(entry: SealedEntry, verify_key: bytes) -> None:
+    signed = label("crystal/v2/entry-signature") + entry.clear + entry.body_digest + entry.mac
     try:
-        ed25519_public(verify_key).verify(signature, signed)
+        ed25519_public(verify_key).verify(entry.signature, signed)
     except InvalidSignature:
         refuse("bad signature")
+
+
+def open_entry(entry: SealedEntry, g: int, generation_key: bytes) -> list[bytes]:
+    field = entry.field
     must(field.number(12, 4) == g, "wrong key")
     k_enc, k_mac, nonce = entry_keys(
         g,
         generation_key,
         vault=field.at(16, 16),
-        channel=data[7],
+        channel=field.number(7, 1),
         sender=field.at(32, 16),
         incarnation=field.at(48, 8),
         salt=field.at(152, 24),
-        context=sha256(clear),
+        context=sha256(entry.clear),
     )
-    expected = mac(k_mac, label("crystal/v2/entry-mac") + clear + body_digest)
-    must(hmac.compare_digest(expected, stored_mac), "wrong key")
+    expected = mac(k_mac, label("crystal/v2/entry-mac") + entry.clear + entry.body_digest)
+    must(hmac.compare_digest(expected, entry.mac), "wrong key")
     try:
-        content = AESGCM(k_enc).decrypt(nonce, body, clear)
+        content = AESGCM(k_enc).decrypt(nonce, entry.body, entry.clear)
     except InvalidTag:
         refuse("wrong key")
-    transcript = clear + body_digest + stored_mac + signature
-    return sha256(label("crystal/v2/entry-hash") + transcript), read_content(content)
+    return read_content(content)
+
+
+def read_entry(data: bytes, verify_key: bytes, g: int, generation_key: bytes) -> tuple[bytes, list[bytes]]:
+    """The entry's hash and its frames."""
+    entry = parse_entry(data)
+    verify_entry(entry, verify_key)
+    return entry.hash, open_entry(entry, g, generation_key)
 
 
 def read_content(content: bytes) -> list[bytes]:

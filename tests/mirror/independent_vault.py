@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tests.crypto.independent_reader import hkdf, label, mac, read_bundle, read_entry, root_keys, sha256
+from tests.crypto.independent_reader import hkdf, label, mac, read_entry, root_keys, sha256
+from tests.mirror.independent_log import ROOT, Log, recovery_key
 
 Row = tuple[Any, ...]
 TABLES = ("acks", "chunks", "memories", "occurrences", "suppressed")
@@ -117,36 +118,35 @@ class State:
         return sha256(whole)
 
 
-def read_vault(root: bytes, objects: dict[str, bytes]) -> tuple[State, list[bytes]]:
-    """The state that the log leads to, and every digest that a batch states, each checked against the state there."""
-    keys = root_keys(root)
-    vault = keys["vault"]
-    log = [objects[key] for key in sorted(objects) if key.startswith(f"v/{vault.hex()}/devlog/")]
-    record = msgspec.msgpack.decode(_public(log[0]))
-    assert record[0] == "root"
-    assert record[1] == keys["admin"]
-    generation, secret = read_bundle(
-        record[5],
-        private=hkdf(root, b"", label("crystal/v2/root/recovery"), 32),
-        vault=vault,
-        recipient=bytes(16),
-        log_head=bytes(32),
-        g=record[4],
-    )
-    members: dict[bytes, bytes] = {}
-    for data in log:
-        match msgspec.msgpack.decode(_public(data)):
-            case ["add", device, signing, *_]:
-                members[device] = signing
-            case _:
-                pass
+def read_log(vault: bytes, objects: dict[str, bytes]) -> Log:
+    log = Log(vault)
+    for slot, key in enumerate(key for key in sorted(objects) if key.startswith(f"v/{vault.hex()}/devlog/")):
+        assert key.endswith(f"/{slot:016d}")
+        log.judge(objects[key])
+    return log
+
+
+def read_vault(
+    root: bytes, objects: dict[str, bytes], vault: bytes | None = None
+) -> tuple[State, list[bytes]]:
+    """The state that the log leads to, and every digest that a batch states, each checked against the state there.
+
+    ``root`` is the one in force; ``vault`` the vault's id, if another root founded it.
+    """
+    vault = vault or root_keys(root)["vault"]
+    log = read_log(vault, objects)
+    assert log.root is not None
+    assert log.root[1] == root_keys(root)["admin"], "the root in force, and no other"
+    keys, secret = log.keys(ROOT, recovery_key(root))
+    assert sorted(keys) == list(range(1, log.generation + 1))
     state = State(
         {name: hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32) for name in ("state", "forget")}
     )
     stated: list[bytes] = []
     for key in sorted(key for key in objects if key.startswith(f"v/{vault.hex()}/mirror/")):
         data = objects[key]
-        _, frames = read_entry(data, members[data[32:48]], record[4], generation)
+        g = int.from_bytes(data[12:16], "big")
+        _, frames = read_entry(data, log.devices[data[32:48]].signing, g, keys[g])
         if not frames:
             continue  # a seal
         origins, also_done, windows, size, _, digest = msgspec.msgpack.decode(frames[0])
@@ -164,8 +164,3 @@ def read_vault(root: bytes, objects: dict[str, bytes]) -> tuple[State, list[byte
         assert state.digest() == digest, f"the state after {key} is not the stated one"
         stated.append(digest)
     return state, stated
-
-
-def _public(data: bytes) -> bytes:
-    length = int.from_bytes(data[176:180], "big")
-    return data[184 : 184 + length]

@@ -1,10 +1,23 @@
 """The document is enough to read a vault: a second reader comes from the root and the relay's objects to the same memory."""
 
 from hashlib import sha256
+from random import Random
 
+import msgspec
+import pytest
+
+from crystal_mirror.administer import grant_lead, rename, renew_generation, revoke, rotate_root
 from crystal_mirror.claim import claim
+from crystal_mirror.devicelog import Verdict
+from crystal_mirror.held import accept_held
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
-from tests.mirror.independent_vault import read_vault
+from crystal_mirror.outbox import push
+from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
+from tests.mirror.household import Household
+from tests.mirror.independent_log import Log
+from tests.mirror.independent_vault import read_log, read_vault
+from tests.mirror.logs import Logbook, Signer
+from tests.mirror.support import new_device, new_root
 from tests.mirror.test_two_devices import Pair, capture
 
 
@@ -35,3 +48,146 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     counts = {table.name: table.count for table in pair.core.replica.digest().tables}
     assert (len(state.chunks), len(state.memories)) == (counts["chunks"], counts["memories"])
     assert state.memories[sha256(b"piece 1").digest()][1] == "preference"
+
+
+def test_a_second_reader_follows_revocations_generations_and_another_root() -> None:
+    home = Household()
+    laptop, lost = home.add("laptop"), home.add("lost", grant=True)
+    lost.accept(capture("before it was out"))
+    home.sync(lost, laptop, home.core)
+    home.revoke(lost)
+    lost.accept(capture("held, and accepted"))
+    home.store.run(push(lost))
+    home.store.run(renew_generation(home.core, now_ms=3))
+    laptop.accept(capture("in the third generation"))
+    home.sync(laptop, home.core, laptop)
+    new = new_root("new")
+    home.store.run(rotate_root(home.core, home.root, new, now_ms=4))
+    home.core.root = new
+    home.store.run(grant_lead(home.core, laptop.device_id, now_ms=5))
+    home.store.run(rename(home.core, laptop.device_id, "desk", now_ms=6))
+    home.sync(laptop)
+    home.store.run(claim(laptop, None))
+    home.store.run(accept_held(laptop, lost.device_id))
+    home.core.accept(capture("made by the old Core"))
+    for _ in range(3):
+        home.sync(home.core, laptop)
+    second = new_root("newest")
+    home.store.run(rotate_root(laptop, new, second, now_ms=8))
+    home.store.run(revoke(laptop, home.core.device_id, now_ms=9))
+    laptop.accept(capture("alone"))
+    home.sync(laptop, laptop)
+    vault = home.core.vault
+    state, stated = read_vault(second.to_bytes(), dict(home.store), vault)
+    assert len(stated) == 4
+    assert state.digest() == laptop.replica.digest().to_bytes()
+    assert len(state.chunks) == 5
+    log = read_log(vault, dict(home.store))
+    assert log.head == laptop.log.head
+    assert (log.generation, len(log.admins), log.active()) == (4, 3, [laptop.device_id])
+    for device in (laptop, lost, home.core):
+        keys, _ = log.keys(device.device_id, device.identity.exchange.to_bytes())
+        assert sorted(keys) == [n for n in range(1, 5) if device.key_for(n)]
+    with pytest.raises(AssertionError, match="the root in force"):
+        read_vault(home.root.to_bytes(), dict(home.store), vault)
+
+
+SIGNERS = 6
+
+
+class Told(Logbook):
+    """A log that anybody writes to: what they may, what they may not, and what is made wrong in one place."""
+
+    def __init__(self, draw: Random) -> None:
+        super().__init__()
+        self.random = draw
+        self.people = [new_device(f"person {n}") for n in range(SIGNERS)]
+        self.roots = [self.root]
+        self.must(self.root_record(self.root))
+        for person in self.people[:3]:
+            self.must(self.add(person))
+        self.must(LeadRecord(1, self.people[0].id, bytes(16)))
+
+    def entry(self) -> bytes:
+        """Something that somebody says next."""
+        draw = self.random
+        who, lead = draw.choice(self.people), self.log.lead
+        assert lead is not None
+        match draw.randrange(9):
+            case 0:
+                record: Record = self.root_record(new_root(f"root {draw.randrange(4)}"))
+            case 1 | 2:
+                record = self.add(who, grant=draw.random() < 0.5, holds_root=draw.random() < 0.5)
+            case 3:
+                record = self.revoke(
+                    who.id, ((bytes([draw.randrange(3)]) * 8, draw.randrange(9)), (b"~" * 8, 1))
+                )
+            case 4:
+                record = self.generation()
+            case 5 | 6:
+                record = LeadRecord(max(1, lead.epoch + draw.choice((1, 1, 1, 0, 2))), who.id, bytes(16))
+            case 7:
+                record = GrantRecord(who.id)
+            case _:
+                record = NameRecord(who.id)
+        chief = next((person for person in self.people if person.id == lead.device), who)
+        signer: Signer = draw.choice((self.root, self.root, chief, chief, who, draw.choice(self.roots)))
+        wrong = draw.randrange(12)
+        if wrong == 0:
+            record = self._mistaken(record)
+        key = self.key(max(1, self.log.generation + draw.choice((-1, 1)))) if wrong == 1 else None
+        header = {"previous": bytes(32)} if wrong == 2 else {}
+        signed = draw.choice(self.people).signing if wrong == 3 else None
+        sealed = self.seal(record, signer, key=key, signed=signed, **header)
+        return sealed[:-1] + bytes([sealed[-1] ^ 1]) if wrong == 4 else sealed
+
+    def _mistaken(self, record: Record) -> Record:
+        """The record with a field of another one of its kind, or with one that is off by a little."""
+        name = self.random.choice(record.__struct_fields__)
+        value = getattr(record, name)
+        match value:
+            case bool():
+                other: object = not value
+            case int():
+                other = value + self.random.choice((-1, 1))
+            case bytes():
+                other = self.random.choice((bytes(len(value)), self.people[0].id, value[:-1], value + b"!"))
+            case _:
+                other = value[1:] if value else ((bytes(16), bytes(114)),)
+        return msgspec.structs.replace(record, **{name: other})
+
+    def says_next(self) -> bool:
+        data = self.entry()
+        valid = self.log.extend(data) is Verdict.VALID
+        self.written.append(data)
+        record = self.log.events[-1].record
+        if valid and isinstance(record, RootRecord):
+            known = [
+                root
+                for n in range(4)
+                if (root := new_root(f"root {n}")).admin.public.to_bytes() == record.admin
+            ]
+            self.root = known[0]
+            self.roots.append(self.root)
+        return valid
+
+    written: list[bytes]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_readers_come_to_the_same_verdict_on_every_slot_whoever_wrote_it(seed: int) -> None:
+    told = Told(Random(seed))
+    told.written = []
+    second = Log(told.log.vault)
+    for event in told.log.events:
+        assert second.judge(event.entry.data)
+    verdicts: list[bool] = []
+    for slot in range(120):
+        verdicts.append(told.says_next())
+        assert second.judge(told.written[-1]) is verdicts[-1], f"slot {slot}: {told.log.events[-1].record}"
+        assert second.head == told.log.head
+        assert second.generation == told.log.generation
+        assert second.active() == sorted(info.device for info in told.log.active())
+        if len(told.log.active()) < 2:
+            break
+    assert {True, False} <= set(verdicts)

@@ -1,0 +1,129 @@
+"""The relay is told what the device log says by whichever device may, however the one that wrote the log ended."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from crystal_mirror.administer import grant_lead, revoke
+from crystal_mirror.requests import Flow
+from crystal_node.clock import now_ms
+from crystal_node.device import Device, opened
+from crystal_node.runner import Runner
+from crystal_relay.client import HttpStore
+from crystal_relay.errors import StoreUnavailable, Unauthorized
+from tests.node.test_devices import device_id
+from tests.node.test_revoking import concerns
+from tests.support.invited import invite, settings_of
+from tests.support.machine import Machine, Vault
+
+FlowOf = Callable[[Device], Flow[object]]
+
+
+def write_log(machine: Machine, flow_of: FlowOf) -> None:
+    """What a process does that dies between the log and the relay."""
+
+    async def write(device: Device) -> None:
+        async with device.online() as store:
+            await Runner(store, None).run(flow_of(device))
+
+    with opened(settings_of(machine)) as device:
+        asyncio.run(write(device))
+
+
+def revoking(machine: Machine) -> FlowOf:
+    target = bytes.fromhex(device_id(machine))
+    return lambda device: revoke(device.member, target, now_ms=now_ms())
+
+
+def granting(machine: Machine) -> FlowOf:
+    target = bytes.fromhex(device_id(machine))
+    return lambda device: grant_lead(device.member, target, now_ms=now_ms())
+
+
+def reads(machine: Machine) -> bool:
+    """Whether the relay still takes the machine's token."""
+
+    async def read(device: Device) -> bool:
+        async with device.at_relay() as relay:
+            await relay.list(device.member.keys.log_prefix)
+        return True
+
+    with opened(settings_of(machine)) as device:
+        try:
+            return asyncio.run(read(device))
+        except Unauthorized:
+            return False
+
+
+@pytest.mark.parametrize("teller", ["the Core", "another device that holds the root"])
+def test_an_ex_device_does_not_keep_its_token_because_a_process_died(vault: Vault, teller: str) -> None:
+    laptop, phone = vault.add(), invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, revoking(phone))
+    assert reads(phone), "nobody has told the relay yet"
+    assert "relay-not-told" in concerns(vault.core)
+    (vault.core if teller == "the Core" else laptop).call("sync")
+    assert not reads(phone)
+    for machine in (vault.core, laptop):
+        machine.call("sync")
+        assert "relay-not-told" not in concerns(machine)
+
+
+def test_a_device_without_the_right_tells_the_relay_nothing(vault: Vault) -> None:
+    tablet, phone = invite(vault, "tablet"), invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, revoking(phone))
+    outcome = tablet.call("sync")
+    assert "could not" not in outcome.err
+    assert reads(phone)
+    assert "relay-not-told" not in concerns(tablet)
+
+
+def test_a_grant_that_the_relay_was_not_told_of_works_after_the_next_sync(vault: Vault) -> None:
+    phone = invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, granting(phone))
+    vault.core.call("sync")
+    assert phone.call("role", "--claim", "--yes", "--json").json["role"] == "core"
+
+
+def test_a_relay_that_cannot_be_told_is_no_reason_for_a_round_to_fail(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone = invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, revoking(phone))
+    vault.core.call("remember", "Sent all the same.")
+
+    async def away(*_: object, **__: object) -> int:
+        raise StoreUnavailable("the relay went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpStore, "retain_tokens", away)
+        outcome = vault.core.call("sync")
+        assert "went away" in outcome.err
+        assert "tries again" in outcome.err
+    assert reads(phone)
+    assert vault.core.call("sync", "--json").json["problem"] is None
+    assert not reads(phone)
+
+
+def test_a_revocation_that_the_relay_could_not_be_told_of_says_so_and_ends_with_its_exit_code(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone = invite(vault, "phone")
+    vault.settle()
+
+    async def away(*_: object, **__: object) -> int:
+        raise StoreUnavailable("the relay went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpStore, "retain_tokens", away)
+        outcome = vault.core.call("devices", "revoke", "phone", "--yes", check=False)
+    assert outcome.code == 4
+    assert "phone" in outcome.out
+    assert "still lets it in" in outcome.out
+    again = vault.core.call("devices", "revoke", "phone", "--yes", "--json").json
+    assert (again["fresh"], again["relay_told"]) == (False, True)
+    assert not reads(phone)

@@ -10,7 +10,7 @@ from crystal_node.cli.options import Debug, Json, Relay, Yes, ask, is_terminal, 
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.recovery.restoring import Core, Restored
+    from crystal_node.recovery.outcome import Core, Restored
 
 Kit = Annotated[
     str,

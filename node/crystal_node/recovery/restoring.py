@@ -12,7 +12,7 @@ back. A process that dies anywhere is followed by another that finds what is don
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -38,6 +38,7 @@ from crystal_node.journal import SqliteJournal
 from crystal_node.kit.standing import KitOutdated, WrongKit, check_kit
 from crystal_node.kitstate import kit_mark
 from crystal_node.recovery.oldhome import clear_scratch, copy_journal, copy_memory, find_old_home
+from crystal_node.recovery.outcome import Core, Lack, Restored
 from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
@@ -48,56 +49,8 @@ from crystal_relay.client import HttpStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RecoveryReplaced
 
-CORE_SEEN_MS = 24 * 3600 * 1000
-"""A Core that has told nothing of itself for so long may be gone: it tells every six hours that it lives."""
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """Who leads, as this device knows it. ``seen_ms``: its own clock when it last told its position; 0 if it never did."""
-
-    device: bytes
-    name: str | None
-    seen_ms: int
-
-    def lately(self, now: int) -> bool:
-        return abs(now - self.seen_ms) < CORE_SEEN_MS
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What could not be brought back: a device (None: the very home that was copied) had applied more than is here."""
-
-    device: bytes | None
-    name: str | None
-    epoch: int
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What came of it.
-
-    ``fresh`` is False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
-    devices that are not revoked, by id and name.
-    """
-
-    settings: Settings
-    vault: bytes
-    device: bytes
-    fresh: bool
-    from_home: bool
-    relay_lost: bool
-    log_put_back: int
-    mirror_put_back: int
-    taken_over: int
-    is_core: bool
-    epoch: int
-    sequence: int
-    digest: bytes
-    core: Core | None
-    lacks: tuple[Lack, ...]
-    others: tuple[tuple[bytes, str | None], ...]
+META_RESTORED = "node.restored-from"
+"""In the journal of a home that was restored from another: the folder of that, so that doing it again does nothing."""
 
 
 async def restore(
@@ -126,10 +79,8 @@ async def restore(
     with joining(settings, kit.vault) as home:
         progress = read_progress(home.settings.home)
         if old is not None and progress is None and not home.fresh:
-            raise Usage(
-                "this home is set up already: --from fills a fresh one",
-                hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
-            )
+            _check_done(home, old.folder)
+            old = None
         if progress is not None and progress.phase is Phase.COPYING and old is None:
             raise Usage(
                 f"a restore from {progress.source} was interrupted while it was copied",
@@ -159,6 +110,20 @@ async def restore(
             fresh=enrolled.fresh,
             log_put_back=put_back,
             taken_over=taken_over,
+        )
+
+
+def _check_done(home: Joining, folder: Path) -> None:
+    """Raises Usage for a home that is set up, unless it was restored from that very folder: then there is nothing to copy."""
+    journal = home.journal()
+    try:
+        done = journal.meta_get(META_RESTORED) == str(folder).encode()
+    finally:
+        journal.close()
+    if not done:
+        raise Usage(
+            "this home is set up already: --from fills a fresh one",
+            hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )
 
 
@@ -339,7 +304,10 @@ async def _bring_back(
                 await syncer.round()
         finally:
             syncer.close()
-    end_progress(device.settings.home)
+    if progress is not None:
+        with device.journal.transaction() as transaction:
+            transaction.meta_set(META_RESTORED, progress.source.encode())
+        end_progress(device.settings.home)
     position = member.replica.position()
     return Restored(
         settings=device.settings,

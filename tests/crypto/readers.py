@@ -20,14 +20,16 @@ from crystal_crypto.errors import (
     TooLarge,
     UnknownVersion,
     WrongKey,
+    WrongPassphrase,
 )
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
+from crystal_crypto.keystore.wrapping import Header
 from crystal_crypto.kit import decode_kit
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_crypto.v1 import open_v1
-from tests.crypto import independent_invite, invite_readers
+from tests.crypto import independent_invite, independent_wrapping, invite_readers
 from tests.crypto import independent_reader as other
 from tests.vectors.vectorfile import Vector, subject
 
@@ -43,6 +45,7 @@ _NAMES: dict[type[CryptoError], str] = {
     BadCode: "bad code",
     BadMessage: "bad message",
     BadJoin: "bad message",
+    WrongPassphrase: "wrong key",
 }
 
 
@@ -76,6 +79,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "code": ("root", "vault") if "vault" in vector.fields else ("root",),
         "kit": ("root", "vault"),
         "v1": ("plain",),
+        "wrapped": ("secret",),
     }
     of_keys = {
         "root": ("admin", "vault", "recovery", "relay-secret", "check-value"),
@@ -254,6 +258,20 @@ def _their_key(vector: Vector) -> dict[str, str]:
     return {name: value.hex() for name, value in found.items()}
 
 
+def _our_wrapped(vector: Vector) -> dict[str, str]:
+    header = Header.parse(vector.hex("header"))
+    keys = header.open(header.derive(bytearray(vector.hex("passphrase"))))
+    secret = keys.unwrap(vector.fields["name"], vector.hex("file"))
+    if secret is None:
+        raise WrongKey("a store of files refuses it: it is under none of these keys")
+    return {"secret": secret.hex()}
+
+
+def _their_wrapped(vector: Vector) -> dict[str, str]:
+    given = (vector.hex("passphrase"), vector.hex("header"), vector.fields["name"], vector.hex("file"))
+    return {"secret": independent_wrapping.read_wrapped(*given).hex()}
+
+
 def _rows(vector: Vector) -> list[bytes]:
     rows = vector.fields["rows"]
     return [] if rows == "none" else [bytes.fromhex(row[1:]) for row in rows.split(" ")]
@@ -273,6 +291,7 @@ _OURS: dict[str, Reader] = {
     "invite": invite_readers.ours,
     "v1": lambda vector: {"plain": hashlib.sha256(open_v1(vector.hex("key"), subject(vector))).hexdigest()},
     "key": _our_key,
+    "wrapped": _our_wrapped,
 }
 _THEIRS: dict[str, Reader] = {
     "entry": _their_entry,
@@ -285,4 +304,5 @@ _THEIRS: dict[str, Reader] = {
         "plain": hashlib.sha256(other.read_v1(vector.hex("key"), subject(vector))).hexdigest()
     },
     "key": _their_key,
+    "wrapped": _their_wrapped,
 }

@@ -9,10 +9,11 @@ from tests.vectors import (
     key_cases,
     kit_cases,
     text_cases,
+    wrapped_cases,
 )
 from tests.vectors.vectorfile import FOLDER, Vector
 
-FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "v1")
+FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "v1", "wrapped")
 
 _MODULES = (
     entry_cases,
@@ -23,6 +24,7 @@ _MODULES = (
     key_cases,
     invite_cases,
     kit_cases,
+    wrapped_cases,
 )
 
 

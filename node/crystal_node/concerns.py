@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from crystal_mirror.status import device_name
+from crystal_mirror.status import DeviceEntry, device_name, devices
 from crystal_node.access import TEXTS, Access, read_access
+from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.devicelist import never_arrived
 from crystal_node.doctor import KIT_FIX, kit_reminder
-from crystal_node.duties import duties_due, unfinished
+from crystal_node.due import duties_due, unfinished
 from crystal_node.naming import name_of
 from crystal_node.wording import one_line
+
+ARRIVES_MS_MAX = 3600 * 1000
+"""A newcomer that was not heard of for this long after it was added is worth a word."""
 
 
 class ConcernName(StrEnum):
@@ -62,10 +65,25 @@ def concerns(device: Device) -> list[Concern]:
     reminder = kit_reminder(device.settings, member)
     if reminder is not None:
         found.append(Concern(ConcernName.KIT, f"{reminder[:1].upper()}{reminder[1:]}. {KIT_FIX}"))
-    for entry in never_arrived(device):
+    for entry in _never_arrived(device):
         text = (
             f"{name_of(entry)} was added, and was not heard of since. If it never finished joining, pair it again; if you do "
             f"not know it, revoke it: `crystal devices revoke {entry.info.device.hex()[:8]}`."
         )
         found.append(Concern(ConcernName.NEVER_ARRIVED, text))
     return found
+
+
+def _never_arrived(device: Device) -> list[DeviceEntry]:
+    """Devices that were added a while ago, and were not heard of since. They may never have finished joining."""
+    now = now_ms()
+    return [
+        entry
+        for entry in devices(device.member)
+        if entry.cursor is None
+        and entry.info.revoked is None
+        and not entry.is_this
+        and not entry.leads
+        and entry.added is not None
+        and now - entry.added.at > ARRIVES_MS_MAX
+    ]

@@ -24,8 +24,6 @@ from crystal_node.runner import Runner, TokenRefused
 from crystal_relay.errors import RelayError
 
 REFRESH_SECONDS_MAX = 4.0
-ARRIVES_MS_MAX = 3600 * 1000
-"""A newcomer that was not heard of for this long after it was added is worth a word."""
 
 
 class Way(StrEnum):
@@ -89,21 +87,6 @@ def rows_of(device: Device) -> list[Row]:
     entries = devices(member)
     furthest = max([_own_place(member), *(_place(entry) for entry in entries if entry.cursor is not None)])
     return [_row(device, entry, furthest) for entry in entries]
-
-
-def never_arrived(device: Device) -> list[DeviceEntry]:
-    """Devices that were added a while ago, and were not heard of since. They may never have finished joining."""
-    now = now_ms()
-    return [
-        entry
-        for entry in devices(device.member)
-        if entry.cursor is None
-        and entry.info.revoked is None
-        and not entry.is_this
-        and not entry.leads
-        and entry.added is not None
-        and now - entry.added.at > ARRIVES_MS_MAX
-    ]
 
 
 def _read(member: Member) -> Flow[None]:

@@ -14,55 +14,31 @@ Until the relay knows the new recovery secret, the root that was replaced stays 
 device in there.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from crystal_mirror.cursors import read_cursors, seen_cursors
-from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.logsync import read_log
-from crystal_mirror.types import DEVICE_ID_BYTES
 from crystal_node.device import Device
+from crystal_node.due import (
+    META_LEADS,
+    META_MEMBERS,
+    META_RECOVERY,
+    META_REVOKING,
+    Due,
+    admin_in_force,
+    duties_due,
+    newest_revocation,
+    settling_due,
+    told_leads,
+)
 from crystal_node.roots import settle_next
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import Forbidden, RelayError, Unauthorized, WrongNumber
 from crystal_relay.tokens import recovery_hash, token_hash
 
-META_REVOKING = "node.revoking"
-"""The device for whose revocation the root is being replaced here: from before that until all of it is done."""
-_META_MEMBERS = "relay.members"
-_META_RECOVERY = "relay.recovery"
-_META_LEADS = "relay.leads"
 _SLOT_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What the relay was not told yet by this device, though it may."""
-
-    members: bool
-    recovery: bool
-    leads: tuple[bytes, ...]
-
-    def __bool__(self) -> bool:
-        return self.members or self.recovery or bool(self.leads)
-
-
-def duties_due(device: Device) -> Due:
-    """Reads the journal only."""
-    member, journal = device.member, device.journal
-    log = member.log
-    if not log.is_active(member.device_id) or not (member.is_core or device.holds_root):
-        return Due(False, False, ())
-    told = int.from_bytes(journal.meta_get(_META_MEMBERS) or b"", "big")
-    return Due(
-        members=_newest_revocation(log) > told,
-        recovery=device.holds_root
-        and log.root_number > 0
-        and journal.meta_get(_META_RECOVERY) != _admin(log),
-        leads=tuple(sorted(set(_granted(log)) - set(_told_leads(device)))),
-    )
 
 
 async def do_duties(device: Device, runner: Runner) -> bool:
@@ -82,19 +58,6 @@ async def do_duties(device: Device, runner: Runner) -> bool:
     return bool(due) or settled
 
 
-def settling_due(device: Device) -> bool:
-    """Whether a replacement of the root that stands in the log, and that the relay knows, has left something here."""
-    target = device.journal.meta_get(META_REVOKING)
-    ended = target is not None and not device.member.log.is_active(target)
-    return ended or (device.spare_root is not None and device.holds_root)
-
-
-def unfinished(device: Device) -> bytes | None:
-    """The device whose revocation was begun here and did not come to its entry in the log; None if there is none."""
-    target = device.journal.meta_get(META_REVOKING)
-    return target if target is not None and device.member.log.is_active(target) else None
-
-
 async def _tell(device: Device, runner: Runner, due: Due) -> None:
     member = device.member
     # Whoever joined meanwhile must be among those whose tokens stay.
@@ -108,7 +71,7 @@ async def _tell(device: Device, runner: Runner, due: Due) -> None:
                 await _retain(device, relay)
             for granted in due.leads:
                 await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
-                _mark(device, _META_LEADS, b"".join((*_told_leads(device), granted)))
+                _mark(device, META_LEADS, b"".join((*told_leads(device), granted)))
         except RelayError as error:
             raise store_failure(error) from error
 
@@ -126,14 +89,14 @@ def _settle(device: Device) -> None:
 async def _retain(device: Device, relay: HttpStore) -> None:
     """Shuts out all but the active devices, and what somebody else may have let in under the ids of these."""
     log = device.member.log
-    slot, active, token = _newest_revocation(log), [info.device for info in log.active()], device.keys.token()
+    slot, active, token = newest_revocation(log), [info.device for info in log.active()], device.keys.token()
     # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
     used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
     if token is not None:
         used[device.member.device_id] = token_hash(token)
     known = {each: name for each, name in used.items() if each in active}
     await _authorised(device, lambda by: relay.retain_tokens(active, tokens=known, recovery=by))
-    _mark(device, _META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
+    _mark(device, META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
 
 
 async def _replace_recovery(device: Device, relay: HttpStore) -> None:
@@ -151,7 +114,7 @@ async def _replace_recovery(device: Device, relay: HttpStore) -> None:
         await _first_of(secrets, lambda by: relay.replace_recovery(number, wanted, recovery=by))
     except WrongNumber:
         await _first_of(secrets, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
-    _mark(device, _META_RECOVERY, _admin(device.member.log))
+    _mark(device, META_RECOVERY, admin_in_force(device.member.log))
 
 
 async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:
@@ -167,25 +130,6 @@ async def _first_of(ways: Sequence[bytes | None], call: Callable[[bytes | None],
             await call(by)
             return
     await call(ways[-1])
-
-
-def _newest_revocation(log: DeviceLog) -> int:
-    """Its slot; 0, where no revocation can be, if there is none."""
-    return max((info.revoked.slot for info in log.members() if info.revoked is not None), default=0)
-
-
-def _granted(log: DeviceLog) -> Iterator[bytes]:
-    return (info.device for info in log.active() if info.grant)
-
-
-def _told_leads(device: Device) -> list[bytes]:
-    kept = device.journal.meta_get(_META_LEADS) or b""
-    return [kept[at : at + DEVICE_ID_BYTES] for at in range(0, len(kept), DEVICE_ID_BYTES)]
-
-
-def _admin(log: DeviceLog) -> bytes:
-    assert log.root is not None, "a vault with devices has a root"
-    return log.root.admin
 
 
 def _mark(device: Device, name: str, value: bytes) -> None:

@@ -8,7 +8,7 @@
           --tokens, recovery secret--> SHUT OUT --the new root takes the old one's place here--> done
 
 A process may die anywhere: run again, each step finds that it is done, or does it. What is left between NEW ROOT and OUT only
-the person can finish (``duties.unfinished``); what is left behind OUT the next round of sync does, too (``duties.py``).
+the person can finish (``due.unfinished``); what is left behind OUT the next round of sync does, too (``duties.py``).
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from crystal_mirror.logsync import read_log
 from crystal_node.administering import check_administers
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.duties import META_REVOKING
+from crystal_node.due import META_REVOKING
 from crystal_node.roots import prepare_next
 from crystal_node.runner import store_failure
 from crystal_node.sync import Syncer, syncing

@@ -22,7 +22,8 @@ from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.duties import do_duties, duties_due, settling_due
+from crystal_node.due import duties_due, settling_due
+from crystal_node.duties import do_duties
 from crystal_node.errors import describe
 from crystal_node.locking import FileLock
 from crystal_node.newsdesk import keep_lines

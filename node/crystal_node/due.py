@@ -1,0 +1,77 @@
+"""What the relay has to be told, and was not told yet by this device, as its journal and the device log say. No network.
+
+``duties.py`` tells it. Kept apart from that, so that ``crystal status`` need not load an HTTP client.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.types import DEVICE_ID_BYTES
+from crystal_node.device import Device
+
+META_REVOKING = "node.revoking"
+"""The device for whose revocation the root is being replaced here: from before that until all of it is done."""
+META_MEMBERS = "relay.members"
+META_RECOVERY = "relay.recovery"
+META_LEADS = "relay.leads"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What the relay was not told yet by this device, though it may."""
+
+    members: bool
+    recovery: bool
+    leads: tuple[bytes, ...]
+
+    def __bool__(self) -> bool:
+        return self.members or self.recovery or bool(self.leads)
+
+
+def duties_due(device: Device) -> Due:
+    """Reads the journal only."""
+    member, journal = device.member, device.journal
+    log = member.log
+    if not log.is_active(member.device_id) or not (member.is_core or device.holds_root):
+        return Due(False, False, ())
+    told = int.from_bytes(journal.meta_get(META_MEMBERS) or b"", "big")
+    return Due(
+        members=newest_revocation(log) > told,
+        recovery=device.holds_root
+        and log.root_number > 0
+        and journal.meta_get(META_RECOVERY) != admin_in_force(log),
+        leads=tuple(sorted(set(_granted(log)) - set(told_leads(device)))),
+    )
+
+
+def settling_due(device: Device) -> bool:
+    """Whether a replacement of the root that stands in the log, and that the relay knows, has left something here."""
+    target = device.journal.meta_get(META_REVOKING)
+    ended = target is not None and not device.member.log.is_active(target)
+    return ended or (device.spare_root is not None and device.holds_root)
+
+
+def unfinished(device: Device) -> bytes | None:
+    """The device whose revocation was begun here and did not come to its entry in the log; None if there is none."""
+    target = device.journal.meta_get(META_REVOKING)
+    return target if target is not None and device.member.log.is_active(target) else None
+
+
+def newest_revocation(log: DeviceLog) -> int:
+    """Its slot; 0, where no revocation can be, if there is none."""
+    return max((info.revoked.slot for info in log.members() if info.revoked is not None), default=0)
+
+
+def _granted(log: DeviceLog) -> Iterator[bytes]:
+    return (info.device for info in log.active() if info.grant)
+
+
+def told_leads(device: Device) -> list[bytes]:
+    kept = device.journal.meta_get(META_LEADS) or b""
+    return [kept[at : at + DEVICE_ID_BYTES] for at in range(0, len(kept), DEVICE_ID_BYTES)]
+
+
+def admin_in_force(log: DeviceLog) -> bytes:
+    assert log.root is not None, "a vault with devices has a root"
+    return log.root.admin

@@ -53,8 +53,8 @@ CEPH = Packaged(
 )
 KEYRING = Packaged(
     "A keyring (gnome-keyring)",
-    ("dbus-daemon", "gnome-keyring-daemon"),
-    ("dbus-daemon", "gnome-keyring"),
+    ("dbus-daemon", "dbus-send", "gnome-keyring-daemon"),
+    ("dbus-daemon", "dbus-bin", "gnome-keyring"),
     user_services=(
         "gcr-ssh-agent.service",
         "gcr-ssh-agent.socket",

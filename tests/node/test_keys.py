@@ -13,8 +13,8 @@ import pytest
 from crystal_crypto.keystore import FileKeyStore
 from crystal_node.locking import is_held
 from tests.crypto.killed_passphrases import CHEAP
-from tests.node.test_terminal import Terminal
 from tests.support.machine import Machine, Vault
+from tests.support.terminal import Terminal
 
 PASSPHRASE = "six words that a machine chose"
 

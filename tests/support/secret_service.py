@@ -8,12 +8,13 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = ("dbus-daemon", "gnome-keyring-daemon")
+PROGRAMS = ("dbus-daemon", "dbus-send", "gnome-keyring-daemon")
 PASSWORD = b"the password of the login keyring"
 _SECONDS_MAX = 20.0
 
@@ -106,19 +107,11 @@ def secret_service(folder: Path) -> Generator[SecretService]:
 
 def _wait_for_name(variables: dict[str, str]) -> None:
     """Until the daemon answers on the bus."""
-    import time
-
-    from jeepney import DBusAddress, new_method_call
-    from jeepney.io.blocking import open_dbus_connection
-
     deadline = time.monotonic() + _SECONDS_MAX
-    bus = DBusAddress(
-        "/org/freedesktop/DBus", bus_name="org.freedesktop.DBus", interface="org.freedesktop.DBus"
-    )
-    with open_dbus_connection(variables["DBUS_SESSION_BUS_ADDRESS"]) as connection:
-        while True:
-            call = new_method_call(bus, "NameHasOwner", "s", ("org.freedesktop.secrets",))
-            if connection.send_and_get_reply(call, timeout=_SECONDS_MAX).body[0]:
-                return
-            assert time.monotonic() < deadline, "the keyring does not come up"
-            time.sleep(0.02)
+    bus = ("--session", "--print-reply=literal", "--dest=org.freedesktop.DBus", "/org/freedesktop/DBus")
+    question = ("org.freedesktop.DBus.NameHasOwner", "string:org.freedesktop.secrets")
+    while b"true" not in subprocess.check_output(
+        ["dbus-send", *bus, *question], env={**os.environ, **variables}, timeout=_SECONDS_MAX
+    ):
+        assert time.monotonic() < deadline, "the keyring does not come up"
+        time.sleep(0.02)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_crypto.entry import Channel, Frame, Header, Kind, parse, seal
+from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, seal
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.authority import in_force
 from crystal_mirror.devicelog import MemberInfo
@@ -168,23 +168,33 @@ def read_cursors(member: Member) -> Flow[list[Cursor]]:
     """
     members = member.log.active()
     found = yield GetMany(tuple(member.keys.cursor(info.device) for info in members))
+    told = {
+        info.device: entry
+        for info, data in zip(members, found, strict=True)
+        if data is not None and (entry := _verified(member, info, data)) is not None
+    }
     before = {seen.device: seen for seen in _seen(member)}
+    heads = {seen.device: seen.log_head for seen in before.values() if member.log.is_active(seen.device)}
+    # The header is clear: a log that was hidden from us may well bring the key that its writer sealed with.
+    for device, entry in told.items():
+        if device not in before or before[device].count <= entry.header.sequence:
+            heads[device] = entry.header.log_head
+    if not all(member.log.knows_head(head) for head in heads.values()):
+        yield from read_log(member.log, member.journal, member.keys, member.notices)
+    for device, head in heads.items():
+        if not member.log.knows_head(head):
+            member.notices.put(
+                Notice.PEER_AHEAD,
+                f"the cursor of device {device.hex()[:8]} names a device log that is not shown here",
+            )
     read: list[_Seen] = []
-    for info, data in zip(members, found, strict=True):
-        cursor = _read(member, info, data) if data is not None else None
+    for info in members:
+        cursor = _opened(member, told[info.device]) if info.device in told else None
         known = before.get(info.device)
         if cursor is None or (known is not None and known.count > cursor.count):
             cursor = known
         if cursor is not None:
             read.append(cursor)
-    if any(not member.log.knows_head(seen.log_head) for seen in read):
-        yield from read_log(member.log, member.journal, member.keys, member.notices)
-    for seen in read:
-        if not member.log.knows_head(seen.log_head):
-            member.notices.put(
-                Notice.PEER_AHEAD,
-                f"the cursor of device {seen.device.hex()[:8]} names a device log that is not shown here",
-            )
     if read != list(before.values()):
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_SEEN, _encoder.encode(read))
@@ -201,23 +211,31 @@ def _seen(member: Member) -> list[_Seen]:
     return _seen_decoder.decode(kept) if kept else []
 
 
-def _read(member: Member, info: MemberInfo, data: bytes) -> _Seen | None:
+def _verified(member: Member, info: MemberInfo, data: bytes) -> Entry | None:
+    """The cursor in these bytes, if the device has signed it as its own; its body may still be out of reach."""
     try:
         entry = parse(data)
-        header = entry.header
         entry.verify(info.signing)
-        key = member.key_for(header.generation)
-        if (
-            header.kind is not Kind.CURSOR
-            or header.channel is not Channel.CURSOR
-            or header.vault != member.vault
-            or header.sender != info.device
-            or key is None
-        ):
-            return None
-        return _Seen(info.device, header.sequence, _body_decoder.decode(entry.open(key)[0]), header.log_head)
+    except CryptoError:
+        return None
+    header = entry.header
+    fits = (
+        header.kind is Kind.CURSOR
+        and header.channel is Channel.CURSOR
+        and header.vault == member.vault
+        and header.sender == info.device
+    )
+    return entry if fits else None
+
+
+def _opened(member: Member, entry: Entry) -> _Seen | None:
+    header = entry.header
+    key = member.key_for(header.generation)
+    try:
+        body = _body_decoder.decode(entry.open(key)[0]) if key is not None else None
     except (CryptoError, msgspec.MsgspecError, IndexError):
         return None
+    return _Seen(header.sender, header.sequence, body, header.log_head) if body is not None else None
 
 
 def _cursor(member: Member, seen: _Seen) -> Cursor:

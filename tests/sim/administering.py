@@ -61,15 +61,16 @@ def drop_left(member: Member, device: bytes) -> Flow[None]:
     yield from drop_held(member, device)
 
 
-def go_on_regardless(world: World, home: Home) -> None:
-    """A revoked device puts its own device log back to before it was out, and never looks at what comes behind."""
+def go_on_regardless(world: World, home: Home, slot: int | None = None) -> None:
+    """A revoked device puts its own device log back to before it was out (or to before ``slot``), and never looks at what comes
+    behind."""
     info = world.outsiders.truth.member(home.identity.id)
     assert info is not None
     assert info.revoked is not None, "only a revoked device has anything to disregard"
+    first = info.revoked.slot if slot is None else slot
     home.die()
-    home.journal.execute("DELETE FROM device_log WHERE slot >= ?", (info.revoked.slot,))
-    key = f"v/{world.vault.hex()}/devlog/{info.revoked.slot:016d}"
-    world.store.hidden_from[home.name] = key
+    home.journal.execute("DELETE FROM device_log WHERE slot >= ?", (first,))
+    world.store.hidden_from[home.name] = f"v/{world.vault.hex()}/devlog/{first:016d}"
 
 
 def condone(world: World, device: bytes) -> None:

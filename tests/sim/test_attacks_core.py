@@ -35,7 +35,10 @@ class Overthrown(MembersStage):
         self.laptop.roots.append(new)
         self.act(self.laptop, lambda member: put_out(member, self.core.identity.id, kit, new))
         self.core.restore(disk)
-        go_on_regardless(world, self.core)
+        lead = member_of(self.laptop).log.lead
+        assert lead is not None
+        go_on_regardless(world, self.core, lead.slot)
+        assert member_of(self.core).is_core, "as far as it wants to know"
         self.sync(self.laptop, self.phone, self.laptop)
         self.thief = Thief(world, self.core.identity)
 

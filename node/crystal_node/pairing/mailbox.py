@@ -123,6 +123,8 @@ class Post:
     def __init__(self, mailbox: Mailbox, countdown: Countdown) -> None:
         self._mailbox = mailbox
         self._countdown = countdown
+        self._seen: str | None = None
+        """The mailbox's token of the last wait: what was written since ends the next one at once."""
 
     @property
     def seconds_left(self) -> float:
@@ -168,14 +170,12 @@ class Post:
             ticking.cancel()
 
     async def _first_of(self, slots: Sequence[InviteSlot]) -> tuple[InviteSlot, bytes]:
-        token = await self._patiently(lambda: self._mailbox.wait(None, 0))
         while True:
             for slot in slots:
                 data = await self.get(slot)
                 if data is not None:
                     return slot, data
-            seen = token
-            token = await self._patiently(lambda: self._mailbox.wait(seen, WAIT_SECONDS_MAX))  # noqa: B023  called at once
+            self._seen = await self._patiently(lambda: self._mailbox.wait(self._seen, WAIT_SECONDS_MAX))
 
     async def _tick(self, tick: Callable[[float], None]) -> None:
         while True:

@@ -136,7 +136,8 @@ class _Meeting:
         try:
             inviter = await self._meet()
             welcome = await self._welcomed()
-            await self._verified(SqliteJournal.open(":memory:"), welcome)
+            read = SqliteJournal.open(":memory:")
+            await self._verified(read, welcome)
             if not await self._person.confirms(inviter, self._code.vault):
                 raise NotConfirmed("not confirmed: this machine was not set up")
         except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
@@ -146,7 +147,8 @@ class _Meeting:
             if isinstance(error, asyncio.CancelledError):
                 self._person.left()
             raise
-        await self._verified(self._home.journal(), welcome)
+        await self._keep_log(read, welcome)
+        read.close()
         self._home.keys.keep_token(self._token)
         enrolled = self._home.finish()
         with suppress(
@@ -232,11 +234,22 @@ class _Meeting:
             StoreFailure: the log could not be read.
         """
         vault = self._code.vault
+        log = load_log(journal, vault)
+        async with open_store(self._home.settings, vault=vault, token=self._token) as store:
+            await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+        self._check(log, welcome)
+
+    async def _keep_log(self, read: SqliteJournal, welcome: Welcome) -> None:
+        """Puts what was read into the home's own journal; one that holds something else is held against the relay's."""
+        journal = self._home.journal()
         try:
-            log = load_log(journal, vault)
-            async with open_store(self._home.settings, vault=vault, token=self._token) as store:
-                await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
-            self._check(log, welcome)
+            kept, entries = journal.log_entries(), read.log_entries()
+            if entries[: len(kept)] != kept:
+                await self._verified(journal, welcome)
+                return
+            with journal.transaction() as transaction:
+                for slot, data, void in entries[len(kept) :]:
+                    transaction.keep_log_entry(slot, data, void=void)
         finally:
             journal.close()
 

@@ -28,11 +28,10 @@ _NEWCOMER = {
     "the reveal": ("GET .*/reveal", 1),
     "waiting for the digits": ("GET .*/welcome", 1),
     "reading the log": ("GET .*/devlog/0{16}$", 1),
-    "keeping the log": ("GET .*/devlog/0{16}$", 2),
     "the last word": ("PUT .*/done", 1),
 }
 _SET_UP_BY_THEN = {"the last word"}
-_ADDED_BY_THEN = {"reading the log", "keeping the log", "the last word"}
+_ADDED_BY_THEN = {"reading the log", "the last word"}
 
 
 class Trap:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import ROOT_SENDER
+from crystal_mirror.errors import Revoked
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.records import Details, RootRecord
@@ -75,8 +76,8 @@ async def refresh(device: Device) -> str:
     except TimeoutError:
         return "the relay did not answer in time"
     except (CrystalError, RelayError) as error:
-        if isinstance(error, TokenRefused):
-            note_access(device.journal, Access.REFUSED)
+        if isinstance(error, (Revoked, TokenRefused)):
+            note_access(device.journal, Access.REVOKED if isinstance(error, Revoked) else Access.REFUSED)
         return describe(error).message
     return ""
 

@@ -27,6 +27,7 @@ from crystal_mirror.member import load_log
 from crystal_mirror.outbox import restart_stream
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
+from crystal_node.access import META_ACCESS
 from crystal_node.clock import now_ms
 from crystal_node.device import opened
 from crystal_node.errors import NotSetUp, Usage, WrongCode
@@ -307,6 +308,7 @@ def _adopt_outbox(settings: Settings) -> None:
         row = transaction.row(names[0].incarnation, names[0].sequence) if names else None
         if row is not None and parse(row.sealed).header.sender != device.identity.id:
             restart_stream(device.member, transaction)
+        transaction.meta_set(META_ACCESS, None)  # whatever kept it out before, it was let in now
 
 
 def _finish(settings: Settings, vault: bytes) -> Settings:

@@ -18,7 +18,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.administer import RevokeReport, revoke, rotate_root
 from crystal_mirror.authority import in_force
-from crystal_mirror.errors import NotAllowed, NotAMember, RootHeld, Unready
+from crystal_mirror.errors import BehindTheFloor, NotAllowed, NotAMember, RootHeld, Unready
 from crystal_mirror.logsync import read_log
 from crystal_node.administering import check_administers
 from crystal_node.clock import now_ms
@@ -140,7 +140,15 @@ async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | N
     """A round, so that what the device had stored counts; if it leads, the lead, and another one."""
     await syncer.round()
     if leads(device, target):
-        await syncer.claim(root, force=False)
+        try:
+            await syncer.claim(root, force=False)
+        except BehindTheFloor as error:
+            # It may be the very word of the device that is put out which stands in the way.
+            raise BehindTheFloor(
+                str(error),
+                hint="Sync the device that is further first. If its word is not to be trusted: `crystal role --claim --force`, "
+                "then revoke.",
+            ) from error
         await syncer.round()
 
 

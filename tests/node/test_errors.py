@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from crystal_crypto.errors import BadCode, CrystalError
-from crystal_mirror.errors import LogForked
+from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
 from crystal_node import errors
 from crystal_node.errors import ExitCode, describe, passes
@@ -72,6 +72,7 @@ def test_every_error_of_the_device_says_what_to_do() -> None:
         (lambda: StoreFailure("x"), True),
         (lambda: OSError(errno.ENOSPC, "full"), True),
         (lambda: ZeroDivisionError("bug"), False),
+        (lambda: Revoked("for good"), False),
         (KeyboardInterrupt, False),
     ],
 )

@@ -233,12 +233,15 @@ def test_a_revoked_machine_that_is_paired_again_is_another_device(vault: Vault) 
     phone.call("remember", "Written while it was out.")
     vault.core.call("devices", "revoke", "phone", "--yes")
     before = device_id(phone)
+    assert phone.call("sync", check=False).code == 5
+    assert "revoked" in phone.call("search", "written").err
     pairing = ("pair", "--code", "-", "--relay", vault.relay.url)
     refused = phone.call(*pairing, "--json", typed=vault.code() + "\n", check=False)
     assert refused.code == 7
     assert "--new-keys" in refused.error["hint"]
     phone.call(*pairing, "--new-keys", typed=vault.code() + "\n")
     assert device_id(phone) != before
+    assert "revoked" not in phone.call("search", "written").err, "it is let in again"
     vault.settle()
     assert vault.core.found("written while it was out") == ["Written while it was out."]
     assert concerns(phone) <= {"recovery-kit"}

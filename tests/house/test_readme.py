@@ -17,6 +17,8 @@ BIN = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```sh (?P<machine>[a-z]+)\n(?P<script>.*?)^```$", re.MULTILINE | re.DOTALL)
 _PORT = "18791"
 _TOKEN = re.compile(r"^  ([\w-]{40,})$", re.MULTILINE)
+_CODE = re.compile(r"MC2:[A-Z2-7]+")
+_DIGITS = re.compile(r"\d{3} \d{3}")
 _SECONDS_MAX = 60
 _TRANSCRIPT_TURN = (
     '{"type":"user","uuid":"7d0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a01","parentUuid":null,'
@@ -43,6 +45,16 @@ class Machine:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "CRYSTAL_KEY_STORE": "file",
         }
+
+    def start(self, command: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["bash", "-c", "exec " + command.replace(_PORT, str(self.port))],
+            env=self.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, command: str, typed: str = "") -> str:
         result = subprocess.run(
@@ -106,24 +118,53 @@ def test_what_the_readme_says_works(tmp_path: Path) -> None:
         _wait_for_relay(port)
         printed = _TOKEN.search((tmp_path / "relay.log").read_text(encoding="utf-8"))
         assert printed, "the relay printed no enrolment token"
-        code = ""
+        joining, *using = _commands("node")
         for command in _commands("core"):
-            shown = core.run(_once(command), typed=f"{printed[1]}\n")
-            if command.startswith("crystal pair"):
-                code = next(word for word in shown.split() if word.startswith("mc1:"))
-        # The code goes through standard input, as the README has it typed.
-        results = [node.run(_once(command), typed=f"{code}\n") for command in _commands("node")]
+            if command == "crystal pair":
+                _pair(core, command, node, joining)
+            else:
+                core.run(_once(command), typed=f"{printed[1]}\n")
+        results = [node.run(_once(command)) for command in using]
         assert "eleven attempts" in results[-1]
     finally:
         process.terminate()
         process.wait(timeout=20)
 
 
+def _pair(core: Machine, inviting: str, node: Machine, joining: str) -> None:
+    """Two persons in front of two machines; the one at the new machine cannot be asked, and has said yes before."""
+    inviter, newcomer = core.start(inviting), node.start(f"{joining} --yes")
+    try:
+        _type(newcomer, _shown(inviter, _CODE))
+        _type(inviter, _shown(newcomer, _DIGITS))
+        for process in (inviter, newcomer):
+            _, errors = process.communicate(timeout=_SECONDS_MAX)
+            assert process.returncode == 0, errors
+    finally:
+        for process in (inviter, newcomer):
+            process.kill()
+            process.communicate()
+
+
+def _shown(process: "subprocess.Popen[str]", what: re.Pattern[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if what.fullmatch(line.strip()):
+            return line
+    raise AssertionError(f"it ended before it showed {what.pattern}")
+
+
+def _type(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line)
+    process.stdin.flush()
+
+
 def _once(command: str) -> str:
     """The command as a test can run it: a watch becomes one round, and nobody is there to confirm."""
     if command.startswith("crystal sync --watch"):
         return "crystal sync"
-    if command.startswith(("crystal init", "crystal pair --offline")):
+    if command.startswith("crystal init"):
         return f"{command} --yes"
     return command
 

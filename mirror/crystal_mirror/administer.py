@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crystal_crypto.bundle import seal_bundle
-from crystal_crypto.errors import Malformed
+from crystal_crypto.errors import Malformed, TooLarge
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import ExchangePublic, VerifyKey
 from crystal_crypto.limits import BUNDLE_BYTES
@@ -28,6 +28,7 @@ from crystal_mirror.logsync import append, read_log
 from crystal_mirror.member import Member
 from crystal_mirror.records import (
     CUTOFFS_MAX,
+    MEMBERS_MAX,
     AddRecord,
     Bundles,
     Details,
@@ -88,6 +89,7 @@ def add_device(
         NotAllowed: this device cannot administer the vault.
         Revoked: the newcomer's identity was revoked; it has to come with a new one.
         Malformed: the newcomer's keys are none, or another device's.
+        TooLarge: the vault has as many devices as it may have.
     """
     log = member.log
 
@@ -99,6 +101,11 @@ def add_device(
             if (known.signing, known.exchange) != (newcomer.signing, newcomer.exchange.to_bytes()):
                 raise Malformed("another device of the vault has that id")
             return None
+        keys = newcomer.signing.to_bytes(), newcomer.exchange.to_bytes()
+        if newcomer.device == ROOT_SENDER or keys[0] == keys[1] or log.has_key(*keys):
+            raise Malformed("these are another device's keys, or no device's")
+        if len(log.members()) >= MEMBERS_MAX:
+            raise TooLarge(f"a vault has at most {MEMBERS_MAX} devices, revoked ones included")
         key = member.generation_key
         record = AddRecord(
             device=newcomer.device,

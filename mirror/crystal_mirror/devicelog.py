@@ -155,6 +155,10 @@ class DeviceLog:
         self._take(entry, record, self.next_slot - 1)
         return Verdict.VALID
 
+    def would_take(self, data: bytes) -> bool:
+        """Whether these bytes, in the next slot, are an entry. Changes nothing."""
+        return self._judge(data) is not None
+
     def retract_voids(self, count: int) -> None:
         """Steps back over that many void slots behind the head: the relay shows them otherwise now. Changes nothing else."""
         assert 0 <= count <= self.trailing_voids, "only void slots behind the head are stepped back over"
@@ -177,6 +181,10 @@ class DeviceLog:
     def is_active(self, device: bytes) -> bool:
         info = self._members.get(device)
         return info is not None and info.revoked is None
+
+    def has_key(self, *keys: bytes) -> bool:
+        """Whether one of these public keys is, or was, a device's."""
+        return not self._keys.isdisjoint(keys)
 
     @property
     def lead(self) -> Lead | None:

@@ -164,6 +164,7 @@ def append(
         sealed = build(log)
         if sealed is None:
             return False
+        assert log.would_take(sealed), "what would be void is not written"
         slot = log.next_slot
         created = yield PutNew(keys.log(slot), sealed)
         there = sealed if created else (yield Get(keys.log(slot)))

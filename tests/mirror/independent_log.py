@@ -104,8 +104,10 @@ class Log:
         must(header.number(64, 8) == self.slot - 1)
         must(header.at(120, 32) == header.at(88, 32) == self.head)
         must(header.at(48, 8) == bytes(8))
-        record = msgspec.msgpack.decode(entry.public)
-        must(isinstance(record, list) and record != [] and isinstance(record[0], str) and record[0] in FIELDS)
+        decoded: Any = msgspec.msgpack.decode(entry.public)
+        must(isinstance(decoded, list) and decoded != [] and isinstance(decoded[0], str))
+        record: list[Any] = decoded
+        must(record[0] in FIELDS)
         fields = FIELDS[record[0]]
         must(len(record) == len(fields) + 1)
         must(all(fits(value) for fits, value in zip(fields, record[1:], strict=True)))

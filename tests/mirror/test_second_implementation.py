@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -136,7 +137,7 @@ class Told(Logbook):
         if wrong == 0:
             record = self._mistaken(record)
         key = self.key(max(1, self.log.generation + draw.choice((-1, 1)))) if wrong == 1 else None
-        header = {"previous": bytes(32)} if wrong == 2 else {}
+        header: dict[str, Any] = {"previous": bytes(32)} if wrong == 2 else {}
         signed = draw.choice(self.people).signing if wrong == 3 else None
         sealed = self.seal(record, signer, key=key, signed=signed, **header)
         return sealed[:-1] + bytes([sealed[-1] ^ 1]) if wrong == 4 else sealed

@@ -328,7 +328,7 @@ def _behind(row: "Row") -> str:
 
 
 def _power(row: "Row") -> str:
-    parts = []
+    parts: list[str] = []
     if row.says_root:
         parts.append("root")
     elif row.entry.had_root:

@@ -17,7 +17,7 @@ class NotAMember(ProtocolError):
     """This device is not in the vault's device log."""
 
     exit_code = 7
-    hint = "Join the vault with `crystal pair --code …`; the code is shown by `crystal pair --offline` on a device that has it."
+    hint = "Join the vault with `crystal pair --code -`; `crystal pair` on the Core shows the code."
 
 
 class WrongVault(ProtocolError):

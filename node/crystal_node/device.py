@@ -173,7 +173,7 @@ class Device:
         token = self.keys.token()
         if not self.settings.relay_url or token is None:
             raise NotSetUp(
-                "this device has no relay", hint="Join again: `crystal pair --code - --relay URL`."
+                "this device has no relay", hint="Join again: `crystal pair --code -`."
             )
         return FreshToken(self.keys.token, token)
 

@@ -75,7 +75,7 @@ class NotSetUp(CrystalError):
     """There is no vault in this home yet."""
 
     exit_code = ExitCode.NOT_SET_UP
-    hint = "Run `crystal init --role core --relay URL`, or join a vault with `crystal pair --code - --relay URL`."
+    hint = "Run `crystal init --role core --relay URL`, or join a vault with `crystal pair --code -`."
 
 
 class BadConfig(CrystalError):

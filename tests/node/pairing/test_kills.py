@@ -141,6 +141,25 @@ def test_a_newcomer_killed_at_any_step_starts_over_as_the_same_device(
     assert again is (step in _ADDED_BY_THEN) or step == "waiting for the digits"
 
 
+def test_a_stop_that_comes_too_late_finishes_the_step_and_says_so(vault: Vault, machine: Machine) -> None:
+    with (
+        fault_proxy(vault.relay.url) as proxy,
+        inviting(vault.core, CRYSTAL_RELAY_URL=proxy.url) as inviter,
+        joining(machine, inviter.code(), "--relay", vault.relay.url) as newcomer,
+    ):
+
+        def stop_in_the_middle(method: str, path: str) -> None:
+            if method == "PUT" and "/devlog/" in path:
+                inviter.stop()
+
+        proxy.always = stop_in_the_middle
+        inviter.type(str(newcomer.event("digits")["digits"]))
+        assert (inviter.end(), newcomer.end()) == (130, 0)
+    assert inviter.events[-1] == {"event": "stopped", "added": True}
+    assert len(members(vault.core)) == 2
+    machine.call("sync")
+
+
 def test_an_inviter_that_died_half_way_names_the_machine_once_at_its_next_start(
     vault: Vault, machine: Machine
 ) -> None:

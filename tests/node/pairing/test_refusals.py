@@ -247,6 +247,21 @@ def test_a_newcomer_that_nobody_can_answer_at_says_so_before_it_uses_the_invite(
             assert (inviter.end(), newcomer.end()) == (0, 0)
 
 
+def test_a_key_store_that_is_not_there_says_why_before_the_invite_is_used(
+    vault: Vault, machine: Machine
+) -> None:
+    with inviting(vault.core) as inviter:
+        code = inviter.code()
+        without = {"CRYSTAL_KEY_STORE": "keyring", "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent"}
+        with joining(machine, code, **without) as keyless:
+            assert keyless.end() == 8
+        assert "keyring" in keyless.error["error"]
+        assert keyless.events == []
+        with joining(machine, code) as newcomer:
+            inviter.type(str(newcomer.event("digits")["digits"]))
+            assert (inviter.end(), newcomer.end()) == (0, 0)
+
+
 _SLIPS: dict[str, tuple[Callable[[str], str], str]] = {
     "cut": (lambda code: code[:60], "cut short"),
     "cut near the end": (lambda code: code[:-3], "cut short"),

@@ -139,7 +139,7 @@ class DeviceLog:
         self._generations: dict[int, Entry] = {}
         self._sealed: dict[bytes, list[SealedKeys]] = {}
         self._leads: dict[int, Lead] = {}
-        self._heads: dict[bytes, int] = {ZERO_HASH: 0}
+        self._heads = {ZERO_HASH}
         self._last_epoch = 0
 
     def extend(self, data: bytes) -> Verdict:
@@ -197,10 +197,6 @@ class DeviceLog:
     def knows_head(self, head: bytes) -> bool:
         """Whether ``head`` was ever this log's head: what a peer's header claims to have seen."""
         return head in self._heads
-
-    def generation_at(self, head: bytes) -> int | None:
-        """The generation that was in force when ``head`` was the head; None for a head that never was."""
-        return self._heads.get(head)
 
     @property
     def root_number(self) -> int:
@@ -359,7 +355,7 @@ class DeviceLog:
             case NameRecord():
                 self._change(record.device, named=entry)
         self.head = entry.hash
-        self._heads[entry.hash] = self.generation
+        self._heads.add(entry.hash)
         self.events.append(LogEvent(slot, entry.header.sender, record, entry))
 
     def _begin(self, record: RevokeRecord | GenerationRecord, entry: Entry) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from crystal_crypto.errors import Malformed
-from crystal_crypto.identity import DeviceIdentity
+from crystal_crypto.errors import Malformed, TooLarge
+from crystal_crypto.identity import DeviceIdentity, ExchangePublic
+from crystal_mirror import administer, devicelog
 from crystal_mirror.administer import (
     GENERATION_DAYS_MAX,
+    Newcomer,
     add_device,
     generation_due,
     grant_lead,
@@ -135,6 +137,36 @@ def test_a_newcomer_with_another_devices_id_or_a_revoked_identity_is_refused(hom
     home.revoke(home.lost)
     with pytest.raises(Revoked):
         home.store.run(add(home, "lost"))
+
+
+@pytest.mark.parametrize("taken", ["signing", "exchange", "id of the root", "no key"])
+def test_a_newcomer_that_the_log_would_not_take_is_refused_before_anything_is_written(
+    home: Household, taken: str
+) -> None:
+    fresh, theirs = new_device("fresh"), home.lost.identity
+    home.revoke(home.lost)
+    posing = {
+        "signing": Newcomer(fresh.id, theirs.signing.public, fresh.exchange.public),
+        "exchange": Newcomer(fresh.id, fresh.signing.public, theirs.exchange.public),
+        "id of the root": Newcomer(bytes(16), fresh.signing.public, fresh.exchange.public),
+        "no key": Newcomer(fresh.id, fresh.signing.public, ExchangePublic.from_bytes(bytes(32))),
+    }[taken]
+    before = dict(home.store)
+    with pytest.raises((Malformed, NotAllowed)):
+        home.store.run(add_device(home.core, posing, name="x", system="", now_ms=3))
+    assert dict(home.store) == before
+
+
+def test_a_vault_that_has_had_as_many_devices_as_it_may_says_so(
+    home: Household, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (administer, devicelog):
+        monkeypatch.setattr(module, "MEMBERS_MAX", 3)
+    before = dict(home.store)
+    with pytest.raises(TooLarge, match="3 devices"):
+        home.store.run(add(home))
+    assert dict(home.store) == before
+    assert not home.store.run(add(home, "laptop")).fresh, "who is in stays in"
 
 
 @pytest.mark.parametrize("what", FLOWS)

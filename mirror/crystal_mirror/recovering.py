@@ -18,12 +18,13 @@ from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.outbox import restart_stream
-from crystal_mirror.ports import Journal
+from crystal_mirror.ports import Journal, ReplicaView
 from crystal_mirror.publish import restore_mirror
 from crystal_mirror.pull import Standing, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow, Get, PutNew
-from crystal_mirror.types import EntryState
+from crystal_mirror.slots import VOID, SlotKind, judge_slot
+from crystal_mirror.types import START, EntryState, Position
 from crystal_mirror.voids import Fork, doubt_voids
 
 
@@ -45,6 +46,24 @@ def log_complete(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[bool
     if not (yield from read_log(log, journal, keys)):
         return False
     return (yield from log_is_whole(log, keys))
+
+
+def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
+    """The first place where what is kept of the mirror is not what was verified once: a disk that rots, or somebody's hand.
+
+    Call it once the log is read as far as it goes. None if every kept entry follows the one before, up to the position.
+    """
+    position = START
+    while kept := replica.entries(position.epoch, position.sequence, 1):
+        slot = judge_slot(kept[0].data, position, log)
+        if kept[0].sequence != position.sequence:
+            return position
+        if kept[0].state is EntryState.VOID:
+            slot = VOID
+        elif slot.kind not in (SlotKind.BATCH, SlotKind.SEAL):
+            return position
+        position = slot.after(position)
+    return position if position[:2] < replica.position()[:2] else None
 
 
 def put_back_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:

@@ -84,6 +84,8 @@ def run(
     if enroll_token == _STANDARD_INPUT:
         token = read_secret("The relay's enrolment token: ", what="enrolment token")
     found = read_kit(kit)
+    if source is not None and not as_json:
+        note(f"Copying {source}, which is only read, and checking the copy.")
     asks = is_terminal() and not yes and not as_json
     restored = asyncio.run(
         restore(
@@ -133,6 +135,8 @@ def _tell(restored: "Restored") -> None:
         )
     if restored.taken_over:
         say(f"  {counted(restored.taken_over, 'record')} that the other home had not sent came along.")
+    if restored.private:
+        say("  Private mode is on, as it was there: nothing is recorded. `crystal private off` ends it.")
     if restored.from_home:
         _tell_lacks(restored)
     if restored.others:
@@ -187,6 +191,7 @@ def _document(restored: "Restored") -> dict[str, object]:
             {"device": lack.device.hex() if lack.device else None, "epoch": lack.epoch, "seq": lack.sequence}
             for lack in restored.lacks
         ],
+        "private": restored.private,
         "others": [{"id": device.hex(), "name": name} for device, name in restored.others],
     }
 

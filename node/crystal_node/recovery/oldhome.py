@@ -34,7 +34,12 @@ DROPPED_VALUES = (META_OWN, META_QUARANTINE)
 _SCRATCH = ".restoring"
 _BESIDE = ("", "-wal", "-journal")
 _LEFT_OVER = ("-wal", "-shm", "-journal")
-_DAMAGED_HINT = "Take the home of another device, or bring the vault back from its relay: leave --from out."
+
+
+class DamagedHome(LocalStorage):
+    """The other home's databases are not whole."""
+
+    hint = "Take the home of another device, or bring the vault back from its relay: leave --from out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def copy_memory(old: OldHome, target: Path) -> None:
 
     Raises:
         HomeBusy: somebody is writing there.
-        LocalStorage: it is damaged, or none.
+        DamagedHome: it is damaged, or none.
     """
     copy = _copied(old.memory, target)
     try:
@@ -91,7 +96,7 @@ def copy_memory(old: OldHome, target: Path) -> None:
                     database.run("DELETE FROM meta WHERE name = ?", (name,))
             database.scrub()
     except (VaultDamaged, ForeignFile) as error:
-        raise LocalStorage(f"{old.memory} is damaged: {error}", hint=_DAMAGED_HINT) from error
+        raise DamagedHome(f"{old.memory} is damaged: {error}") from error
     _move(copy, target)
 
 
@@ -102,7 +107,7 @@ def copy_journal(old: OldHome, target: Path) -> bytes | None:
 
     Raises:
         HomeBusy: somebody is writing there.
-        LocalStorage: it is damaged, or none.
+        DamagedHome: it is damaged, or none.
     """
     copy = _copied(old.journal, target)
     try:
@@ -118,7 +123,7 @@ def copy_journal(old: OldHome, target: Path) -> bytes | None:
         finally:
             journal.close()
     except (JournalDamaged, apsw.CorruptError) as error:
-        raise LocalStorage(f"{old.journal} is damaged: {error}", hint=_DAMAGED_HINT) from error
+        raise DamagedHome(f"{old.journal} is damaged: {error}") from error
     _move(copy, target)
     return claim
 

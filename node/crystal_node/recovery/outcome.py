@@ -35,7 +35,7 @@ class Restored:
     """What came of it.
 
     ``fresh`` is False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
-    devices that are not revoked, by id and name.
+    devices that are not revoked, by id and name; ``private``: nothing is recorded here, as in the home that was copied.
     """
 
     settings: Settings
@@ -54,3 +54,4 @@ class Restored:
     core: Core | None
     lacks: tuple[Lack, ...]
     others: tuple[tuple[bytes, str | None], ...]
+    private: bool

@@ -25,12 +25,12 @@ class Phase(StrEnum):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """``source`` is the other home's folder, ``led`` whether its device was the Core, ``lost`` whether the relay had lost the
-    vault."""
+    """``source`` is the other home's folder, ``led`` the claim by which its device was the Core ("" if it was not), ``lost``
+    whether the relay had lost the vault."""
 
     phase: Phase
     source: str
-    led: bool = False
+    led: str = ""
     lost: bool = False
 
 

@@ -26,18 +26,27 @@ from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import join
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.member import load_log
+from crystal_mirror.rebuild import begin_rebuild, rebuild_pending
 from crystal_mirror.records import Details
 from crystal_mirror.recovering import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device, opened
-from crystal_node.enrol import META_VAULT, Joining, joining, system_name
+from crystal_node.enrol import Joining, joining, system_name
 from crystal_node.errors import Usage
-from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
 from crystal_node.kit.standing import KitOutdated, WrongKit, check_kit
 from crystal_node.kitstate import kit_mark
-from crystal_node.recovery.oldhome import clear_scratch, copy_journal, copy_memory, find_old_home
+from crystal_node.privacy import read_privacy
+from crystal_node.recovery.copying import (
+    META_RESTORED,
+    begins_anew,
+    check_done,
+    check_memory,
+    copy_home,
+    undo_copy,
+)
+from crystal_node.recovery.oldhome import DamagedHome, find_old_home
 from crystal_node.recovery.outcome import Core, Lack, Restored
 from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
@@ -45,12 +54,10 @@ from crystal_node.relaystore import open_http
 from crystal_node.runner import Runner
 from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
+from crystal_node.verifying import verify
 from crystal_relay.client import HttpStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RecoveryReplaced
-
-META_RESTORED = "node.restored-from"
-"""In the journal of a home that was restored from another: the folder of that, so that doing it again does nothing."""
 
 
 async def restore(
@@ -79,20 +86,24 @@ async def restore(
     with joining(settings, kit.vault) as home:
         progress = read_progress(home.settings.home)
         if old is not None and progress is None and not home.fresh:
-            _check_done(home, old.folder)
+            check_done(home, old.folder)
             old = None
         if progress is not None and progress.phase is Phase.COPYING and old is None:
             raise Usage(
                 f"a restore from {progress.source} was interrupted while it was copied",
                 hint="Run the same command again, with --from.",
             )
-        if old is not None and (progress is None or _begins_anew(home, progress, old.folder)):
-            progress = _copy(home.settings.home, kit, old.folder, resumed=progress is not None)
+        if old is not None and (progress is None or begins_anew(home, progress, old.folder)):
+            progress = copy_home(home.settings.home, kit, old.folder, resumed=progress is not None)
         journal = home.journal()
         try:
             log = load_log(journal, kit.vault)
             check_kit(kit, log, newer_may_be=True)
             put_back, progress = await _enter(home, kit, journal, log, progress, enrolment_token)
+        except DamagedHome:
+            journal.close()
+            undo_copy(home.settings.home)
+            raise
         finally:
             journal.close()
         home.keys.keep_root(kit.root)
@@ -113,81 +124,6 @@ async def restore(
         )
 
 
-def _check_done(home: Joining, folder: Path) -> None:
-    """Raises Usage for a home that is set up, unless it was restored from that very folder: then there is nothing to copy."""
-    journal = home.journal()
-    try:
-        done = journal.meta_get(META_RESTORED) == str(folder).encode()
-    finally:
-        journal.close()
-    if not done:
-        raise Usage(
-            "this home is set up already: --from fills a fresh one",
-            hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
-        )
-
-
-def _begins_anew(home: Joining, progress: Progress, folder: Path) -> bool:
-    """Whether the databases are to be copied (again). Raises Usage if what came from elsewhere is in use here already."""
-    if progress.source != str(folder) and not home.fresh:
-        raise Usage(
-            f"this home is being restored from {progress.source}",
-            hint="Run the same command without --from: it finishes that.",
-        )
-    return progress.phase is Phase.COPYING or progress.source != str(folder)
-
-
-def _copy(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> Progress:
-    """Both databases of the other home in place of ours."""
-    old = find_old_home(folder, home)
-    if not resumed:
-        _refuse_to_lose(home)
-    write_progress(home, Progress(Phase.COPYING, str(old.folder)))
-    try:
-        copy_memory(old, home.database)
-        claim_there = copy_journal(old, home.state_database)
-        led = _led(home, kit, claim_there)
-    except BaseException:
-        _undo_copy(home)
-        raise
-    clear_scratch(home)
-    return write_progress(home, Progress(Phase.COPIED, str(old.folder), led=led))
-
-
-def _led(home: Home, kit: Kit, claim_there: bytes | None) -> bool:
-    """Whether the device whose home was copied was the Core. Raises WrongKit if the copy is not this kit's vault."""
-    journal = SqliteJournal.open(home.state_database)
-    try:
-        log = load_log(journal, journal.meta_get(META_VAULT) or kit.vault)
-        check_kit(kit, log, newer_may_be=True)
-        return claim_there is not None and log.lead is not None and log.lead.claim == claim_there
-    finally:
-        journal.close()
-
-
-def _refuse_to_lose(home: Home) -> None:
-    """Raises Usage if anything is here that the other home's databases would take the place of."""
-    held = home.database.exists()
-    if not held and home.state_database.exists():
-        journal = SqliteJournal.open(home.state_file())
-        held = bool(journal.outbox_count())
-        journal.close()
-    if held:
-        raise Usage(
-            "there is a memory here already: --from fills a fresh home",
-            hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
-        )
-
-
-def _undo_copy(home: Home) -> None:
-    """A copy that turned out to be the wrong one goes again: what it came from is untouched."""
-    for path in (home.database, home.state_database):
-        for ending in ("", "-wal", "-shm"):
-            Path(f"{path}{ending}").unlink(missing_ok=True)
-    clear_scratch(home)
-    end_progress(home)
-
-
 async def _enter(
     home: Joining,
     kit: Kit,
@@ -199,7 +135,7 @@ async def _enter(
     """In at the relay, and into the device log. Returns how many slots of that were put back."""
     token = token_of(home.keys, home.identity)
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
-        token = await _registered(home, kit, store, token, enrolment_token, log)
+        token = await _registered(home, kit, store, token, enrolment_token, log, progress)
     details = Details(home.settings.name.value, system_name(), now_ms(), home.identity.id)
     keys = VaultKeys(kit.vault)
     put_back = 0
@@ -211,7 +147,7 @@ async def _enter(
                 "the relay lets this kit in, and has nothing of its vault: it was emptied",
                 hint="Bring the vault back from any device's home: `crystal recovery restore --from FOLDER --relay URL`.",
             )
-        _check_in_force(kit, log)
+        _check_copy(home, kit, log, progress)
         if not complete:
             if progress is not None:
                 # Noted before it is mended: afterwards nothing shows that the relay had lost the vault.
@@ -225,7 +161,13 @@ async def _enter(
 
 
 async def _registered(
-    home: Joining, kit: Kit, store: HttpStore, token: str, enrolment_token: str, log: DeviceLog
+    home: Joining,
+    kit: Kit,
+    store: HttpStore,
+    token: str,
+    enrolment_token: str,
+    log: DeviceLog,
+    progress: Progress | None,
 ) -> str:
     """Lets this device in. A vault is made there only by who has something to put into it, and by its root in force."""
     try:
@@ -236,7 +178,7 @@ async def _registered(
                 "that kit is outdated: the vault's root was replaced since it was made, and the relay knows only the new one"
             ) from error
         if enrolment_token and log.root is not None:
-            _check_in_force(kit, log)
+            _check_copy(home, kit, log, progress)
             return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)
         lost = (
             "A relay that is new, or was emptied, needs its enrolment token: --enroll-token -."
@@ -248,7 +190,8 @@ async def _registered(
         ) from error
 
 
-def _check_in_force(kit: Kit, log: DeviceLog) -> None:
+def _check_copy(home: Joining, kit: Kit, log: DeviceLog, progress: Progress | None) -> None:
+    """Before anything is written: the kit's root is in force, and what was copied is what its Cores had signed."""
     try:
         check_kit(kit, log)
     except KitOutdated:
@@ -258,6 +201,8 @@ def _check_in_force(kit: Kit, log: DeviceLog) -> None:
             "that kit is newer than all that is known here of its vault: its root was put in place later",
             hint="Take the home of a device that was in touch with the vault since then, or an older kit.",
         ) from error
+    if progress is not None and home.fresh:
+        check_memory(home.settings.home, kit, log)
 
 
 def _take_over(home: Joining) -> int:
@@ -285,6 +230,7 @@ async def _bring_back(
         syncer = Syncer(device, store, purpose="crystal recovery restore")
         try:
             if progress is not None:
+                _mend_memory(device)
                 mirror_put_back = await syncer.run(put_back_mirror(member))
                 lacks = tuple(
                     Lack(
@@ -295,7 +241,7 @@ async def _bring_back(
                     )
                     for lack in missing(member)
                 )
-                if (lead or progress.led or progress.lost) and not member.is_core:
+                if (lead or progress.lost or _leads_still(device, progress)) and not member.is_core:
                     # What is lacking is told; whoever has more goes over to this history and offers the rest again.
                     await syncer.run(claim(member, root, force=True, abandon=True))
             await syncer.round()
@@ -330,7 +276,20 @@ async def _bring_back(
             for info in member.log.active()
             if info.device != member.device_id
         ),
+        private=read_privacy(device.journal).on,
     )
+
+
+def _leads_still(device: Device, progress: Progress) -> bool:
+    """Whether the device whose home was copied is the Core by the log as it is now: then nobody leads."""
+    lead = device.member.log.lead
+    return lead is not None and lead.claim.hex() == progress.led
+
+
+def _mend_memory(device: Device) -> None:
+    """Rows that are not what the log says (a disk that rots changes them unseen) are made again from the log."""
+    if not rebuild_pending(device.member) and not verify(device).ok:
+        begin_rebuild(device.member, None)
 
 
 def _shall_lead(device: Device, lead: bool, wants_lead: Callable[[Core], bool], *, lost: bool) -> bool:

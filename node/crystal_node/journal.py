@@ -236,8 +236,7 @@ class SqliteJournal:
         What waits to be sent stays, sealed by that device, for whoever takes it over. In a transaction.
         """
         self._write("DELETE FROM stream", ())
-        rows: list[tuple[Any, ...]] = self._db.execute("SELECT name FROM meta").fetchall()
-        names = [str(row[0]) for row in rows]
+        names = [str(name) for (name,) in self._db.execute("SELECT name FROM meta")]
         for name in names:
             if name not in kept:
                 self.meta_set(name, None)

@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.harness import Row, value_at_most
 from crystal_crypto.invite_code import decode_invite
@@ -135,7 +135,8 @@ async def _pairing(core: Settings, home: Settings) -> _Times:
         loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
     ) -> "asyncio.Task[Any]":
         side = _side.get()
-        return asyncio.Task(work if side is None else _timed(work, times.own, side), loop=loop, **options)
+        timed = work if side is None else cast(Coroutine[Any, Any, Any], _timed(work, times.own, side))
+        return asyncio.Task(timed, loop=loop, **options)
 
     loop.set_task_factory(accounted)  # type: ignore[arg-type]
     people = loop.create_future(), loop.create_future()

@@ -28,7 +28,7 @@ def test_a_code_that_is_typed_is_not_shown(vault: Vault, machine: Machine) -> No
     assert code[4:] not in terminal.shown
 
 
-def test_init_asks_once_on_a_terminal_and_no_means_no(machine: Machine, vault: Vault) -> None:
+def test_init_asks_before_it_begins_and_no_means_no(machine: Machine, vault: Vault) -> None:
     variables = {"CRYSTAL_RELAY_ENROLL_TOKEN": vault.relay.enroll_token}
     refused = Terminal(machine, "init", "--role", "core", "--relay", vault.relay.url, **variables)
     refused.until("[yes/no]")
@@ -38,6 +38,8 @@ def test_init_asks_once_on_a_terminal_and_no_means_no(machine: Machine, vault: V
     accepted = Terminal(machine, "init", "--role", "core", "--relay", vault.relay.url, **variables)
     accepted.until("[yes/no]")
     accepted.type("yes\n")
+    accepted.until("recovery kit now?")
+    accepted.type("no\n")
     assert accepted.end() == 0
     assert "is its Core" in accepted.shown
 

@@ -4,8 +4,8 @@ Exit codes, the same for every command:
 
     0 done                     5 the relay refused the credentials      9 busy: another process holds the home
     1 unexpected: a bug        6 the relay misbehaves                  10 not found
-    2 usage                    7 the key or the code is wrong         130 interrupted
-    3 not set up               8 local storage
+    2 usage                    7 a wrong key, code or passphrase      130 interrupted
+    3 not set up               8 local storage, or the key store
     4 the relay is unreachable
 
 Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system

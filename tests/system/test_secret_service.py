@@ -1,5 +1,8 @@
 """With a real keyring: keys go there when it truly works, and when it is locked or gone the reason is said."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -82,6 +85,37 @@ def test_a_keyring_that_is_gone_is_told_and_a_new_machine_uses_files(
     (tmp_path / "another").mkdir()
     another = Machine(tmp_path / "another", machine.extra)
     assert set_up(another, relay)["keys"] == "file"
+
+
+def test_what_is_stored_without_the_keyring_library_is_what_the_library_stores(
+    service: SecretService, tmp_path: Path
+) -> None:
+    """In a process of its own, which has that session's bus."""
+    program = """
+from keyring.backends.SecretService import Keyring
+from crystal_crypto.keystore.secretservice import SecretServiceKeyring
+ours, theirs = SecretServiceKeyring(), Keyring()
+assert ours.get_password("service", "a") is None
+ours.set_password("service", "a", "by ours")
+theirs.set_password("service", "b", "by theirs")
+assert (theirs.get_password("service", "a"), ours.get_password("service", "b")) == ("by ours", "by theirs")
+theirs.set_password("service", "a", "replaced")
+assert ours.get_password("service", "a") == "replaced"
+ours.set_password("service", "a", "again")
+assert theirs.get_password("service", "a") == "again"
+theirs.delete_password("service", "a")
+ours.delete_password("service", "b")
+ours.delete_password("service", "b")
+assert ours.get_password("service", "a") is None
+assert theirs.get_password("service", "b") is None
+"""
+    service.unlock()
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **service.variables, "HOME": str(tmp_path)},
+        timeout=60,
+        check=True,
+    )
 
 
 def test_keys_move_into_a_real_keyring_and_out_again(

@@ -6,7 +6,7 @@ composes the program says which place to use, and gives the passphrase.
 
     port            what every key store offers           files      secrets in files, plain or wrapped
     systemkeyring   the system's keyring                  folder     the disk's part of it
-    wrapping        passphrase, header, wrapped secrets: the format
+    secretservice   the one of Linux desktops, faster     wrapping   passphrase, header, wrapped secrets: the format
 """
 
 import os

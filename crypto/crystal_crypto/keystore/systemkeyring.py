@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.identity import Random
 from crystal_crypto.keystore.port import check_name, check_secret
+from crystal_crypto.keystore.secretservice import BACKEND as SECRET_SERVICE
+from crystal_crypto.keystore.secretservice import SecretServiceKeyring
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -25,7 +27,7 @@ KEYRING_SECONDS_MAX: Final = 5.0
 
 BACKENDS: Final = frozenset(
     {
-        "keyring.backends.SecretService.Keyring",
+        SECRET_SERVICE,
         "keyring.backends.kwallet.DBusKeyring",
         "keyring.backends.libsecret.Keyring",
         "keyring.backends.macOS.Keyring",
@@ -71,20 +73,28 @@ class KeyringKeyStore:
         self._seconds_max = seconds_max
         if backend is None or isinstance(backend, str):
             name = backend or ""
-            self._backend = self._limited(lambda: _system_keyring(name))
+            self._backend: KeyringBackend | SecretServiceKeyring = self._limited(
+                lambda: _system_keyring(name)
+            )
         else:
             self._backend = backend
 
     @property
     def backend_name(self) -> str:
         """The name under which this backend can be loaded alone, "" if it has none."""
-        name = f"{type(self._backend).__module__}.{type(self._backend).__name__}"
+        name = self._class_name
         return name if name in BACKENDS else ""
 
     @property
     def description(self) -> str:
         """The backend's name, for the person."""
-        return f"the keyring {type(self._backend).__module__}.{type(self._backend).__name__}"
+        return f"the keyring {self._class_name}"
+
+    @property
+    def _class_name(self) -> str:
+        if isinstance(self._backend, SecretServiceKeyring):
+            return SECRET_SERVICE
+        return f"{type(self._backend).__module__}.{type(self._backend).__name__}"
 
     def probe(self, random: Random = os.urandom) -> None:
         """Write, read back, compare, delete. Raises KeyStoreError with the reason why it must not be trusted."""
@@ -184,8 +194,10 @@ def _told(failure: BaseException) -> KeyStoreError:
     return KeyStoreError(f"the keyring failed with {kind}", hint=_FILES_HINT)
 
 
-def _system_keyring(name: str) -> "KeyringBackend":
+def _system_keyring(name: str) -> "KeyringBackend | SecretServiceKeyring":
     """The backend of that name, if it is a known one, else the best that the library finds."""
+    if name == SECRET_SERVICE:
+        return SecretServiceKeyring()
     if name in BACKENDS:
         from importlib import import_module
 

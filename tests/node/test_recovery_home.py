@@ -1,6 +1,5 @@
 """The relay is gone or emptied, and of the devices one home is left, without its keys: kit and home bring the vault back."""
 
-import json
 import os
 import shutil
 import sqlite3
@@ -11,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from crystal_crypto.hierarchy import Root
+from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
 from crystal_node.kit.page import KitPage
-from crystal_node.recovery.oldhome import KEPT_VALUES
+from crystal_node.recovery.oldhome import copy_journal, find_old_home
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import (
     device_of,
@@ -290,21 +290,28 @@ def test_a_fresh_home_that_holds_a_memory_is_not_written_over(vault: Vault, tmp_
 def test_nothing_of_the_old_device_alone_is_taken_over(vault: Vault, tmp_path: Path) -> None:
     core, *_ = lived_in(vault, _TEXTS)
     core.call("private", "on")
-    core.call("private", "off")
-    kit, home = kit_of(core), lost_copy(core, tmp_path)
-    new = fresh_machine(tmp_path)
-    _restore(new, home, vault.relay, kit)
-    before, after = _values(home), _values(new.home)
-    shared = {name for name in before if before[name] == after.get(name)}
-    assert shared <= KEPT_VALUES | {"relay.recovery"}
-    assert {"node.vault", "node.private"} <= shared
-    assert before["claim"] != after["claim"]
-    config = json.loads((new.home / "config.json").read_text())
-    assert config["vault"] == vault.core.call("status", "--json").json["vault"]
+    core.call("remember", "Waits to be sent.")
+    home, target = lost_copy(core, tmp_path), tmp_path / "copy.db"
+    before = _values(home / "state" / "state.db")
+    claim = copy_journal(find_old_home(home, Home(tmp_path / "none")), target)
+    after = _values(target)
+    assert claim == before["claim"]
+    assert set(after) <= {"node.vault", "node.private", "node.pending-since", "floor", "cursors.seen"}
+    assert {"node.vault", "node.private"} <= set(after)
+    assert all(before[name] == after[name] for name in after)
+    journal = SqliteJournal.open(target)
+    try:
+        assert journal.stream() is None, "the old device's place in its stream is its own"
+        assert journal.outbox_count() == 1
+        assert journal.log_entries()
+    finally:
+        journal.close()
+    told = _restore(fresh_machine(tmp_path), home, vault.relay, kit_of(core)).json
+    assert told["private"] is True, "what its person wanted holds on"
 
 
-def _values(home: Path) -> dict[str, bytes]:
-    connection = sqlite3.connect(f"file:{home / 'state' / 'state.db'}?mode=ro&immutable=1", uri=True)
+def _values(database: Path) -> dict[str, bytes]:
+    connection = sqlite3.connect(f"file:{database}?mode=ro&immutable=1", uri=True)
     try:
         return dict(connection.execute("SELECT name, value FROM meta").fetchall())
     finally:

@@ -142,6 +142,9 @@ def test_a_revoked_root_holder_takes_the_old_root_with_it(vault: Vault) -> None:
     laptop.call("sync")
     assert "root-replaced" in concerns(laptop)
     assert laptop.call("status", "--json").json["holds_root"] is False
+    assert laptop.call("pair", "--offline", "--yes", check=False).code == 7, (
+        "a code without power is not shown"
+    )
     newcomer = vault.add()
     newcomer.call("remember", "Joined with the new code.")
     newcomer.call("sync")

@@ -27,19 +27,22 @@ def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> 
     """Shows the code after a typed confirmation."""
     from crystal_crypto.pairing import encode
     from crystal_node.cli.screen import show_code
+    from crystal_node.device import opened
     from crystal_node.errors import NotSetUp, WrongCode
-    from crystal_node.keys import open_keys
     from crystal_node.pairing.qr import check_file, write
 
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     if qr is not None:
         check_file(qr)
-    root = open_keys(settings.home, settings.config.key_store).root()
-    if root is None:
+    with opened(settings) as device:
+        root, in_force = device.root, device.holds_root
+    if root is None or not in_force:
         raise WrongCode(
-            "this machine does not hold the vault's root",
-            hint="Show the code on the Core, or on a machine that joined with it.",
+            "this machine does not hold the vault's root"
+            if root is None
+            else "the vault's root was replaced, and the one on this machine opens nothing any more",
+            hint="Show the code on a machine that holds the root: `crystal devices` names it.",
         )
     if not yes:
         note(_WARNING)

@@ -22,7 +22,7 @@ from crystal_mirror.administer import (
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
 from crystal_mirror.member import Member
-from crystal_mirror.requests import Flow
+from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.status import device_name, devices
 from tests.mirror.household import Household, newcomer
 from tests.mirror.support import new_device, new_root
@@ -206,6 +206,7 @@ def test_a_device_that_had_the_root_is_out_only_once_the_root_is_another(home: H
     with pytest.raises(RootHeld):
         home.store.run(revoke(home.core, thief.device_id, now_ms=3))
     home.store.run(rotate_root(home.core, home.root, OTHER_ROOT, now_ms=3))
+    assert [home.core.log.held_root(m.device_id) for m in (home.core, thief)] == [True, False]
     assert home.store.run(revoke(home.core, thief.device_id, now_ms=3)).fresh
     with pytest.raises(NotAllowed):
         home.store.run(rotate_root(home.core, home.root, new_root("the thief's"), now_ms=3))
@@ -225,6 +226,22 @@ def test_a_claimant_revokes_the_old_core_once_its_epoch_has_ended(home: Househol
     heir.root = OTHER_ROOT
     home.store.run(claim(heir, OTHER_ROOT))
     assert home.store.run(revoke(heir, home.core.device_id, now_ms=4)).fresh
+
+
+def test_a_claimant_whose_epoch_has_not_begun_revokes_nobody(home: Household) -> None:
+    """Where the last epoch ends is open still: what the old Core's readers count of it could differ."""
+    heir = home.by_kit("heir")
+    home.sync(heir)
+    flow: Flow[Any] = claim(heir, heir.root)
+    reply: Any = None
+    while not isinstance(request := flow.send(reply), PutNew) or "/mirror/" not in request.key:
+        reply = home.store.answer(request)
+    flow.close()
+    assert heir.is_core
+    with pytest.raises(Unready):
+        home.store.run(revoke(heir, home.lost.device_id, now_ms=3))
+    home.sync(heir)
+    assert home.store.run(revoke(heir, home.lost.device_id, now_ms=3)).fresh
 
 
 def test_nothing_is_given_to_a_device_that_is_out(home: Household) -> None:

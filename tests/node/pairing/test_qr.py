@@ -4,7 +4,7 @@ import io
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import png
@@ -92,7 +92,7 @@ def test_a_dumb_terminal_gets_no_drawing() -> None:
 def test_a_png_is_read_back_and_is_the_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "invite.PNG"
     write(_INVITE, path)
-    read: Any = png.Reader(io.BytesIO(path.read_bytes())).asDirect()
+    read = cast(Any, png.Reader(io.BytesIO(path.read_bytes()))).asDirect()
     pixels = np.vstack([np.array(row, np.uint8) for row in read[2]]) * np.uint8(255)
     (found,) = zxingcpp.read_barcodes(pixels)
     assert found.text == _INVITE

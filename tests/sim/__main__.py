@@ -1,7 +1,9 @@
 """`make sim`: many random worlds, or one again; then every crash point both ways, and every old mistake.
 
 python -m tests.sim --seeds 1000     seeds from 0 on, half of them in each of two processes
-python -m tests.sim --seed 42        one world, with its trace
+python -m tests.sim --seed 42        one world, with its trace; --members: one with a restless membership
+
+Of each seed there are two worlds: one with a membership that stays as it is, one in which it changes all the time.
 """
 
 import argparse
@@ -9,7 +11,9 @@ import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.sim import members_mistakes, members_script, test_members_mistakes
 from tests.sim.chaos import MOODS, Chaos
+from tests.sim.members_chaos import MembersChaos
 from tests.sim.mistakes import MISTAKES
 from tests.sim.script import SCRIPTS, Stage, count_points
 from tests.sim.test_mistakes import play, runs
@@ -24,8 +28,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def one_world(seed: int) -> Outcome:
-    chaos = Chaos(seed)
+def one_world(seed: int, kind: type[Chaos] = Chaos) -> Outcome:
+    chaos = kind(seed)
     failure = ""
     try:
         chaos.run()
@@ -34,7 +38,30 @@ def one_world(seed: int) -> Outcome:
     world = chaos.world
     counts = world.summary().faults or Counter[str]()
     counts.update(steps=world.steps, checks=world.checks.count, operations=len(world.accepted), worlds=1)
-    return f"world {seed} ({chaos.mood.name})", counts, failure
+    return f"{chaos.kind} world {seed} ({chaos.mood.name})", counts, failure
+
+
+def one_members_world(seed: int) -> Outcome:
+    return one_world(seed, MembersChaos)
+
+
+def one_members_point(job: tuple[str, int]) -> Outcome:
+    name, point = job
+    failure = ""
+    try:
+        members_script.play(name, point)
+    except AssertionError as error:
+        failure = str(error)
+    return f"{name}, killed at point {point}", Counter({"crash points": 1}), failure
+
+
+def one_members_mistake(name: str) -> Outcome:
+    try:
+        with members_mistakes.MISTAKES[name]():
+            test_members_mistakes.run(members_mistakes.FOUND_BY[name])
+    except Exception:  # noqa: BLE001 - whatever a mistake makes the code do, it was seen
+        return name, Counter({"mistakes found": 1}), ""
+    return name, Counter(), "missed"
 
 
 def one_point(job: tuple[str, int, bool]) -> Outcome:
@@ -59,8 +86,8 @@ def one_mistake(name: str) -> Outcome:
     return name, Counter(), "missed"
 
 
-def show(seed: int) -> int:
-    chaos = Chaos(seed)
+def show(seed: int, kind: type[Chaos]) -> int:
+    chaos = kind(seed)
     try:
         chaos.run()
     except AssertionError as error:
@@ -75,6 +102,11 @@ def show(seed: int) -> int:
 def show_many(seeds: int) -> int:
     points = {name: count_points(name) for name in SCRIPTS}
     jobs = [(n, p, patient) for n in SCRIPTS for p in range(1, points[n] + 1) for patient in (True, False)]
+    acts = [
+        (name, point)
+        for name in members_script.SCRIPTS
+        for point in range(1, members_script.count_points(name) + 1)
+    ]
     totals: Counter[str] = Counter()
     failures = 0
     with ProcessPoolExecutor(PROCESSES) as pool:
@@ -82,6 +114,9 @@ def show_many(seeds: int) -> int:
             pool.map(one_world, range(seeds), chunksize=len(MOODS)),
             pool.map(one_point, jobs, chunksize=16),
             pool.map(one_mistake, [name for name in MISTAKES if name != "two pollers at once"]),
+            pool.map(one_members_world, range(seeds), chunksize=len(MOODS)),
+            pool.map(one_members_point, acts, chunksize=16),
+            pool.map(one_members_mistake, members_mistakes.MISTAKES),
         ):
             for what, counts, failure in outcomes:
                 totals += counts
@@ -99,8 +134,15 @@ def main() -> int:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="run this one world and print its trace")
     which.add_argument("--seeds", type=int, default=200, help="how many worlds (default: %(default)s)")
+    parser.add_argument(
+        "--members", action="store_true", help="with --seed: the world with a restless membership"
+    )
     given = parser.parse_args()
-    return show(given.seed) if given.seed is not None else show_many(given.seeds)
+    return (
+        show(given.seed, MembersChaos if given.members else Chaos)
+        if given.seed is not None
+        else show_many(given.seeds)
+    )
 
 
 if __name__ == "__main__":

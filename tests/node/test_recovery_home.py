@@ -289,8 +289,8 @@ def test_a_fresh_home_that_holds_a_memory_is_not_written_over(vault: Vault, tmp_
 
 def test_nothing_of_the_old_device_alone_is_taken_over(vault: Vault, tmp_path: Path) -> None:
     core, *_ = lived_in(vault, _TEXTS)
-    core.call("private", "on")
     core.call("remember", "Waits to be sent.")
+    core.call("private", "on")
     home, target = lost_copy(core, tmp_path), tmp_path / "copy.db"
     before = _values(home / "state" / "state.db")
     claim = copy_journal(find_old_home(home, Home(tmp_path / "none")), target)

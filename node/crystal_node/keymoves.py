@@ -180,7 +180,7 @@ def _copy(settings: Settings, source: KeyStoreKind, target: KeyStoreKind) -> tup
     settings = settings.save(structs.replace(settings.config, key_store_left=target.value))
     _clear(keyring if target is KeyStoreKind.KEYRING else files)
     origin, goal = (files, keyring) if target is KeyStoreKind.KEYRING else (keyring, files)
-    names = []
+    names: list[str] = []
     for name in dict.fromkeys((*NAMES, *files.names())) if source is KeyStoreKind.FILE else NAMES:
         secret = origin.load(name)
         if secret is None:

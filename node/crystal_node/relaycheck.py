@@ -1,6 +1,7 @@
 """Whether the relay can be reached from here, lets this device in, and has the same time as this machine."""
 
 import asyncio
+import http
 from email.utils import parsedate_to_datetime
 
 import httpx
@@ -37,7 +38,7 @@ async def _ask(settings: Settings) -> list[Check]:
         fix = "Check the network and the relay; what is recorded meanwhile waits here."
         return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
     took = now_ms() - before
-    if status != httpx.codes.OK:
+    if status != http.HTTPStatus.OK:
         what = f"what answers at {url} is no relay that works: it says {status} to /health"
         fix = "Check the address, and the relay's own log."
         return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]

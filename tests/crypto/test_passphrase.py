@@ -268,8 +268,9 @@ def test_nothing_secret_is_in_a_repr_or_in_a_trace_even_with_its_variables(folde
 def test_closing_wipes_the_master_key(folder: Path) -> None:
     opened = store(folder)
     opened.load("device")
-    assert opened._opened is not None
-    keys = opened._opened[1]
+    held = opened._opened  # pyright: ignore[reportPrivateUsage]
+    assert held is not None
+    keys = held[1]
     assert any(keys.material())
     opened.close()
     assert keys.material() == bytearray(64)

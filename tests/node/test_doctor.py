@@ -70,8 +70,8 @@ def test_a_clock_that_differs_from_the_relays_is_told(ahead: int, said: str, vau
             self.end_headers()
             self.wfile.write(json.dumps({"ok": True}).encode())
 
-        def log_message(self, *arguments: object) -> None:
-            del arguments
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  the base class's name
+            del format, arguments
 
     with HTTPServer(("127.0.0.1", 0), Relay) as server:
         Thread(target=server.serve_forever, daemon=True).start()

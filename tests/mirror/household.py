@@ -6,7 +6,7 @@ from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
 from crystal_mirror.administer import Newcomer, add_device
 from crystal_mirror.administer import revoke as revoke_flow
-from crystal_mirror.authority import Authority, seal_record
+from crystal_mirror.authority import authority, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
 from crystal_mirror.founding import found, join
 from crystal_mirror.keys import VaultKeys
@@ -69,7 +69,7 @@ class Household:
 
 
 def generation_without(maker: Member, left_out: Member) -> bytes:
-    """A valid entry by the Core that begins a generation, in which the keys for one device are junk."""
+    """A valid entry by who may administer that begins a generation, in which the keys for one device are junk."""
     log, before = maker.log, maker.generation_key
     key = GenerationKey(before.number + 1, maker.random(32))
     assert log.root is not None
@@ -89,9 +89,7 @@ def generation_without(maker: Member, left_out: Member) -> bytes:
         for info in sorted(log.active(), key=lambda info: info.device)
     )
     record = GenerationRecord(key.number, sealed(ROOT_SENDER, log.root.recovery), bundles)
-    return seal_record(
-        log, record, by=Authority.of_device(maker), key=key, salt=maker.salt(), key_before=before
-    )
+    return seal_record(log, record, by=authority(maker), key=key, salt=maker.salt(), key_before=before)
 
 
 def another_process(member: Member) -> Member:

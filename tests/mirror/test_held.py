@@ -85,6 +85,7 @@ def test_what_is_accepted_comes_in_once_under_its_own_name(left: Left) -> None:
     assert left.held() == []
     rows = {table.name: table.count for table in left.core.replica.digest().tables}
     assert rows["occurrences"] == 3
+    assert left.core.journal.names() == [], "it is durable, and nothing waits for it"
     assert Notice.HELD_REVOKED not in left.core.notices.current()
 
 
@@ -94,6 +95,7 @@ def test_two_devices_that_accept_the_same_take_it_in_once(left: Left) -> None:
     left.rounds()
     assert same(left.core, left.laptop)
     assert {t.name: t.count for t in left.core.replica.digest().tables}["occurrences"] == 3
+    assert left.core.journal.names() == left.laptop.journal.names() == []
 
 
 def test_what_is_dropped_counts_as_done_and_comes_in_on_no_way_later(left: Left) -> None:

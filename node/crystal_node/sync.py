@@ -116,6 +116,7 @@ class Syncer:
         self._position_seconds = position_seconds
         self._position_told_at: float | None = None
         self._duties_at = 0.0
+        self._root_looked_for = device.member.log.root_number
         self._version = version("memory-crystal")
 
     async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
@@ -180,7 +181,9 @@ class Syncer:
         It fails by itself: what the round did stands, and the next one tries again.
         """
         device = self._device
-        if device.root is not None and not device.holds_root:
+        if not device.holds_root and self._root_looked_for != device.member.log.root_number:
+            # Another process of this device may have replaced it. Once for each root: a key store may be slow to ask.
+            self._root_looked_for = device.member.log.root_number
             device.look_for_root()
         renew = generation_due(device.member, now_ms())
         if now < self._duties_at or not (renew or duties_due(device) or settling_due(device)):

@@ -11,6 +11,8 @@ from functools import partial
 from typing import IO
 
 from tests.node.test_devices import device_id
+from tests.node.test_revoking import root_of
+from tests.node.test_revoking_crashes import finished
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 
@@ -96,3 +98,24 @@ def test_a_live_device_that_is_revoked_knows_within_seconds_and_the_others_say_b
     assert [each["event"] for each in tablet.call("status", "--json").json["news"]] == ["revoked"], (
         "a watcher that says it does not take it from the person"
     )
+
+
+def test_a_watcher_of_the_same_home_and_the_command_may_both_finish_a_revocation(vault: Vault) -> None:
+    """Both tell the relay and put the new root in place, at once: it comes to the same."""
+    thief = vault.add()
+    before = root_of(vault.core)
+    with watching(vault.core, thief) as (core, out):
+        until(partial(knows, vault.core, thief), _STARTS_SECONDS_MAX)
+        vault.core.call("devices", "revoke", device_id(thief), "--yes")
+        until(lambda: "revoked" in out.said(), KNOWS_SECONDS_MAX)
+        vault.core.call("remember", "The watcher goes on.")
+        until(lambda: core.events("synced"), _STARTS_SECONDS_MAX)
+        assert core.stop() == 0
+        assert core.events("failed") == []
+    finished(vault.core, device_id(thief), before)
+
+
+def knows(machine: Machine, other: Machine) -> bool:
+    return device_id(other) in {
+        row["id"] for row in machine.call("devices", "--json", "--offline").json["devices"]
+    }

@@ -40,7 +40,7 @@ def publish(member: Member) -> Flow[Published]:
             return (yield from _peek(member))
         entry = unsent[0]
         key = member.keys.mirror(entry.epoch, entry.sequence)
-        outdated = parse(entry.data).header.generation != member.log.generation
+        outdated = parse(entry.data).header.generation < member.log.generation
         if outdated and (yield Get(key)) is None:
             patience.lose()
             _seal_anew(member, entry)

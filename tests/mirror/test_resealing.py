@@ -9,9 +9,12 @@ from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.outbox import push
 from crystal_mirror.ports import OutboxState
+from crystal_mirror.publish import publish
 from crystal_mirror.requests import PutNew
+from crystal_mirror.round import sync_round
 from crystal_mirror.status import status
-from tests.mirror.household import Household, another_process, generation_without, has, same
+from crystal_mirror.types import EntryState
+from tests.mirror.household import MODEL, Household, another_process, generation_without, has, same
 from tests.mirror.test_two_devices import capture
 
 
@@ -104,6 +107,40 @@ def test_what_was_sealed_in_the_new_generation_never_goes_back_to_the_old(home: 
     home.store.run(push(stale))
     assert stored(home, home.laptop) == [2]
     settled(home, "one")
+
+
+def waiting_batch(home: Household, core: Member) -> None:
+    """The Core has committed a batch, and died before it was put."""
+    core.accept(capture("by the Core"))
+    flow = sync_round(core, MODEL)
+    request = flow.send(None)
+    while not core.replica.kept(EntryState.UNSENT):
+        request = flow.send(home.store.answer(request))
+    flow.close()
+
+
+def published(home: Household) -> list[int]:
+    """The generations of the mirror's entries, by place."""
+    keys = sorted(key for key in home.store if "/mirror/" in key)
+    return [parse(home.store[key]).header.generation for key in keys]
+
+
+def test_a_batch_that_waited_is_sealed_anew_before_it_is_sent(home: Household) -> None:
+    waiting_batch(home, home.core)
+    home.read(home.core)
+    home.store.run(renew_generation(home.core, now_ms=3))
+    assert published(home) == []
+    settled(home, "by the Core")
+    assert published(home) == [2]
+
+
+def test_a_batch_of_the_new_generation_never_goes_back_to_the_old(home: Household) -> None:
+    stale = another_process(home.core)
+    home.store.run(renew_generation(home.core, now_ms=3))
+    waiting_batch(home, home.core)
+    home.store.run(publish(stale))
+    assert published(home) == [2]
+    settled(home, "by the Core")
 
 
 def test_what_is_recorded_while_keys_are_withheld_waits_and_is_sent_when_they_come(home: Household) -> None:

@@ -1,8 +1,9 @@
 """The state machines in docs/protocol.md are what the code does: everything is tried in every state, and has to agree."""
 
 import ast
+import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
 from crystal_node.pairing import inviter as inviting
+from crystal_relay.errors import RelayError
+from crystal_relay.invites import CloseReason
+from crystal_relay.limits import INVITE_SECONDS
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server.invites import Invites
+from crystal_relay.wire import InviteCreation
 from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
 from tests.mirror.household import Household
 from tests.mirror.logs import Logbook
@@ -291,11 +298,67 @@ def newcomers_messages() -> set[Edge]:
     )
 
 
+class Mailbox:
+    """An invite as the relay keeps it, with a clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.invites = Invites(MemoryStore(), clock=lambda: self.now)
+        self.loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Does it; what is refused changes nothing."""
+        try:
+            return self.loop.run_until_complete(work)
+        except RelayError:
+            return None
+
+    def opens(self) -> None:
+        self.run(self.invites.open("ab" * 16, InviteCreation("cd" * 16, "ef" * 32)))
+
+    def closes(self, reason: CloseReason) -> None:
+        self.run(self.invites.close("ab" * 16, "cd" * 16, reason))
+
+    def waits(self, seconds: int) -> None:
+        self.now += seconds
+
+    def state(self) -> str:
+        found = self.run(self.invites.find("ab" * 16, "cd" * 16))
+        return "none" if found is None else found.state(self.now).value
+
+
+def mailboxes() -> set[Edge]:
+    made: list[Mailbox] = []
+
+    def fresh() -> Mailbox:
+        made.append(Mailbox())
+        return made[-1]
+
+    try:
+        return tried(
+            fresh,
+            {
+                "opened by a member": Mailbox.opens,
+                "ten minutes": lambda m: m.waits(INVITE_SECONDS),
+                "nine minutes": lambda m: m.waits(INVITE_SECONDS - 60),
+                **{
+                    f"closed as {reason.value}": lambda m, why=reason: m.closes(why)  # type: ignore[misc]
+                    for reason in CloseReason
+                },
+            },
+            Mailbox.state,
+        )
+    finally:
+        for mailbox in made:
+            mailbox.loop.close()
+
+
 MACHINES: dict[str, Callable[[], set[Edge]]] = {
     "a device": devices,
     "a root": roots,
     "revoking a device": leaving,
     "an entry behind the cutoffs": held,
+    "an invite at the relay": mailboxes,
     "the inviter's messages": inviters_messages,
     "the newcomer's messages": newcomers_messages,
 }

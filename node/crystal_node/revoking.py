@@ -16,18 +16,15 @@ from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import RevokeReport, revoke, rotate_root
-from crystal_mirror.authority import in_force
+from crystal_mirror.administer import RevokeReport, revoke
 from crystal_mirror.errors import BehindTheFloor, NotAllowed, NotAMember, RootHeld, Unready
 from crystal_mirror.logsync import read_log
 from crystal_node.administering import check_administers
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.due import META_REVOKING
-from crystal_node.roots import prepare_next
-from crystal_node.runner import store_failure
+from crystal_node.rerooting import chosen_root, let_in, put_new_root, tell_relay
 from crystal_node.sync import Syncer, syncing
-from crystal_relay.errors import RelayError
 
 _PURPOSE = "crystal devices revoke"
 
@@ -62,9 +59,9 @@ async def revoke_device(
         await syncer.run(read_log(member.log, member.journal, member.keys, member.notices))
         device.look_for_root()
         check_revocable(device, target, kit, claim=claim)
-        root = _chosen_root(device, kit)
-        if root is not None and not member.is_core and not device.holds_root:
-            await _let_in(device, root)
+        root = chosen_root(device, kit)
+        if root is not None:
+            await let_in(device, root)
         begun = device.journal.meta_get(META_REVOKING) == target
         if member.log.is_active(target):
             await _take_in(device, target, syncer, root)
@@ -73,14 +70,14 @@ async def revoke_device(
                 begun = True
         report = await syncer.run(revoke(member, target, now_ms=now_ms(), root=root))
         progress("it is out of the device log; the relay is told")
-        error = await _tell_relay(device, syncer)
+        error = await tell_relay(syncer)
     return Revoked(report, begun, error)
 
 
 def check_revocable(device: Device, target: bytes, kit: Root | None, *, claim: bool) -> None:
     """Everything that can be known before anything is done. Raises as ``revoke_device``."""
     member = device.member
-    root = _chosen_root(device, kit)
+    root = chosen_root(device, kit)
     info = member.log.member(target)
     if info is None:
         raise NotAMember(f"the vault has no device {target.hex()[:8]}")
@@ -111,31 +108,6 @@ def leads(device: Device, target: bytes) -> bool:
     return lead is not None and lead.device == target
 
 
-def _chosen_root(device: Device, kit: Root | None) -> Root | None:
-    """The root in force: this device's own, else the kit's.
-
-    Raises:
-        NotAllowed: the kit is of another root, and this device has none.
-    """
-    if device.holds_root:
-        return device.root
-    if kit is not None and not in_force(device.member.log, kit):
-        raise NotAllowed(
-            "the root of that kit was replaced, and has no power any more",
-            hint="Give the newest recovery kit.",
-        )
-    return kit
-
-
-async def _let_in(device: Device, root: Root) -> None:
-    """The relay lets this device write the log: the kit's holder may have that."""
-    async with device.at_relay() as relay:
-        try:
-            await relay.raise_token(device.member.device_id, recovery=root.relay_secret)
-        except RelayError as error:
-            raise store_failure(error) from error
-
-
 async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | None) -> None:
     """A round, so that what the device had stored counts; if it leads, the lead, and another one."""
     await syncer.round()
@@ -154,24 +126,8 @@ async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | N
 
 async def _replace_root(device: Device, target: bytes, syncer: Syncer, old: Root | None) -> Root:
     """Puts a new root in the place of the one that the device was given. Returns the new one."""
-    member, keys = device.member, device.keys
     if old is None:
         raise RootHeld("that device was given the vault's root", hint="Give the recovery kit: --kit FILE.")
-    if keys.root() != old:
-        # Kept until the relay knows the new one: a process that dies in between must be let in by it.
-        keys.keep_root(old)
-    new = prepare_next(keys, member.log)
     with device.journal.transaction() as transaction:
         transaction.meta_set(META_REVOKING, target)
-    await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
-    device.look_for_root()
-    return new
-
-
-async def _tell_relay(device: Device, syncer: Syncer) -> CrystalError | None:
-    """Returns why it could not be told; the next round of sync tries again."""
-    try:
-        await syncer.do_duties()
-    except CrystalError as error:
-        return error
-    return None
+    return await put_new_root(device, syncer, old)

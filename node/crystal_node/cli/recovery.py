@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.cli.kitoption import Compare, read_kit
+from crystal_node.cli.kitoption import Compare, KitFile, read_kit, root_from_kit
 from crystal_node.cli.options import Debug, Json, Yes, ask, confirm, is_terminal
 from crystal_node.cli.output import emit, note, say
 from crystal_node.cli.restore import run as run_restore
@@ -141,6 +141,47 @@ def verify(
 
 
 group.command("restore")(run_restore)
+
+
+@group.command("replace")
+def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Replace the vault's root, because the kit or an offline code was lost or seen by somebody.
+
+    Kits and offline codes made before have no power afterwards. The new root is on this machine only until you have made a new
+    kit. No device is put out: for that, `crystal devices revoke` replaces the root by itself where it must.
+
+    Example:
+
+        crystal recovery replace
+        crystal recovery replace --kit kit.txt     (on a machine that does not hold the root)
+    """
+    import asyncio
+
+    from crystal_node.device import opened
+    from crystal_node.rerooting import replace_root
+    from crystal_node.settings import resolve
+
+    with opened(resolve()) as device:
+        if not yes:
+            note(
+                "Every recovery kit and offline code made so far becomes worthless, and a new kit has to be made."
+            )
+            confirm("Type replace to go on: ", expect="replace")
+        root = None if kit is None else root_from_kit(kit, device.member.vault)
+        error = asyncio.run(replace_root(device, kit=root))
+        number = device.member.log.root_number
+    if as_json:
+        emit(
+            {"root_number": number, "relay_told": error is None, "relay_error": str(error) if error else None}
+        )
+        return
+    say(
+        "The vault has a new root; the old one has no power any more. It is on this machine only. Now make its kit:"
+    )
+    say("  crystal recovery show")
+    say("  crystal recovery verify")
+    if error is not None:
+        note(f"The relay could not be told yet ({error}); the next `crystal sync` tells it.")
 
 
 def offer_kit(settings: "Settings") -> None:

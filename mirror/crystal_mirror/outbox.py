@@ -20,7 +20,7 @@ from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.offers import PackedOrigin, stands_at
+from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
 from crystal_mirror.patience import Patience
 from crystal_mirror.ports import (
     JournalTransaction,
@@ -30,11 +30,15 @@ from crystal_mirror.ports import (
     Stream,
 )
 from crystal_mirror.requests import Flow, Get, GetMany, PutNew
+from crystal_mirror.streamends import listed_places
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
 META_OWN = "own.durable"
 META_REBUILD = "rebuild"
 """In the replica: a rebuild is under way (rebuild.py). Until its wipe has committed nothing is let go of."""
+FULL_CHECK_ROUNDS = 64
+"""Every how many rounds, from a process's first on, a device looks at everything again: at all void slots (besides: whenever
+the log has grown), at its own streams, and the Core at the whole mirror's listing."""
 _PAGE = 64
 
 _Own = list[tuple[PackedOrigin, bytes]]
@@ -49,6 +53,8 @@ def push(member: Member) -> Flow[int]:
     """
     pushed = 0
     patience = Patience("an entry of this device")
+    if member.rounds % FULL_CHECK_ROUNDS == 0:
+        yield from _give_names_up(member)
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)
@@ -145,6 +151,57 @@ def _used_up(member: Member, row: OutboxRow) -> Flow[set[Origin]]:
             if _signed_by_me(member, name.incarnation, name.sequence, data):
                 used_up.add(name.origin)
     return used_up
+
+
+def _give_names_up(member: Member) -> Flow[None]:
+    """Whether this device, before it was restored from a backup, had given its names to other operations, sealed them anew in
+    another stream, and left the places that the names tell of empty. Those names are used up.
+
+    What the Core has taken in of that stream, ``settle`` finds; here is what only the relay has.
+    """
+    stream = member.journal.stream()
+    waiting = {name.origin: name.digest for name in member.journal.names()}
+    if stream is None or member.journal.first_row(OutboxState.PENDING) is None:
+        return
+    places = [
+        place
+        for place in (yield from listed_places(member, member.device_id))
+        if place.incarnation != stream.incarnation
+        and place.sequence > member.replica.ack(place.device, place.incarnation)
+    ]
+    used_up: set[Origin] = set()
+    overtaken = False
+    for start in range(0, len(places), _PAGE):
+        some = places[start : start + _PAGE]
+        found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
+        for place, data in zip(some, found, strict=True):
+            offer = _mine(member, place, data) if data is not None else None
+            if offer is None:
+                continue
+            if waiting.get(offer.origin, sha256(offer.data).digest()) != sha256(offer.data).digest():
+                used_up.add(offer.origin)
+            overtaken |= offer.origin.incarnation == stream.incarnation and (
+                offer.origin.sequence >= stream.sequence
+            )
+    if not used_up and not overtaken:
+        return
+    member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
+    with member.journal.transaction() as transaction:
+        renamed = restart_stream(member, transaction, used_up)
+    for before, after in renamed.items():
+        member.rename_provisional(before, after)
+
+
+def _mine(member: Member, place: Origin, data: bytes) -> Offer | None:
+    """The offer that this device's key signed for that place; None if there is none that opens."""
+    if not _signed_by_me(member, place.incarnation, place.sequence, data):
+        return None
+    entry = parse(data)
+    key = member.key_for(entry.header.generation)
+    try:
+        return open_offer(entry, key) if key is not None else None
+    except CryptoError:
+        return None
 
 
 def _signed_by_me(member: Member, incarnation: bytes, sequence: int, data: bytes) -> bool:

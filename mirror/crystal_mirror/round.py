@@ -18,7 +18,7 @@ from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.orphans import note_orphans
-from crystal_mirror.outbox import push, settle
+from crystal_mirror.outbox import FULL_CHECK_ROUNDS, push, settle
 from crystal_mirror.publish import Published, publish, restore_mirror
 from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
@@ -27,9 +27,6 @@ from crystal_mirror.types import EntryState
 from crystal_mirror.voids import doubt_voids, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
-FULL_CHECK_ROUNDS = 64
-"""Every how many rounds a device looks at all void slots again (besides: whenever the log has grown), and the Core at the
-whole mirror's listing."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_mirror.administer import revoke
 from crystal_mirror.types import EntryState
-from tests.sim.administering import NOW_MS, replace_root
+from tests.sim.administering import NOW_MS, renew, replace_root
 from tests.sim.lies import flipped
 from tests.sim.members_chaos import MOODS, MembersChaos
 from tests.sim.script import Stage
@@ -72,3 +72,25 @@ def test_an_old_seal_that_the_relay_damaged_leaves_nobody_behind() -> None:
     assert member.log.lead.epoch == 3, (
         "the Core found the damage by the guest's cursor, and everybody followed"
     )
+
+
+def test_names_that_a_restored_device_had_given_before_a_new_generation_are_not_given_again() -> None:
+    """What it had recorded after the backup was sealed anew in another stream, so that the place of its name is empty."""
+    stage = Stage("restored names")
+    core, laptop, world = stage.core, stage.laptop, stage.world
+    stage.sync(core, laptop, laptop)
+    stage.write(laptop)
+    stage.sync(laptop, core, laptop)
+    backup = laptop.backup()
+    for _ in range(2):
+        stage.write(laptop)
+    kit = world.root
+    world.run(core, lambda member: renew(member, kit))
+    stage.sync(laptop)
+    world.disaster(laptop, lambda: laptop.restore(backup))
+    for _ in range(2):
+        stage.write(laptop)
+    stage.sync(laptop, core, laptop)
+    world.agree()
+    assert not world.lost
+    assert len(world.accepted) == 5

@@ -129,7 +129,15 @@ def state(log: DeviceLog) -> object:
         log.root,
         log.root_number,
         log.lead,
-        tuple((info.device, info.grant, info.revoked, info.named.hash) for info in log.members()),
+        tuple(
+            (
+                info.device,
+                info.grant,
+                (out := info.revoked) and (out.slot, out.sender, out.cutoffs, out.entry.hash),
+                info.named.hash,
+            )
+            for info in log.members()
+        ),
         tuple(
             (info.device, tuple(log.sealed_keys(info.device)), log.held_root(info.device))
             for info in log.members()

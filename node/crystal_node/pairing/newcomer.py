@@ -23,10 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crystal_crypto.errors import BadMessage
+from crystal_crypto.errors import BadMessage, CryptoError
 from crystal_crypto.invite import EndReason, InviterInfo, Joiner, Welcome
 from crystal_crypto.invite_code import InviteCode
 from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.errors import KeysWithheld
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS_MAX = 30.0
 """So long the inviting machine, which needs no person for that, may take to answer a join."""
-_REFUSE_SECONDS_MAX = 5.0
+_LAST_WORD_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class _Meeting:
         except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
             if isinstance(error, NotConfirmed):
                 self._home.abandon()
-            await self._refuse()
+            await self._say(accepted=False)
             if isinstance(error, asyncio.CancelledError):
                 self._person.left()
             raise
@@ -151,10 +152,7 @@ class _Meeting:
         read.close()
         self._home.keys.keep_token(self._token)
         enrolled = self._home.finish()
-        with suppress(
-            RelayError, PairingFailed
-        ):  # the home is set up; the inviting machine only likes to know
-            await self._post.put(InviteSlot.DONE, self._side.done(accepted=True))
+        await self._say(accepted=True)
         return Joined(enrolled, inviter)
 
     async def _meet(self) -> Machine:
@@ -265,12 +263,15 @@ class _Meeting:
             raise NotInTheLog("the relay's device log does not have this machine as it was welcomed")
         if not log.knows_head(welcome.head) or log.root_number < welcome.root_number:
             raise NotInTheLog("the relay shows an older or another device log than the inviting machine has")
-        KeyRing.of_device(identity, log).current()
+        try:
+            KeyRing.of_device(identity, log).current()
+        except (CryptoError, KeysWithheld) as error:
+            raise NotInTheLog(f"the device log brings this machine no keys that open: {error}") from error
 
-    async def _refuse(self) -> None:
-        """Says no, as far as that can be said."""
+    async def _say(self, *, accepted: bool) -> None:
+        """The last word to the inviting machine, which likes to know and does not depend on it."""
         if not self._revealed:
             return
         with suppress(RelayError, PairingFailed, TimeoutError):
-            async with asyncio.timeout(_REFUSE_SECONDS_MAX):
-                await self._post.put(InviteSlot.DONE, self._side.done(accepted=False))
+            async with asyncio.timeout(_LAST_WORD_SECONDS_MAX):
+                await self._post.put(InviteSlot.DONE, self._side.done(accepted=accepted))

@@ -15,11 +15,13 @@ Nothing here reads the environment (``settings.py`` does) or decides anything ab
 made by the commands that set one up; every other command finds it or says how to make it.
 """
 
+import fcntl
 import os
 import secrets
 import shlex
 import stat
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,5 +196,16 @@ def sync_directory(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_directory(folder: Path) -> Generator[None]:
+    """One writer of ``folder`` at a time, for as long as a write takes; the kernel lets go of it when the holder dies."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(descriptor)

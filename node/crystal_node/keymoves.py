@@ -28,7 +28,7 @@ from pathlib import Path
 from msgspec import structs
 
 from crystal_crypto.errors import KeyStoreError, WrongPassphrase
-from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, State
+from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, State
 from crystal_crypto.wiping import wiped
 from crystal_node.errors import NotSetUp, Usage
 from crystal_node.keys import NAMES, file_store, keyring_store
@@ -177,11 +177,14 @@ def _copy(settings: Settings, source: KeyStoreKind, target: KeyStoreKind) -> tup
     if target is KeyStoreKind.KEYRING:
         keyring.probe()
         backend = keyring.backend_name
-    settings = settings.save(structs.replace(settings.config, key_store_left=target.value))
-    _clear(keyring if target is KeyStoreKind.KEYRING else files)
     origin, goal = (files, keyring) if target is KeyStoreKind.KEYRING else (keyring, files)
+    here = dict.fromkeys((*NAMES, *files.names())) if source is KeyStoreKind.FILE else NAMES
+    if all(origin.load(name) is None for name in here):
+        return _found_there(settings, goal, source, target, backend)
+    settings = settings.save(structs.replace(settings.config, key_store_left=target.value))
+    _clear(goal)
     names: list[str] = []
-    for name in dict.fromkeys((*NAMES, *files.names())) if source is KeyStoreKind.FILE else NAMES:
+    for name in here:
         secret = origin.load(name)
         if secret is None:
             continue
@@ -191,13 +194,26 @@ def _copy(settings: Settings, source: KeyStoreKind, target: KeyStoreKind) -> tup
                 f"what was copied to the {target} is not what is in the {source}; nothing was changed"
             )
         names.append(name)
-    if not names:
-        raise NotSetUp(f"there are no keys in the {source}")
     files.close()
     changed = structs.replace(
         settings.config, key_store=target.value, key_store_left=source.value, keyring_backend=backend
     )
     return settings.save(changed), tuple(names)
+
+
+def _found_there(
+    settings: Settings, goal: KeyStore, source: KeyStoreKind, target: KeyStoreKind, backend: str
+) -> tuple[Settings, tuple[str, ...]]:
+    """There is nothing to copy. The target may have the keys: a ``config.json`` from a backup names the place where they were.
+
+    Raises NotSetUp: they are nowhere. Nothing was deleted.
+    """
+    if all(goal.load(name) is None for name in NAMES):
+        raise NotSetUp(f"there are no keys in the {source}")
+    changed = structs.replace(
+        settings.config, key_store=target.value, key_store_left=source.value, keyring_backend=backend
+    )
+    return settings.save(changed), ()
 
 
 def _delete_leftovers(settings: Settings) -> Settings:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from crystal_node.errors import BadConfig
-from crystal_node.home import Home, write_private
+from crystal_node.home import Home, locked_directory, write_private
 
 CONFIG_BYTES_MAX = 64 * 1024
 URL_CHARS_MAX = 2048
@@ -177,18 +177,33 @@ class Settings:
         return replace(self, relay=replace(named, value=_checked_url(named)))
 
     def save(self, config: Config) -> "Settings":
-        """Writes ``config.json`` durably, keeping fields that this version does not know."""
-        kept: dict[str, object] = {}
-        if self.home.config_file.exists():
-            kept = msgspec.json.decode(self.home.config_file.read_bytes(), type=dict[str, object])
-        for field in Config.__struct_fields__:
-            kept.pop(field, None)
-        known = msgspec.to_builtins(config)
-        merged = {"version": config.version, **known, **kept}
-        write_private(
-            self.home.config_file, msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n"
-        )
+        """Writes what ``config`` changes of these settings into ``config.json``, durably.
+
+        All else stays as it stands in the file: fields that this version does not know, and what another process has written
+        since this one read it. A person may have typed for minutes; where the keys are must not be told wrongly by that.
+        """
+        with locked_directory(self.home.root):
+            kept: dict[str, object] = {}
+            if self.home.config_file.exists():
+                kept = msgspec.json.decode(self.home.config_file.read_bytes(), type=dict[str, object])
+            for field in Config.__struct_fields__:
+                kept.pop(field, None)
+            changes = {
+                field: getattr(config, field)
+                for field in Config.__struct_fields__
+                if getattr(config, field) != getattr(self.config, field)
+            }
+            config = msgspec.structs.replace(read_config(self.home.config_file), **changes)
+            known = msgspec.to_builtins(config)
+            merged = {"version": config.version, **known, **kept}
+            write_private(
+                self.home.config_file, msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n"
+            )
         return replace(self, config=config)
+
+    def read_again(self) -> "Settings":
+        """These settings with ``config.json`` as it is now: another process may have changed it since. Raises BadConfig."""
+        return replace(self, config=read_config(self.home.config_file))
 
 
 def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = None) -> Settings:

@@ -273,3 +273,17 @@ def test_a_home_without_keys_says_what_to_do(machine: Machine) -> None:
         refused = machine.call(*arguments, "--json", check=False)
         assert refused.code == 3
         assert "crystal init" in refused.error["hint"]
+
+
+def test_keys_that_are_not_where_the_config_says_are_found_and_never_cleared(
+    vault: Vault, tmp_path: Path
+) -> None:
+    core = vault.core
+    with_keyring(core, tmp_path)
+    before = (core.home / "config.json").read_bytes()
+    core.call("keys", "move", "--to", "keyring")
+    (core.home / "config.json").write_bytes(before)  # from a backup
+    assert core.call("role", "--json", check=False).code == 8
+    assert core.call("keys", "move", "--to", "keyring", "--json").json == {"place": "keyring", "moved": []}
+    assert core.call("role", "--json").json["role"] == "core"
+    assert keys(core)["copies_left_in"] is None

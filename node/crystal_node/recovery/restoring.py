@@ -109,7 +109,7 @@ async def restore(
         home.keys.keep_root(kit.root)
         taken_over = _take_over(home) if progress is not None else 0
         marked = msgspec.structs.replace(home.settings.config, kit_verified=kit_mark(kit.root))
-        home.settings = replace(home.settings, config=marked)
+        home.settings = home.settings.save(marked)
         enrolled = home.finish()
     with opened(enrolled.settings) as device:
         return await _bring_back(

@@ -1,0 +1,85 @@
+"""`config.json` has many writers, some of which wait for a person: none takes back what another has written meanwhile."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from crystal_node.settings import Config, Settings, resolve
+from tests.node.test_keys import keys, with_keyring
+from tests.support.machine import Machine, Vault
+from tests.support.recovery import device_of, kit_of
+
+
+@contextmanager
+def waiting(machine: Machine, asks: str, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+    """A command that has read its settings and has come to the function ``asks``, which waits for what is typed."""
+    module, _, name = asks.partition(":")
+    code = (
+        f"import sys, {module} as module; from crystal_node import cli; real = module.{name}\n"
+        "def told(*given, **named):\n"
+        "    print('asking', file=sys.stderr, flush=True); return real(*given, **named)\n"
+        f"module.{name} = told; sys.exit(cli.main(sys.argv[1:]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=machine.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stderr is not None
+    try:
+        while "asking" not in process.stderr.readline():
+            assert process.poll() is None
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_kit_typed_back_while_the_keys_move_does_not_lose_them(vault: Vault, tmp_path: Path) -> None:
+    core = vault.core
+    with_keyring(core, tmp_path)
+    kit, device = kit_of(core), device_of(core)
+    with waiting(core, "crystal_node.cli.recovery:read_kit", "recovery", "verify") as typing:
+        core.call("keys", "move", "--to", "keyring")
+        typing.communicate(kit)
+        assert typing.returncode == 0
+    assert keys(core)["place"] == "keyring"
+    assert device_of(core) == device
+    assert _settings(core).config.kit_verified
+
+
+def test_a_code_typed_while_the_keys_move_makes_no_second_identity(vault: Vault, tmp_path: Path) -> None:
+    node = vault.add()
+    with_keyring(node, tmp_path)
+    code, device = vault.code(), device_of(node)
+    with waiting(node, "crystal_node.cli.pair:read_secret", "pair", "--code", "-") as typing:
+        node.call("keys", "move", "--to", "keyring")
+        typing.communicate(code + "\n")
+        assert typing.returncode == 0
+    assert keys(node)["place"] == "keyring"
+    assert device_of(node) == device
+    node.call("sync")
+
+
+def test_only_what_a_writer_changes_is_written(machine: Machine) -> None:
+    first, second = _settings(machine), _settings(machine)
+    first.home.create()
+    first.save(_with(first, key_store="keyring"))
+    merged = second.save(_with(second, name="tablet"))
+    assert (merged.config.key_store, merged.config.name) == ("keyring", "tablet")
+    assert _settings(machine).config == merged.config
+
+
+def _settings(machine: Machine) -> Settings:
+    return resolve(environment=machine.environment | {"CRYSTAL_HOME": str(machine.home)})
+
+
+def _with(settings: Settings, **changes: str) -> Config:
+    return replace(settings.config, **changes)

@@ -26,6 +26,8 @@ PROTOCOL = 2
 REQUEST_JSON_BYTES_MAX = 4096
 ERROR_JSON_BYTES_MAX = 16 * 1024
 """What a client reads of an error's body."""
+_SAID_CHARS_MAX = 300
+"""What it takes of each of its texts."""
 _WHOLE_SECONDS = re.compile(r"[0-9]{1,5}\Z")
 
 
@@ -293,11 +295,16 @@ def _error_of_reply(status: int, body: bytes) -> RelayError:
     if kind is None or kind.status != status:
         return _error_of_status(status)
     if kind is RelayError:
-        return errors.StoreUnavailable(f"the relay failed: {reply.message[:300]}")
-    error = kind(reply.message[:300], hint=reply.hint[:300] or None)
+        return errors.StoreUnavailable(f"the relay failed: {_shown(reply.message)}")
+    error = kind(_shown(reply.message), hint=_shown(reply.hint) or None)
     if isinstance(error, InviteOver) and isinstance(reply.seconds_ago, int):
         error.seconds_ago = max(0, reply.seconds_ago)
     return error
+
+
+def _shown(text: str) -> str:
+    """What a relay says, short, and without what a terminal would take for a command."""
+    return "".join(char if char.isprintable() else " " for char in text[:_SAID_CHARS_MAX])
 
 
 def _error_of_status(status: int) -> RelayError:

@@ -10,8 +10,10 @@ from crystal_crypto.errors import BadCode, CrystalError
 from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
 from crystal_node import errors
+from crystal_node.cli.failures import report
 from crystal_node.errors import ExitCode, describe, passes
 from crystal_relay import errors as relay_errors
+from crystal_relay.wire import error_of_reply
 
 
 def _sqlite(error: type[apsw.Error]) -> apsw.Error:
@@ -78,3 +80,18 @@ def test_every_error_of_the_device_says_what_to_do() -> None:
 )
 def test_only_known_causes_are_waited_out(make: Callable[[], BaseException], expected: bool) -> None:
     assert passes(make()) is expected
+
+
+def test_a_relays_words_give_a_terminal_no_commands() -> None:
+    told = '{"error": "forbidden", "message": "\\u001b]0;x\\u0007\\u009b2Jtype your kit", "hint": "\\u001b[8m\\u202eno"}'
+    error = error_of_reply(403, told.encode())
+    assert (str(error) + error.hint).isprintable()
+    assert "type your kit" in str(error)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_no_message_gives_a_terminal_commands(capsys: pytest.CaptureFixture[str], debug: bool) -> None:
+    report(Revoked("of \x1b[2Jlaptop", hint="Do it\non \x9b8m\u202elaptop."), as_json=False, debug=debug)
+    shown = capsys.readouterr().err
+    assert shown.replace("\n", "").isprintable()
+    assert shown.endswith("laptop\n  Do it\non  8m laptop.\n")

@@ -1,27 +1,37 @@
-"""How an error reaches the person or the program that ran the command."""
+"""How an error reaches the person or the program that ran the command.
+
+Messages may quote what a relay or another device said: what a terminal would take for a command is taken out of them.
+"""
 
 import sys
 import traceback
 
 from crystal_node.errors import ExitCode, Failure, describe
 from crystal_node.settings import debug_wanted
+from crystal_node.wording import printable
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Writes an error to standard error and returns its exit code."""
     failure = _usage(error) or describe(error)
     if debug or debug_wanted():
-        traceback.print_exception(error, file=sys.stderr)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            sys.stderr.write(printable(line) + "\n")
     if as_json:
         from crystal_node.cli.output import json_line
 
         document = {"error": failure.message, "hint": failure.hint, "exit_code": failure.exit_code}
         sys.stderr.write(json_line(document))
     else:
-        sys.stderr.write(f"crystal: {failure.message}\n")
+        sys.stderr.write(f"crystal: {_lines(failure.message)}\n")
         if failure.hint:
-            sys.stderr.write(f"  {failure.hint}\n")
+            sys.stderr.write(f"  {_lines(failure.hint)}\n")
     return failure.exit_code
+
+
+def _lines(text: str) -> str:
+    """Printable, with the line breaks that it has."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _usage(error: BaseException) -> Failure | None:

@@ -24,7 +24,7 @@ from crystal_crypto.limits import BUNDLE_BYTES
 from crystal_mirror.authority import Authority, authority, in_force, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, MemberInfo
 from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
-from crystal_mirror.logsync import append, read_log
+from crystal_mirror.logsync import append, own_slots, read_log
 from crystal_mirror.member import Member
 from crystal_mirror.records import (
     CUTOFFS_MAX,
@@ -141,7 +141,7 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
         NotAMember: no such device.
         NotAllowed: this device cannot administer the vault, or it is to revoke itself.
         Unready: the device leads; another one has to take the lead first.
-        RootHeld: the device was given the root in force: ``rotate_root`` comes first.
+        RootHeld: the device may have the root in force (``may_have_root``): ``rotate_root`` comes first.
     """
     yield from read_log(member.log, member.journal, member.keys, member.notices)
     ends = yield from stream_ends(member, device)
@@ -168,8 +168,8 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
                 "the last Core's epoch has not ended for this device yet",
                 hint="Run `crystal sync` here and on the Core, then try again.",
             )
-        if log.held_root(device):
-            raise RootHeld("that device was given the vault's root, and could take itself in again")
+        if may_have_root(member, device):
+            raise RootHeld("that device may have the vault's root, and could take itself in again")
         return _begin_generation(
             member,
             lambda key, recovery, bundles: RevokeRecord(device, cutoffs, key.number, recovery, bundles),
@@ -183,6 +183,16 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
     assert info is not None and info.revoked is not None, "the log has it out"
     accepted = sum(last + 1 for last in info.revoked.cutoffs.values())
     return RevokeReport(device, device_name(member, device), member.log.generation, accepted, fresh)
+
+
+def may_have_root(member: Member, device: bytes) -> bool:
+    """Whether the device is out only once the root is another, as far as the log tells.
+
+    What this very device wrote of others, its journal has: to those that it took in with the root, it did not give it.
+    """
+    if device == member.device_id:
+        return member.log.held_root(device)
+    return not own_slots(member.journal).issuperset(member.log.root_traces(device))
 
 
 def renew_generation(member: Member, *, now_ms: int, root: Root | None = None) -> Flow[int]:

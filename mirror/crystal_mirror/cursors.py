@@ -26,6 +26,8 @@ META_SEEN = "cursors.seen"
 TOLD_AGAIN_MS = 6 * 3600 * 1000
 """After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
 VERSION_CHARS_MAX = 64
+COUNT_MAX = 2**53
+"""A higher count no device comes to by itself. Whoever has a copy of its keys must not use up all counts that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,8 @@ def _own_count(member: Member, there: bytes) -> int:
         entry.verify(member.identity.signing.public)
     except CryptoError:
         return -1
-    return entry.header.sequence if entry.header.kind is Kind.CURSOR else -1
+    counts = entry.header.kind is Kind.CURSOR and entry.header.sequence <= COUNT_MAX
+    return entry.header.sequence if counts else -1
 
 
 def read_cursors(member: Member) -> Flow[list[Cursor]]:
@@ -206,6 +209,15 @@ def seen_cursors(member: Member) -> list[Cursor]:
     return [_cursor(member, seen) for seen in _seen(member)]
 
 
+def says_root(member: Member, device: bytes) -> bool:
+    """Whether the device last said that it keeps the root that is in force still: it may have got it after it was added."""
+    return any(
+        seen.body.holds_root and member.log.slot_of_head(seen.log_head) >= member.log.root_slot
+        for seen in _seen(member)
+        if seen.device == device
+    )
+
+
 def _seen(member: Member) -> list[_Seen]:
     kept = member.journal.meta_get(META_SEEN)
     return _seen_decoder.decode(kept) if kept else []
@@ -224,6 +236,7 @@ def _verified(member: Member, info: MemberInfo, data: bytes) -> Entry | None:
         and header.channel is Channel.CURSOR
         and header.vault == member.vault
         and header.sender == info.device
+        and header.sequence <= COUNT_MAX
     )
     return entry if fits else None
 

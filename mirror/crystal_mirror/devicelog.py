@@ -132,14 +132,14 @@ class DeviceLog:
         self.events: list[LogEvent] = []
         self.recovery: SealedKeys | None = None
         """The newest keys for the root in force."""
-        self._root_slot = -1
+        self._root_traces: dict[bytes, list[int]] = {}
         self._admins: set[bytes] = set()
         self._keys: set[bytes] = set()
         self._members: dict[bytes, MemberInfo] = {}
         self._generations: dict[int, Entry] = {}
         self._sealed: dict[bytes, list[SealedKeys]] = {}
         self._leads: dict[int, Lead] = {}
-        self._heads = {ZERO_HASH}
+        self._heads = {ZERO_HASH: -1}
         self._last_epoch = 0
 
     def extend(self, data: bytes) -> Verdict:
@@ -198,20 +198,31 @@ class DeviceLog:
         """Whether ``head`` was ever this log's head: what a peer's header claims to have seen."""
         return head in self._heads
 
+    def slot_of_head(self, head: bytes) -> int:
+        """The slot of the entry that was the head; -1 before the first, and for what never was one."""
+        return self._heads.get(head, -1)
+
     @property
     def root_number(self) -> int:
         """How often the root was replaced."""
         return len(self._admins) - 1 if self._admins else 0
 
+    def root_traces(self, device: bytes) -> tuple[int, ...]:
+        """The slots by which the device may have, or have had, the root in force: where it made it, came in by it, was added by
+        its signature, or was given the lead by it. That an entry calls its device one without the root is its signer's word,
+        and who stole the root is one."""
+        return tuple(self._root_traces.get(device, ()))
+
     def held_root(self, device: bytes) -> bool:
-        """Whether the device was ever given the root in force, as far as the log tells. It may have removed it since."""
-        info = self._members.get(device)
-        if self.root is None or info is None:
-            return False
-        if self.root.holder == device:
-            return True
-        record = decode_record(info.entry.public)
-        return isinstance(record, AddRecord) and record.holds_root and info.slot > self._root_slot
+        """Whether there is such a slot. It may have removed the root since."""
+        return device in self._root_traces
+
+    @property
+    def root_slot(self) -> int:
+        """Where the root in force stands."""
+        return next(
+            (event.slot for event in reversed(self.events) if isinstance(event.record, RootRecord)), -1
+        )
 
     def generation_entry(self, number: int) -> Entry | None:
         """The entry that began a generation; its body, under that generation's key, holds the key before."""
@@ -319,11 +330,14 @@ class DeviceLog:
     def _take(self, entry: Entry, record: Record, slot: int) -> None:
         before = entry.header.log_head
         self.generation = self._generation_after(record)
+        by_root = entry.header.sender == ROOT_SENDER
+        if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):
+            self._root_traces.setdefault(record.device, []).append(slot)
         match record:
             case RootRecord():
                 if self.root is None:
                     self._generations[record.generation] = entry
-                self.root, self._root_slot = record, slot
+                self.root, self._root_traces = record, {record.holder: [slot]}
                 self._admins.add(record.admin)
                 self.recovery = SealedKeys(record.generation, ROOT_SENDER, before, record.bundle)
             case AddRecord():
@@ -332,7 +346,7 @@ class DeviceLog:
                     signing=VerifyKey.from_bytes(record.signing),
                     exchange=record.exchange,
                     grant=record.grant,
-                    by_root=entry.header.sender == ROOT_SENDER,
+                    by_root=by_root,
                     slot=slot,
                     entry=entry,
                     named=entry,
@@ -355,7 +369,7 @@ class DeviceLog:
             case NameRecord():
                 self._change(record.device, named=entry)
         self.head = entry.hash
-        self._heads.add(entry.hash)
+        self._heads[entry.hash] = slot
         self.events.append(LogEvent(slot, entry.header.sender, record, entry))
 
     def _begin(self, record: RevokeRecord | GenerationRecord, entry: Entry) -> None:
@@ -370,6 +384,10 @@ class DeviceLog:
 
     def _change(self, device: bytes, **changes: object) -> None:
         self._members[device] = replace(self._members[device], **changes)  # type: ignore[arg-type]
+
+
+def _says_root(record: Record) -> bool:
+    return isinstance(record, AddRecord) and record.holds_root
 
 
 def _verify_key(raw: bytes) -> VerifyKey | None:

@@ -29,6 +29,7 @@ MEMBERS_MAX = 1000
 CUTOFFS_MAX = 4096
 """Incarnations of one device that a revocation names."""
 DETAIL_CHARS_MAX = 200
+"""Of a name and of a system: what is longer in an entry is cut where it is read."""
 
 Bytes8 = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -147,6 +148,10 @@ def entry_details(entry: Entry, key: GenerationKey | None) -> Details | None:
         return None
     try:
         frames = entry.open(key)
-        return _details.decode(frames[0]) if frames else None
+        details = _details.decode(frames[0]) if frames else None
     except (CryptoError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
+    if details is None or max(len(details.name), len(details.system)) <= DETAIL_CHARS_MAX:
+        return details
+    cut = details.name[:DETAIL_CHARS_MAX], details.system[:DETAIL_CHARS_MAX]
+    return msgspec.structs.replace(details, name=cut[0], system=cut[1])

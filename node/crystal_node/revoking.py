@@ -3,7 +3,7 @@
 ::
 
     BEGUN --a round of sync--> TAKEN --it leads: this device claims the lead, a round--> LED BY US
-          --it was given the root: a new root is stored here, and written to the log--> NEW ROOT
+          --it may have the root: a new root is stored here, and written to the log--> NEW ROOT
           --"revoke" in the log, with a new generation--> OUT: it reads nothing new, nothing that it writes counts
           --tokens, recovery secret--> SHUT OUT --the new root takes the old one's place here--> done
 
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import RevokeReport, revoke
+from crystal_mirror.administer import RevokeReport, may_have_root, revoke
+from crystal_mirror.cursors import says_root
 from crystal_mirror.errors import BehindTheFloor, NotAllowed, NotAMember, RootHeld, Unready
 from crystal_mirror.logsync import read_log
 from crystal_node.administering import check_administers
@@ -27,6 +28,10 @@ from crystal_node.rerooting import chosen_root, let_in, put_new_root, tell_relay
 from crystal_node.sync import Syncer, syncing
 
 _PURPOSE = "crystal devices revoke"
+_SAYS_ROOT = (
+    "It last said that it keeps the vault's root, which is not on this machine. With that it can come back: replace the root "
+    "with the recovery kit, `crystal recovery replace --kit -`."
+)
 
 Progress = Callable[[str], None]
 
@@ -51,7 +56,7 @@ async def revoke_device(
         NotAMember: the vault has no such device.
         NotAllowed: this device may not, or is the one; or the kit is of a root that was replaced.
         Unready: the device leads, and ``claim`` is not given.
-        RootHeld: it was given the root, and the root is neither here nor in ``kit``.
+        RootHeld: it may have the root by what the log tells, and the root is neither here nor in ``kit``.
         StoreFailure, HomeBusy, KeyStoreError: nothing of what was done is lost; run it again.
     """
     member = device.member
@@ -65,9 +70,12 @@ async def revoke_device(
         begun = device.journal.meta_get(META_REVOKING) == target
         if member.log.is_active(target):
             await _take_in(device, target, syncer, root)
-            if member.log.held_root(target):
+            if replaces_root(device, target, root):
                 root = await _replace_root(device, target, syncer, root)
                 begun = True
+            elif says_root(member, target):
+                # Its own word, and nobody else's: it must not be what keeps it in.
+                progress(_SAYS_ROOT)
         report = await syncer.run(revoke(member, target, now_ms=now_ms(), root=root))
         progress("it is out of the device log; the relay is told")
         error = await tell_relay(syncer)
@@ -96,11 +104,17 @@ def check_revocable(device: Device, target: bytes, kit: Root | None, *, claim: b
             "that device is the Core, and its epoch has to have an end first",
             hint="Add --claim: this machine takes the lead, and revokes it then.",
         )
-    if member.log.held_root(target) and root is None:
+    if may_have_root(member, target) and root is None:
         raise RootHeld(
-            "that device was given the vault's root, which has to be replaced with it, and is not on this machine",
+            "that device may have the vault's root, which has to be replaced with it, and is not on this machine",
             hint="Give the recovery kit: --kit FILE, or --kit - to type it.",
         )
+
+
+def replaces_root(device: Device, target: bytes, kit: Root | None) -> bool:
+    """Whether revoking that device replaces the root: it may have it, by the log or by its own word."""
+    said = says_root(device.member, target) and chosen_root(device, kit) is not None
+    return may_have_root(device.member, target) or said
 
 
 def leads(device: Device, target: bytes) -> bool:
@@ -127,7 +141,7 @@ async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | N
 async def _replace_root(device: Device, target: bytes, syncer: Syncer, old: Root | None) -> Root:
     """Puts a new root in the place of the one that the device was given. Returns the new one."""
     if old is None:
-        raise RootHeld("that device was given the vault's root", hint="Give the recovery kit: --kit FILE.")
+        raise RootHeld("that device may have the vault's root", hint="Give the recovery kit: --kit FILE.")
     with device.journal.transaction() as transaction:
         transaction.meta_set(META_REVOKING, target)
     return await put_new_root(device, syncer, old)

@@ -161,6 +161,23 @@ def test_what_is_no_cursor_of_this_device_is_left_out(home: Household, forged: s
     assert count == (1 if forged in {"signature", "kind"} else 10), "only its own reports count"
 
 
+def test_a_copy_of_a_device_that_uses_up_all_counts_keeps_it_from_nothing(home: Household) -> None:
+    tell(home, home.laptop)
+    key = home.laptop.keys.cursor(home.laptop.device_id)
+    good = parse(home.store[key])
+    home.store[key] = seal(
+        replace(good.header, sequence=2**64 - 1),
+        [Frame(good.open(home.laptop.generation_key)[0])],
+        key=home.laptop.generation_key,
+        signer=home.laptop.identity.signing,
+        salt=bytes(24),
+    )
+    assert read(home, home.core) == {}
+    home.laptop.rounds = 0
+    home.sync(home.laptop)
+    assert home.laptop.device_id in read(home, home.core)
+
+
 def test_a_revoked_device_is_asked_no_more_and_tells_nothing_new(home: Household) -> None:
     tell(home, home.laptop)
     assert home.laptop.device_id in read(home, home.core)

@@ -185,9 +185,9 @@ def test_new_keys_are_for_every_active_device_and_for_nobody_else(
 def test_who_holds_the_root_is_told_by_who_made_it_and_who_came_by_it(book: Logbook) -> None:
     by_kit, granted = new_device("came by the kit"), new_device("granted")
     book.must(book.add(by_kit, holds_root=True))
-    book.must(book.add(granted, grant=True))
+    book.must(book.add(granted, grant=True), book.core)
     holders = (book.core, by_kit, granted)
-    assert [book.log.held_root(device.id) for device in holders] == [False, True, False]
+    assert [book.log.held_root(device.id) for device in holders] == [True, True, False]
     third = new_device("third")
     new_root_record = book.root_record(type(book.root)(bytes(range(32))), holder=book.core.id)
     book.must(new_root_record)
@@ -195,6 +195,19 @@ def test_who_holds_the_root_is_told_by_who_made_it_and_who_came_by_it(book: Logb
     book.must(book.add(third, holds_root=True))
     assert [book.log.held_root(device.id) for device in (*holders, third)] == [True, False, False, True]
     assert not book.log.held_root(new_device("stranger").id)
+
+
+def test_a_thief_of_the_root_cannot_pass_its_machines_off_as_ones_without_it(book: Logbook) -> None:
+    added, led = new_device("taken in by stealth"), new_device("given the lead")
+    book.must(book.add(led), book.core)
+    assert not book.log.held_root(led.id)
+    book.must(book.add(added, holds_root=False))
+    book.must(LeadRecord(2, led.id, bytes(16)))
+    assert book.log.held_root(added.id)
+    assert book.log.held_root(led.id)
+    fresh = type(book.root)(bytes(range(32)))
+    book.must(book.root_record(fresh, holder=book.core.id))
+    assert [book.log.held_root(device.id) for device in (added, led, book.core)] == [False, False, True]
 
 
 def test_a_member_tells_its_revocation_and_forgets_nothing_else(book: Logbook) -> None:

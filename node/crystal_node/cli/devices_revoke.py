@@ -26,7 +26,7 @@ What it loses: it reads nothing that is recorded from now on; the relay and ever
 sent by now is not taken in.
 """
 _ROOT = """\
-It was given the vault's root, so the root is replaced: every recovery kit and every code from before loses its power, and the
+It may have the vault's root, so the root is replaced: every recovery kit and every code from before loses its power, and the
 other devices that hold the root lose it, too. You need a new kit afterwards.
 """
 _LEADS = """\
@@ -93,7 +93,7 @@ def revoke(
 def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: bool) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
     from crystal_node.naming import name_of
-    from crystal_node.revoking import check_revocable, leads
+    from crystal_node.revoking import check_revocable, leads, replaces_root
     from crystal_node.wording import one_line
 
     target = entry.info.device
@@ -102,7 +102,7 @@ def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: 
     system = f", {one_line(entry.details.system, 40)}" if entry.details and entry.details.system else ""
     note(f"{name_of(entry)}{system}, is put out of the vault.")
     note(_KEEPS.rstrip("\n"))
-    if device.member.log.held_root(target):
+    if replaces_root(device, target, root):
         note(_ROOT.rstrip("\n"))
     if takes_lead:
         note(_LEADS.rstrip("\n"))

@@ -37,7 +37,7 @@ def duties_due(device: Device) -> Due:
         return Due(False, False, ())
     told = int.from_bytes(journal.meta_get(META_MEMBERS) or b"", "big")
     return Due(
-        members=newest_revocation(log) > told,
+        members=newest_exclusion(log) > told,
         recovery=device.holds_root
         and log.root_number > 0
         and journal.meta_get(META_RECOVERY) != admin_in_force(log),
@@ -58,9 +58,11 @@ def unfinished(device: Device) -> bytes | None:
     return target if target is not None and device.member.log.is_active(target) else None
 
 
-def newest_revocation(log: DeviceLog) -> int:
-    """Its slot; 0, where no revocation can be, if there is none."""
-    return max((info.revoked.slot for info in log.members() if info.revoked is not None), default=0)
+def newest_exclusion(log: DeviceLog) -> int:
+    """The slot of the newest revocation, or of a root that took another's place: who had the old one may have let in tokens at
+    the relay that the log knows nothing of. 0, where neither can be, if there is none."""
+    revoked = (info.revoked.slot for info in log.members() if info.revoked is not None)
+    return max(log.root_slot if log.root_number else 0, *revoked, 0)
 
 
 def _granted(log: DeviceLog) -> Iterator[bytes]:

@@ -6,7 +6,8 @@ is not even let in. Whoever changes the log tells the relay at once; a process t
 round of sync, of whichever device may: the one that leads, or one that holds the root. Each fact is told once by a device, and
 again after a failure; what was told is kept in the journal, by the place in the log that it comes from.
 
-    revocations   up to the newest one's slot           members: all devices but the active ones are shut out
+    revocations,  up to the newest one's slot           members: all devices but the active ones are shut out, and tokens
+      new roots                                         that somebody else let in, by a root that was seen for one
     the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
     grants        device by device                      its tokens may write what a Core writes
 
@@ -28,7 +29,7 @@ from crystal_node.due import (
     Due,
     admin_in_force,
     duties_due,
-    newest_revocation,
+    newest_exclusion,
     settling_due,
     told_leads,
 )
@@ -89,7 +90,7 @@ def _settle(device: Device) -> None:
 async def _retain(device: Device, relay: HttpStore) -> None:
     """Shuts out all but the active devices, and what somebody else may have let in under the ids of these."""
     log = device.member.log
-    slot, active, token = newest_revocation(log), [info.device for info in log.active()], device.keys.token()
+    slot, active, token = newest_exclusion(log), [info.device for info in log.active()], device.keys.token()
     # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
     used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
     if token is not None:

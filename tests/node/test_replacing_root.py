@@ -1,9 +1,15 @@
 """`crystal recovery replace`: a kit or code that somebody saw is made worthless, and no device is put out for it."""
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from crystal_crypto.kit import encode_kit
 from crystal_crypto.pairing import encode
+from crystal_node.relaystore import open_http
+from crystal_relay.errors import Unauthorized
+from crystal_relay.tokens import Preset, new_token, token_hash
 from tests.node.test_revoking import concerns, device_of, lets_in, root_of
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
@@ -32,6 +38,37 @@ def test_a_kit_that_was_seen_is_worthless_after_the_root_was_replaced(vault: Vau
     heir.call("pair", "--code", "-", "--relay", vault.relay.url, typed=code + "\n")
     heir.call("sync")
     assert heir.found("before it was replaced") == ["Before it was replaced."]
+
+
+@pytest.mark.parametrize("under", ["a stranger's id", "the Core's id"])
+def test_a_token_that_was_let_in_by_a_kit_that_was_seen_goes_with_the_root(vault: Vault, under: str) -> None:
+    """No entry of the log tells of it: with the old root's secret a token is let in at the relay alone."""
+    vault.settle()
+    old = root_of(vault.core)
+    with device_of(vault.core) as device:
+        member, settings = device.member, device.settings
+        owner = bytes(range(16)) if under == "a stranger's id" else member.device_id
+    token = new_token(owner)
+
+    async def at_relay() -> bool:
+        async with open_http(settings, vault=member.vault, token=token) as relay:
+            try:
+                await relay.list(member.keys.log_prefix)
+            except Unauthorized:
+                return False
+            return True
+
+    async def let_in() -> None:
+        async with open_http(settings, vault=member.vault, token=token) as relay:
+            await relay.register_token(
+                device=owner, token_hash=token_hash(token), preset=Preset.LEAD, recovery=old.relay_secret
+            )
+
+    asyncio.run(let_in())
+    assert asyncio.run(at_relay())
+    assert vault.core.call("recovery", "replace", "--yes", "--json").json["relay_told"] is True
+    assert not asyncio.run(at_relay())
+    vault.core.call("sync")
 
 
 def test_a_device_without_the_root_replaces_it_with_the_kit_and_only_with_the_kit_in_force(

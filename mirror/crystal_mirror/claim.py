@@ -24,7 +24,7 @@ from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
 from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Standing, lower_floor, pull, read_floor
+from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
 from crystal_mirror.records import LeadRecord
 from crystal_mirror.requests import Flow, PutNew
@@ -167,7 +167,7 @@ def _follow(member: Member) -> Flow[None]:
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
             fork = (yield from doubt_voids(member)) or (
-                yield from find_fork(member, need_seal=not _led(member))
+                yield from find_fork(member, need_seal=not _led(member), ends=_is_damaged(member, pulled))
             )
             if fork is not None:
                 begin_rebuild(member, fork)
@@ -177,6 +177,12 @@ def _follow(member: Member) -> Flow[None]:
                 break
             pulled = yield from pull(member)
     raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.standing.value}")
+
+
+def _is_damaged(member: Member, pulled: Pulled) -> bool:
+    """Whether this device leads by the log, and the relay shows other bytes where it has verified an entry: what is lost by
+    that, it and the others offer again."""
+    return member.is_core and pulled.standing is Standing.DIVERGED
 
 
 def _led(member: Member) -> bool:

@@ -160,8 +160,12 @@ def _give_names_up(member: Member) -> Flow[None]:
     What the Core has taken in of that stream, ``settle`` finds; here is what only the relay has.
     """
     stream = member.journal.stream()
-    waiting = {name.origin: name.digest for name in member.journal.names()}
-    if stream is None or member.journal.first_row(OutboxState.PENDING) is None:
+    waiting = {
+        name.origin: name.digest
+        for name in member.journal.names()
+        if name.state is OutboxState.PENDING  # what is stored, the Core may take under its name
+    }
+    if stream is None or not waiting:
         return
     places = [
         place
@@ -178,11 +182,14 @@ def _give_names_up(member: Member) -> Flow[None]:
             offer = _mine(member, place, data) if data is not None else None
             if offer is None:
                 continue
-            if waiting.get(offer.origin, sha256(offer.data).digest()) != sha256(offer.data).digest():
+            digest = sha256(offer.data).digest()
+            if waiting.get(offer.origin, digest) != digest:
                 used_up.add(offer.origin)
             overtaken |= offer.origin.incarnation == stream.incarnation and (
                 offer.origin.sequence >= stream.sequence
             )
+    if used_up:
+        used_up -= yield from _there_already(member, used_up)
     if not used_up and not overtaken:
         return
     member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
@@ -190,6 +197,19 @@ def _give_names_up(member: Member) -> Flow[None]:
         renamed = restart_stream(member, transaction, used_up)
     for before, after in renamed.items():
         member.rename_provisional(before, after)
+
+
+def _there_already(member: Member, names: set[Origin]) -> Flow[set[Origin]]:
+    """Those whose row the relay holds, though this device has not heard of it."""
+    rows = [
+        (name, row)
+        for name in member.journal.names()
+        if name.origin in names and (row := member.journal.row(name.incarnation, name.sequence))
+    ]
+    found = yield GetMany(
+        tuple(member.keys.conversation(member.device_id, row.incarnation, row.sequence) for _, row in rows)
+    )
+    return {name.origin for (name, row), data in zip(rows, found, strict=True) if data == row.sealed}
 
 
 def _mine(member: Member, place: Origin, data: bytes) -> Offer | None:

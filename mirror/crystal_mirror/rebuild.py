@@ -30,14 +30,17 @@ from crystal_mirror.voids import Fork, previous_of
 PAGE = 64
 
 
-def find_fork(member: Member, *, need_seal: bool, whole: bool = False) -> Flow[Fork | None]:
+def find_fork(
+    member: Member, *, need_seal: bool, whole: bool = False, ends: bool = False
+) -> Flow[Fork | None]:
     """Where the relay's history leaves ours, if it does so in a way that must be believed.
 
     A history is believed if from the fork on it verifies slot by slot up to the seal of a later epoch. The Core itself
     (``need_seal`` False) also believes another branch of its own epoch, which only its own key can have signed, and that
     a slot of its own is void now, because the relay changed it and will not let it be written again.
     Returns None when the relay merely lacks what we have. ``whole`` compares from the very start, not from the end: a later
-    Core may have gone over to what a relay shows of an old epoch, and the epochs behind it then end without a seal.
+    Core may have gone over to what a relay shows of an old epoch, and the epochs behind it then end without a seal. ``ends``: a
+    history that holds nothing but void slots from the fork on is believed as well. For who is to seal it: nobody else will.
     """
     if whole:
         damaged = yield from first_difference(member)
@@ -51,7 +54,7 @@ def find_fork(member: Member, *, need_seal: bool, whole: bool = False) -> Flow[F
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:
-            return None if need_seal else fork
+            return None if need_seal and not ends else fork
         slot = yield from judge_current(member, data, position)
         if slot.kind is SlotKind.DIVERGED:
             slot = VOID  # for whoever has read the relay's mirror up to here

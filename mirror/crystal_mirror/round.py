@@ -130,17 +130,14 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     _count(report, pulled)
     if pulled.standing is Standing.QUARANTINED:
         pulled = yield from _replay_once(member, report)
-    elif pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED) or member.replica.kept(
-        EntryState.UNSENT
+    elif (
+        pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED)
+        or member.replica.kept(EntryState.UNSENT)
+        or _waits_for_a_seal(member)
     ):
         fork = (yield from doubt_voids(member)) or (yield from find_fork(member, need_seal=True))
-        if fork is not None:
-            begin_rebuild(member, fork)
-            report.rebuilt = True
-            pulled = yield from pull(member)
-            _count(report, pulled)
-    elif pulled.standing is Standing.CAUGHT_UP and _waits_for_a_seal(member):
-        fork = yield from find_fork(member, need_seal=True, whole=True)
+        if fork is None and _waits_for_a_seal(member):
+            fork = yield from find_fork(member, need_seal=True, whole=True)
         if fork is not None:
             begin_rebuild(member, fork)
             report.rebuilt = True

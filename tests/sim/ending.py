@@ -82,8 +82,7 @@ def _disagreement(world: "World") -> str:
 def _join_last(world: "World") -> None:
     newcomer = world.add_home("newcomer")
     for home in (newcomer, *world.homes * NEWCOMER_ROUNDS_MAX):
-        if home is world.homes[0]:
-            home.die()
+        home.die()
         world.run_round(home)
     last = newcomer.open()
     if last is None or _disagreement(world):

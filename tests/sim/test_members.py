@@ -4,11 +4,13 @@ import pytest
 
 from crystal_crypto.entry import parse
 from crystal_mirror.administer import revoke
+from crystal_mirror.claim import claim
 from crystal_mirror.types import EntryState
 from tests.sim.administering import NOW_MS, renew, replace_root
-from tests.sim.lies import flipped
+from tests.sim.lies import Withholds, flipped
 from tests.sim.members_chaos import MOODS, MembersChaos
 from tests.sim.script import Stage
+from tests.sim.thief import member_of
 
 SEEDS = 6 * len(MOODS)
 SLICES = 3
@@ -94,3 +96,24 @@ def test_names_that_a_restored_device_had_given_before_a_new_generation_are_not_
     world.agree()
     assert not world.lost
     assert len(world.accepted) == 5
+
+
+def test_a_claimant_is_not_stopped_by_an_entry_that_the_relay_damaged() -> None:
+    """It stands before an entry that the others have, and behind one that the relay shows otherwise now."""
+    stage = Stage("stopped claimant")
+    core, laptop, world = stage.core, stage.laptop, stage.world
+    stage.sync(core, laptop, laptop)
+    stage.write(core)
+    stage.sync(core, laptop)
+    stage.write(core)
+    stage.sync(core)
+    first, *_ = world.store.keys("mirror")
+    world.store.lie = Withholds("mirror", 1)
+    log = world.store.keys("devlog")
+    while world.store.keys("devlog") == log:
+        world.step(laptop, lambda member: claim(member, member.root, force=True))
+    world.store.lie = None
+    world.harm(lambda: world.store.objects.update({first: flipped(world.store.objects[first], 0.9)}))
+    laptop.die()
+    world.agree()
+    assert member_of(laptop).is_core

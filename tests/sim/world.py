@@ -173,7 +173,9 @@ class World:
 
     def _watch(self, name: str, body: bytes) -> None:
         sender = next((home for home in self.homes if home.name == name), None)
-        if sender is not None:
+        if sender is None:
+            self.outsiders.take_as_put([body])
+        else:
             self.outsiders.check_put(sender.member, name, body)
 
     def _died(self, home: Home) -> None:
@@ -273,6 +275,9 @@ class World:
         self.deceived = True
         log = {key: self.store.objects[key] for key in self.store.keys("devlog")}
         self.disaster(None, strike)
+        self.outsiders.take_as_put(
+            self.store.objects.values()
+        )  # damaged bytes too may be put back as they were seen
         known = [home.journal.execute("SELECT count(*) FROM device_log").fetchone() for home in self.homes]
         if any(row is None or row[0] != len(log) for row in known) or any(home.busy for home in self.homes):
             for key in self.store.keys("devlog"):

@@ -19,6 +19,9 @@ from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256
 """Void slots in a row after which one reading ends: a relay may show junk for ever."""
+META_PUT_BACK = "log.put-back"
+"""In the journal: the relay had lost a part of the device log, which was put back. What else it was told may be lost as well:
+whoever tells it that removes this."""
 _PAGE = 1000
 _META_OWN = "log.own"
 _SLOT_BYTES = 8
@@ -140,6 +143,8 @@ def log_is_whole(log: DeviceLog, keys: VaultKeys) -> Flow[bool]:
 def restore_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:
     """Puts every kept slot that the relay lacks back as it was. Returns how many. Needs the right to write the log."""
     restored = 0
+    with journal.transaction() as transaction:
+        transaction.meta_set(META_PUT_BACK, b"yes")
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
         created = yield PutNew(keys.log(slot), data)
         restored += created

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.logsync import META_PUT_BACK
 from crystal_mirror.types import DEVICE_ID_BYTES
 from crystal_node.device import Device
 
@@ -35,14 +36,20 @@ def duties_due(device: Device) -> Due:
     log = member.log
     if not log.is_active(member.device_id) or not (member.is_core or device.holds_root):
         return Due(False, False, ())
-    told = int.from_bytes(journal.meta_get(META_MEMBERS) or b"", "big")
+    lost = relay_lost(device)
+    told = 0 if lost else int.from_bytes(journal.meta_get(META_MEMBERS) or b"", "big")
+    told_root = None if lost else journal.meta_get(META_RECOVERY)
+    told_granted = set[bytes]() if lost else set(told_leads(device))
     return Due(
         members=newest_exclusion(log) > told,
-        recovery=device.holds_root
-        and log.root_number > 0
-        and journal.meta_get(META_RECOVERY) != admin_in_force(log),
-        leads=tuple(sorted(set(_granted(log)) - set(told_leads(device)))),
+        recovery=device.holds_root and log.root_number > 0 and told_root != admin_in_force(log),
+        leads=tuple(sorted(set(_granted(log)) - told_granted)),
     )
+
+
+def relay_lost(device: Device) -> bool:
+    """Whether the relay went back behind what it was told: it had lost a part of the device log, which was put back."""
+    return device.journal.meta_get(META_PUT_BACK) is not None
 
 
 def settling_due(device: Device) -> bool:

@@ -4,7 +4,8 @@ who may write what a Core writes.
 The log counts without it: an ex-device reads nothing new, and nothing that it writes is believed. The relay is told so that it
 is not even let in. Whoever changes the log tells the relay at once; a process that dies in between leaves that to the next
 round of sync, of whichever device may: the one that leads, or one that holds the root. Each fact is told once by a device, and
-again after a failure; what was told is kept in the journal, by the place in the log that it comes from.
+again after a failure; what was told is kept in the journal, by the place in the log that it comes from. A relay that was put
+back to an earlier state (it lost a part of the device log) has forgotten it, and is told all of it again.
 
     revocations,  up to the newest one's slot           members: all devices but the active ones are shut out, and tokens
       new roots                                         that somebody else let in, by a root that was seen for one
@@ -12,14 +13,15 @@ again after a failure; what was told is kept in the journal, by the place in the
     grants        device by device                      its tokens may write what a Core writes
 
 Until the relay knows the new recovery secret, the root that was replaced stays in the key store: it may be all that lets this
-device in there.
+device in there. Of the roots before, the recovery secrets stay: a relay that went back knows one of them, and takes the one in
+force from nobody else.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from crystal_mirror.cursors import read_cursors, seen_cursors
-from crystal_mirror.logsync import read_log
+from crystal_mirror.logsync import META_PUT_BACK, read_log
 from crystal_node.device import Device
 from crystal_node.due import (
     META_LEADS,
@@ -30,6 +32,7 @@ from crystal_node.due import (
     admin_in_force,
     duties_due,
     newest_exclusion,
+    relay_lost,
     settling_due,
     told_leads,
 )
@@ -64,17 +67,27 @@ async def _tell(device: Device, runner: Runner, due: Due) -> None:
     # Whoever joined meanwhile must be among those whose tokens stay.
     await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
     await runner.run(read_cursors(member))
+    _forget_told(device)
     async with device.at_relay() as relay:
         try:
-            if due.recovery:
-                await _replace_recovery(device, relay)
+            refused = await _replace_recovery(device, relay) if due.recovery else None
             if due.members:
                 await _retain(device, relay)
             for granted in due.leads:
                 await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
                 _mark(device, META_LEADS, b"".join((*told_leads(device), granted)))
+            if refused is not None:
+                raise refused
         except RelayError as error:
             raise store_failure(error) from error
+
+
+def _forget_told(device: Device) -> None:
+    """If the relay went back: nothing that it was told before counts as told."""
+    if relay_lost(device):
+        with device.journal.transaction() as transaction:
+            for name in (META_MEMBERS, META_RECOVERY, META_LEADS, META_PUT_BACK):
+                transaction.meta_set(name, None)
 
 
 def _settle(device: Device) -> None:
@@ -100,22 +113,28 @@ async def _retain(device: Device, relay: HttpStore) -> None:
     _mark(device, META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
 
 
-async def _replace_recovery(device: Device, relay: HttpStore) -> None:
+async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | None:
     """Puts the secret of the root in force in place, by the one that counts until then: no token may do that.
 
-    The relay counts by itself: one that was emptied, and got the vault anew, begins with 0.
+    The relay counts by itself: one that was emptied, and got the vault anew, begins with 0. Returns why it takes none of the
+    secrets that are here: that must not keep the ex-devices in.
     """
     if not device.holds_root or device.root is None:
-        return
+        return None
     wanted, number = recovery_hash(device.root.relay_secret), await relay.recovery_number()
     secrets = [root.relay_secret for root in (device.spare_root, device.root) if root is not None]
+    secrets += device.keys.replaced_secrets()
     try:
-        if number == 0:
-            raise WrongNumber("none was replaced yet")
-        await _first_of(secrets, lambda by: relay.replace_recovery(number, wanted, recovery=by))
-    except WrongNumber:
-        await _first_of(secrets, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
+        try:
+            if number == 0:
+                raise WrongNumber("none was replaced yet")
+            await _first_of(secrets, lambda by: relay.replace_recovery(number, wanted, recovery=by))
+        except WrongNumber:
+            await _first_of(secrets, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
+    except (Unauthorized, Forbidden) as error:
+        return error
     _mark(device, META_RECOVERY, admin_in_force(device.member.log))
+    return None
 
 
 async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:

@@ -14,6 +14,7 @@ from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Preference, choose_keystore
+from crystal_crypto.limits import KEY_BYTES
 from crystal_node.errors import BadConfig
 from crystal_node.home import Home
 from crystal_node.passphrase import ask_passphrase
@@ -23,7 +24,11 @@ _IDENTITY = "identity"
 _ROOT = "root"
 _TOKEN = "relay-token"  # noqa: S105  the name under which it is kept
 
-NAMES = (_IDENTITY, _ROOT, "root.next", _TOKEN)
+_REPLACED = "recovery.before"
+REPLACED_MAX = 4
+"""Of so many roots that were replaced the recovery secrets are kept."""
+
+NAMES = (_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN)
 """All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
 
 
@@ -63,6 +68,20 @@ class DeviceKeys:
     def drop_root(self) -> None:
         """For a person who has it on a kit that was typed back."""
         self.store.delete(_ROOT)
+
+    def replaced_secrets(self) -> list[bytes]:
+        """The recovery secrets of roots that were replaced here, the newest first."""
+        data = self.store.load(_REPLACED) or b""
+        return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+
+    def keep_replaced(self, root: Root) -> None:
+        """Keeps the recovery secret of a root that was replaced: a relay that is put back from a backup knows no other."""
+        secrets = [root.relay_secret, *self.replaced_secrets()]
+        self.store.store(_REPLACED, b"".join(list(dict.fromkeys(secrets))[:REPLACED_MAX]))
+
+    def drop_replaced(self) -> None:
+        """For a device that gives the root away: they are of use beside the root only."""
+        self.store.delete(_REPLACED)
 
     def token(self) -> str | None:
         data = self.store.load(_TOKEN)

@@ -5,6 +5,7 @@
     root: old                  --a new one is drawn, stored and read back-->  root: old, root.next: new
     root: old, root.next: new  --"root" in the device log--> the new one is in force, the old one still lets us in at the relay
                                --the relay has the new recovery secret-->     root: new, root.next: new --> root: new
+                               (of the old one its recovery secret stays, as recovery.before: see duties.py)
 
 Which of the two is in force, the device log says, not their names: a process that died between any two steps left both here,
 and whoever opens the device picks the right one. A root that is not in force has no power; it is kept, ignored, and said so.
@@ -69,6 +70,9 @@ def settle_next(keys: DeviceKeys, log: DeviceLog) -> bool:
     if coming is None:
         return True
     if in_force(log, coming):
+        before = keys.root()
+        if before is not None and before != coming and _was_in_force(log, before):
+            keys.keep_replaced(before)
         keys.keep_root(coming)
         if keys.root() != coming:
             raise LocalStorage(f"the key store ({keys.kind}) does not give back the new root that it took")

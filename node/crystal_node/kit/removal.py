@@ -17,5 +17,6 @@ def remove_root(device: Device) -> None:
             "another root is taking this one's place: both stay here until that is finished",
             hint="Run `crystal sync`, then this again.",
         )
+    device.keys.drop_replaced()
     device.keys.drop_root()
     device.member.root = None

@@ -5,6 +5,7 @@ nothing, and the relay, where it colludes, takes what they write.
 """
 
 from crystal_mirror.claim import claim
+from crystal_mirror.notices import Notice
 from tests.sim.administering import (
     accept_left,
     add,
@@ -19,6 +20,8 @@ from tests.sim.administering import (
 )
 from tests.sim.chaos import HOMES_MAX, STEPS, Chaos, Mood
 from tests.sim.device import Home
+from tests.sim.model import Violation
+from tests.sim.world import World
 
 MOODS = (
     Mood("crashes", crash=0.02, administer=0.05),
@@ -54,6 +57,20 @@ class MembersChaos(Chaos):
         self._waiting: list[str] = []
         """Who is to administer next; the first one as soon as its process is idle."""
         self._under_way = False
+
+    def run(self) -> World:
+        """A Core that a lying relay shows junk in the device log writes behind it: a fork, which is named and not healed."""
+        try:
+            return super().run()
+        except Violation as error:
+            members = [member for home in self.world.homes if (member := home.open()) is not None]
+            forked = [m for m in members if not self.world.outsiders.truth.knows_head(m.log.head)]
+            named = {name for member in members for name in member.notices.raised()}
+            named &= {Notice.PEER_AHEAD, Notice.LOG_FORKED}
+            if not str(error).startswith("P10") or not self.world.deceived or not forked or not named:
+                raise
+            self.world.faults["forked device log"] += 1
+            return self.world
 
     def _trouble(self) -> None:
         super()._trouble()

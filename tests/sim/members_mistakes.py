@@ -16,7 +16,7 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror import administer, publish
+from crystal_mirror import administer, authority, logsync, publish
 from crystal_mirror import round as sync
 from crystal_mirror.administer import revoke
 from crystal_mirror.authority import Authority
@@ -37,7 +37,9 @@ from tests.sim.thief import member_of, unmoved
 Mistake = Callable[[], AbstractContextManager[Any]]
 
 
-def _generations(change: Callable[[Member, dict[str, Any]], AbstractContextManager[Any]]) -> Any:
+def _generations(
+    change: Callable[[Member, dict[str, Any]], AbstractContextManager[Any]],
+) -> AbstractContextManager[Any]:
     """Patches the sealing of a new generation: ``change`` may alter the arguments, and holds while it is done."""
     honest = administer._begin_generation
 
@@ -53,7 +55,10 @@ def a_revocation_begins_no_new_key() -> AbstractContextManager[Any]:
 
     def same(member: Member, _named: dict[str, Any]) -> AbstractContextManager[Any]:
         before = member.generation_key.secret
-        return patch.object(administer, "GenerationKey", lambda number, _fresh: GenerationKey(number, before))
+        replaced: AbstractContextManager[Any] = patch.object(
+            administer, "GenerationKey", lambda number, _fresh: GenerationKey(number, before)
+        )
+        return replaced
 
     return _generations(same)
 
@@ -157,7 +162,7 @@ def any_key_in_a_bundle_is_believed() -> AbstractContextManager[Any]:
 @contextmanager
 def the_core_can_be_revoked() -> Generator[None]:
     """Its epoch has no end then."""
-    allowed, append = DeviceLog._allowed, administer.append
+    allowed, append = DeviceLog._allowed, logsync.append
 
     def unless_it_leads(self: DeviceLog, record: Record) -> bool:
         epoch = self._last_epoch
@@ -197,7 +202,7 @@ def keys_for_some_of_the_devices_are_enough() -> AbstractContextManager[Any]:
 @contextmanager
 def the_key_before_is_not_passed_on() -> Generator[None]:
     """A newcomer gets the newest key, and nothing older follows from it."""
-    honest = administer.seal_record
+    honest = authority.seal_record
 
     def seal(*values: Any, key_before: Any = None, **named: Any) -> bytes:
         return honest(*values, **named)

@@ -24,7 +24,7 @@ from crystal_mirror.types import EntryState, Origin, Position
 from tests.sim.administering import call, go_on_regardless
 from tests.sim.device import Home, seeded
 from tests.sim.members_script import MembersStage
-from tests.sim.thief import Thief, unmoved
+from tests.sim.thief import Thief, member_of, unmoved
 
 BUNDLE = bytes(114)
 
@@ -160,17 +160,13 @@ def test_an_ex_device_that_gives_its_entries_other_names_is_held(whose: str) -> 
 @pytest.mark.parametrize("kind", [Kind.BATCH, Kind.SEAL])
 def test_an_ex_device_that_poses_as_core_is_stepped_over(kind: Kind, sender: str) -> None:
     scene = Scene()
-    core = scene.core.open()
-    assert core is not None
 
     def attack() -> None:
-        position: Position = core.replica.position()
-        scene.thief.batch(position, None if sender == "itself" else core.device_id, kind=kind)
+        position: Position = member_of(scene.core).replica.position()
+        scene.thief.batch(position, None if sender == "itself" else scene.core.identity.id, kind=kind)
 
     scene.strike(attack)
-    core = scene.core.open()
-    assert core is not None
-    assert len(core.replica.kept(EntryState.VOID)) == 1
+    assert len(member_of(scene.core).replica.kept(EntryState.VOID)) == 1
 
 
 def records(scene: Records) -> dict[str, Record]:

@@ -55,9 +55,11 @@ def a_revocation_begins_no_new_key() -> AbstractContextManager[Any]:
 
     def same(member: Member, _named: dict[str, Any]) -> AbstractContextManager[Any]:
         before = member.generation_key.secret
-        replaced: AbstractContextManager[Any] = patch.object(
-            administer, "GenerationKey", lambda number, _fresh: GenerationKey(number, before)
-        )
+
+        def key(number: int, _fresh: bytes) -> GenerationKey:
+            return GenerationKey(number, before)
+
+        replaced: AbstractContextManager[Any] = patch.object(administer, "GenerationKey", key)
         return replaced
 
     return _generations(same)

@@ -12,7 +12,7 @@ from crystal_mirror.types import EntryState, Origin
 from tests.sim.administering import add, grant, put_out, renew
 from tests.sim.members_script import MembersStage
 from tests.sim.test_attacks import records
-from tests.sim.thief import Thief, unmoved
+from tests.sim.thief import Thief, member_of, unmoved
 
 
 class Inside(MembersStage):
@@ -35,13 +35,14 @@ class Inside(MembersStage):
 @pytest.mark.parametrize("kind", [Kind.BATCH, Kind.SEAL])
 def test_a_node_that_poses_as_core_is_stepped_over(kind: Kind, sender: str) -> None:
     inside = Inside()
-    core = inside.core.open()
-    assert core is not None
-    inside.strike(
-        lambda: inside.thief.batch(
+
+    def attack() -> None:
+        core = member_of(inside.core)
+        inside.thief.batch(
             core.replica.position(), core.device_id if sender == "the Core's" else None, kind=kind
         )
-    )
+
+    inside.strike(attack)
     core = inside.core.open()
     assert core is not None
     assert len(core.replica.kept(EntryState.VOID)) == 1

@@ -60,9 +60,11 @@ def push(member: Member) -> Flow[int]:
         row = member.journal.first_row(OutboxState.PENDING)
         if row is None or not _keys_are_here(member):
             return pushed
-        if parse(row.sealed).header.generation < member.log.generation:
+        sealed = parse(row.sealed).header
+        if sealed.generation < member.log.generation or sealed.sender != member.device_id:
             # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
-            # device, which has not read the log since, may still add to the outbox.
+            # device, which has not read the log since, may still add to the outbox. Or it was sealed by a device that this
+            # home was before, and a crash came before it was taken over.
             with member.journal.transaction() as transaction:
                 restart_stream(member, transaction)
             continue

@@ -121,13 +121,17 @@ async def join_vault(
 
 @dataclass(slots=True)
 class Joining:
-    """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet."""
+    """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet.
+
+    ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in.
+    """
 
     settings: Settings
     keys: DeviceKeys
     identity: DeviceIdentity
     vault: bytes
     fresh: bool
+    anew: bool = False
 
     def journal(self) -> SqliteJournal:
         """The home's own journal, which belongs to the vault from now on."""
@@ -135,15 +139,19 @@ class Joining:
 
     def finish(self) -> Enrolled:
         """Names the vault in ``config.json``: the home is set up."""
+        if self.anew:
+            self.keys.take_next_identity()
         self.settings = _finish(self.settings, self.vault)
         if not self.fresh:
             _adopt_outbox(self.settings)
         return Enrolled(self.settings, self.keys, self.vault, self.identity.id, self.fresh)
 
     def abandon(self) -> None:
-        """Drops the keys of a home that is not set up: whoever was told of them is not to meet them again."""
+        """Drops the keys that are not in use yet: whoever was told of them is not to meet them again."""
         if self.fresh:
             self.keys.drop_identity()
+        elif self.anew:
+            self.keys.drop_next_identity()
 
 
 @contextmanager
@@ -169,7 +177,9 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         # A root that took another's place does not tell its vault: then the journal does.
         if fresh and kept is not None and vault not in (kept.vault, belongs):
             raise _other_vault(kept.vault)
-        yield Joining(settings, keys, _identity(keys, new=new_keys), vault, fresh)
+        anew = new_keys and not fresh
+        identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
+        yield Joining(settings, keys, identity, vault, fresh, anew)
 
 
 def prepare_node(settings: Settings) -> Settings:

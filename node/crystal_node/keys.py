@@ -21,6 +21,7 @@ from crystal_node.passphrase import ask_passphrase
 from crystal_node.settings import KeyStoreKind
 
 _IDENTITY = "identity"
+_NEXT_IDENTITY = "identity.next"
 _ROOT = "root"
 _TOKEN = "relay-token"  # noqa: S105  the name under which it is kept
 
@@ -28,7 +29,7 @@ _REPLACED = "recovery.before"
 REPLACED_MAX = 4
 """Of so many roots that were replaced the recovery secrets are kept."""
 
-NAMES = (_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN)
+NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN)
 """All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
 
 
@@ -57,6 +58,26 @@ class DeviceKeys:
     def drop_identity(self) -> None:
         """For a device that nobody is to know any more; never for one that is set up."""
         self.store.delete(_IDENTITY)
+
+    def next_identity(self) -> DeviceIdentity:
+        """The one under which a home that is set up is to join anew: made and kept at the first call. Until it is in, the home
+        keeps the one that it has, and with it all that only that one opens."""
+        data = self.store.load(_NEXT_IDENTITY)
+        identity = DeviceIdentity.generate() if data is None else DeviceIdentity.from_bytes(data)
+        if data is None:
+            self.store.store(_NEXT_IDENTITY, identity.to_bytes())
+        return identity
+
+    def take_next_identity(self) -> None:
+        """The one that joined is this device's own from now on. Idempotent."""
+        data = self.store.load(_NEXT_IDENTITY)
+        if data is not None:
+            self.store.store(_IDENTITY, data)
+            self.store.delete(_NEXT_IDENTITY)
+
+    def drop_next_identity(self) -> None:
+        """For one that did not join, and that nobody is to meet again."""
+        self.store.delete(_NEXT_IDENTITY)
 
     def root(self) -> Root | None:
         data = self.store.load(_ROOT)

@@ -13,7 +13,8 @@
 The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
 person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
 of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, and when
-it is told that they were revoked. Otherwise they stay: whatever was added of it is added once.
+it is told that they were revoked. Otherwise they stay: whatever was added of it is added once. A home that is set up, and comes
+as another device, keeps the keys that it has until it is in.
 """
 
 import asyncio
@@ -215,7 +216,7 @@ class _Meeting:
                 return Withdrawn("the invite was withdrawn on the machine that made it")
             case EndReason.FAILED:
                 return NotAdded("the inviting machine could not add this one")
-            case EndReason.REVOKED if self._home.fresh:
+            case EndReason.REVOKED if self._home.fresh or self._home.anew:
                 self._home.abandon()
                 return RevokedHere(
                     "this machine's keys were revoked in that vault; it makes new ones",

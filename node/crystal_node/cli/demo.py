@@ -66,8 +66,12 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
     say(
         "  crystal init --role core --relay URL --enroll-token -   on the machine that is on most; asks for its token"
     )
-    say("  crystal pair                                            there: invites another machine, asks for its digits")
-    say("  crystal pair --code -                                   on that machine: asks for the invite's code")
+    say(
+        "  crystal pair                                            there: invites another machine, asks for its digits"
+    )
+    say(
+        "  crystal pair --code -                                   on that machine: asks for the invite's code"
+    )
     say("  crystal capture && crystal sync --watch                 everywhere")
     if not mine:
         say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")

@@ -1,6 +1,7 @@
 """Sealing and opening entries: what fits, what is refused, what stays hidden."""
 
 import dataclasses
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -182,6 +183,102 @@ def test_every_cut_is_noticed() -> None:
             parse(data[:at])
         with pytest.raises(Malformed):
             parse(data[at + 1 :])
+
+
+FIELDS = {  # of the header, as docs/protocol.md numbers them: where each begins and how long it is
+    "magic": (0, 4),
+    "version": (4, 1),
+    "suite": (5, 1),
+    "kind": (6, 1),
+    "channel": (7, 1),
+    "flags": (8, 1),
+    "reserved": (9, 3),
+    "generation": (12, 4),
+    "vault": (16, 16),
+    "sender": (32, 16),
+    "incarnation": (48, 8),
+    "epoch": (56, 8),
+    "sequence": (64, 8),
+    "recipient": (72, 16),
+    "log head": (88, 32),
+    "previous": (120, 32),
+    "salt": (152, 24),
+    "public length": (176, 4),
+    "body length": (180, 4),
+}
+
+
+def test_every_two_fields_of_a_header_put_in_each_others_place_are_noticed() -> None:
+    data = EntryDraft(name="swapped fields", public=b"public").build()
+    assert sum(length for _, length in FIELDS.values()) == 184
+    tried = 0
+    for (one, length), (other, other_length) in itertools.combinations(FIELDS.values(), 2):
+        if length == other_length and (changed := swapped(data, one, other, length)) != data:
+            unbelieved(changed)
+            tried += 1
+    assert tried >= 15, "every pair of fields of one length"
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_another_entry_in_its_place_is_noticed(field: str) -> None:
+    at, length = FIELDS[field]
+    data, other = two_entries()
+    changed = data[:at] + other[at : at + length] + data[at + length :]
+    if changed == data:  # all entries have the same there
+        changed = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+    unbelieved(changed)
+
+
+def test_two_entries_cut_at_any_boundary_and_put_together_are_noticed() -> None:
+    data, other = two_entries()
+    body = len(data) - 64 - 32 - 16
+    boundaries = [*(at + length for at, length in FIELDS.values()), 184 + 6, body, body + 16, body + 16 + 32]
+    for at in boundaries:
+        for changed in (data[:at] + other[at:], other[:at] + data[at:]):
+            if changed not in (data, other):
+                unbelieved(changed, forged=at < body + 16 + 32)
+
+
+def two_entries() -> tuple[bytes, bytes]:
+    """Whole ones of the same signer, of the same length, with nothing in common that can differ."""
+    one = EntryDraft(name="this one", public=b"public")
+    two = EntryDraft(
+        name="that one",
+        kind=Kind.BATCH,
+        channel=Channel.MIRROR,
+        vault=fixed("another vault", 16),
+        sender=fixed("another sender", 16),
+        incarnation=fixed("another incarnation", 8),
+        epoch=4,
+        sequence=42,
+        recipient=fixed("a recipient", 16),
+        log_head=fixed("another log head", 32),
+        previous=fixed("another one", 32),
+        public=b"PUBLIC",
+        content=content([raw(b"A FIRST FRAME"), raw(b"AND A SECOND")]),
+    )
+    data, other = one.build(), two.build()
+    assert len(data) == len(other)
+    return data, other
+
+
+def swapped(data: bytes, one: int, other: int, length: int) -> bytes:
+    """Two parts of the same length in each other's place; ``one`` comes first."""
+    first, second = data[one : one + length], data[other : other + length]
+    return data[:one] + second + data[one + length : other] + first + data[other + length :]
+
+
+def unbelieved(data: bytes, *, forged: bool = True) -> None:
+    """Neither who looks at the signature takes it, nor (``forged``) who has to open what somebody signed anew."""
+    try:
+        entry = parse(data)
+    except Malformed:
+        return
+    with pytest.raises(BadSignature):
+        entry.verify(SIGNER.public)
+    if forged:
+        with pytest.raises(CryptoError):
+            entry.open(KEY)
 
 
 def test_many_threads_can_seal_and_open_at_once() -> None:

@@ -7,7 +7,8 @@ An offer that cannot be taken (damaged, unsigned, unreadable, out of its chain) 
 notices; the maker, whose outbox still has it, notices as well and offers it again in a new incarnation.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from crystal_crypto.entry import Entry, Kind, parse
@@ -31,6 +32,8 @@ OPERATION_BYTES_BATCH_MAX = 512 * 1024
 VECTOR_BYTES_BATCH_MAX = 512 * 1024
 TEXTS_BATCH_MAX = 128
 """Texts to embed for one batch: a few seconds of work at most, so that fresh messages do not wait long."""
+NEW_STREAMS_MAX = 64
+"""Streams of one device of which nothing was ever taken, looked at in one look: who stole its token can make many."""
 LIST_PAGE = 1000
 FETCH_AT_ONCE = 16
 
@@ -88,9 +91,20 @@ def collect(member: Member, model: str) -> Flow[Collected]:
 
 
 def _read_inbox(member: Member) -> Flow[Inbox]:
-    places, more = yield from _list_inbox(member)
-    inbox = Inbox(more=more)
+    inbox = Inbox(more=True)
     held: set[tuple[bytes, bytes]] = set()
+    new: Counter[bytes] = Counter()
+    after = ""
+    # Junk in some streams must not keep what stands behind it in the listing from being looked at.
+    while inbox.more and not inbox.offers:
+        places, inbox.more, after = yield from _list_inbox(member, held, new, after)
+        yield from _fetch(member, places, inbox, held)
+    return inbox
+
+
+def _fetch(
+    member: Member, places: Sequence[Origin], inbox: Inbox, held: set[tuple[bytes, bytes]]
+) -> Flow[None]:
     for start in range(0, len(places), FETCH_AT_ONCE):
         if inbox.bytes >= OPERATION_BYTES_BATCH_MAX:
             inbox.more = True
@@ -107,21 +121,23 @@ def _read_inbox(member: Member) -> Flow[Inbox]:
                 continue
             inbox.offers.append(offer)
             inbox.bytes += len(data or b"")
-    return inbox
 
 
-def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
-    """The places that hold the next offers of each stream, contiguous per stream."""
+def _list_inbox(
+    member: Member, held: Container[tuple[bytes, bytes]], new: Counter[bytes], after: str
+) -> Flow[tuple[list[Origin], bool, str]]:
+    """The places that hold the next offers of each stream, contiguous per stream, behind the key ``after``, streams in ``held``
+    apart. Whether there is more, and the last key that was looked at. ``new`` counts each device's new streams."""
     prefix = member.keys.conversations_prefix
     places: list[Origin] = []
     following: dict[tuple[bytes, bytes], int] = {}
-    after, more = "", False
+    more = False
     while True:
         page: Listing = yield List(prefix, after, LIST_PAGE)
         jump = ""
         keys = page.after(after)
         for key in keys:
-            after = key
+            before, after = after, key
             if key <= jump:
                 continue
             place = member.keys.parse_stream(key)
@@ -130,8 +146,13 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
                 continue
             device, incarnation, sequence = place
             ack = member.replica.ack(device, incarnation)
+            first = (device, incarnation) not in following
             expected = following.setdefault((device, incarnation), ack + 1)
-            if sequence <= ack:
+            if (device, incarnation) in held:
+                jump = member.keys.beyond_stream(device, incarnation)
+            elif ack < 0 and first and new[device] >= NEW_STREAMS_MAX:
+                jump, more = member.keys.beyond_stream(device, incarnation), True
+            elif sequence <= ack:
                 jump = member.keys.conversation(device, incarnation, ack)
             elif info.revoked is not None and not info.revoked.counts(incarnation, sequence):
                 if member.replica.done(Origin(*place)):
@@ -148,8 +169,9 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
             elif sequence - ack > OFFERS_PER_STREAM_MAX:
                 jump, more = member.keys.beyond_stream(device, incarnation), True
             elif len(places) >= OFFERS_MAX:
-                return places, True
+                return places, True, before
             else:
+                new[device] += ack < 0 and first
                 places.append(Origin(device, incarnation, sequence))
                 following[device, incarnation] = sequence + 1
             if page.more and jump > keys[-1]:
@@ -158,7 +180,7 @@ def _list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
                 break
         else:
             if not page.more or not keys:
-                return places, more
+                return places, more, after
 
 
 def _open(member: Member, place: Origin, data: bytes, inbox: Inbox) -> Flow[Offer | None]:

@@ -12,6 +12,9 @@ from crystal_mirror.offers import stands_at
 from crystal_mirror.requests import Flow, GetMany, List, Listing
 from crystal_mirror.types import ZERO_HASH, Origin
 
+NEW_STREAMS_MAX = 256
+"""Incarnations of which nothing was ever taken in that are looked at, one request for each: who has stolen a device's token can
+make any number, and must not put off its revocation by that. What is not looked at is held."""
 LIST_PAGE = 1000
 FETCH_AT_ONCE = 16
 
@@ -27,13 +30,15 @@ def stream_ends(member: Member, device: bytes) -> Flow[dict[bytes, int]]:
     if info is None or info.revoked is not None:
         return ends
     places = yield from listed_places(member, device)
-    for incarnation in sorted({place.incarnation for place in places}):
-        behind = [
-            place.sequence
-            for place in places
-            if place.incarnation == incarnation and place.sequence > ends.get(incarnation, -1)
-        ]
-        last = yield from _verified_end(member, info, incarnation, ends.get(incarnation, -1), behind)
+    behind: dict[bytes, list[int]] = {}
+    for place in places:
+        if place.sequence > ends.get(place.incarnation, -1):
+            behind.setdefault(place.incarnation, []).append(place.sequence)
+    new = sorted(behind.keys() - ends.keys())[:NEW_STREAMS_MAX]
+    for incarnation in (*sorted(behind.keys() & ends.keys()), *new):
+        last = yield from _verified_end(
+            member, info, incarnation, ends.get(incarnation, -1), behind[incarnation]
+        )
         if last >= 0:
             ends[incarnation] = last
     return ends

@@ -178,3 +178,21 @@ def test_a_revocation_states_these_ends_and_what_comes_behind_them_is_refused(le
     leaving.sync(leaving.core)
     acks = {last for device, _, last in leaving.core.replica.acks() if device == leaving.lost.device_id}
     assert acks == {3}
+
+
+def test_junk_under_a_device_that_is_to_be_revoked_puts_its_revocation_off_by_little(
+    leaving: Leaving,
+) -> None:
+    """Who stole its token, and no key, may write under it as much as the relay takes."""
+    for number in range(5 * streamends.NEW_STREAMS_MAX):
+        leaving.store[leaving.key(0, number.to_bytes(8, "big"))] = b"junk"
+    asked: list[Request] = []
+
+    class Counting(Objects):
+        def answer(self, request: Request) -> object:
+            asked.append(request)
+            return leaving.store.answer(request)
+
+    ends = Counting().run(stream_ends(leaving.core, leaving.lost.device_id))
+    assert ends == {leaving.incarnation: 3}, "streams of which something was taken come first"
+    assert len(asked) < streamends.NEW_STREAMS_MAX + 10

@@ -9,7 +9,9 @@ from crystal_crypto.entry import Entry
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import JournalTransaction, JournalView
 
-_INDEX = "held.orphans"
+META_HELD = "held."
+"""The names of all that is kept begin so. They belong to the vault's owner, not to the device: a copy of a home takes them."""
+_INDEX = f"{META_HELD}orphans"
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
@@ -23,7 +25,7 @@ _decoder: msgspec.msgpack.Decoder[list[_Place]] = msgspec.msgpack.Decoder(list[_
 
 def keep_orphan(transaction: JournalTransaction, entry: Entry) -> None:
     """Keeps an entry's bytes. Idempotent."""
-    place = _Place(entry.header.sender, f"held.orphan.{entry.hash.hex()}")
+    place = _Place(entry.header.sender, f"{META_HELD}orphan.{entry.hash.hex()}")
     index = _index(transaction)
     if place not in index:
         transaction.meta_set(place.name, entry.data)

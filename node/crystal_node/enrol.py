@@ -37,7 +37,7 @@ from crystal_node.keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.locking import FileLock
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
-from crystal_node.roots import kept_roots
+from crystal_node.roots import kept_roots, take_root
 from crystal_node.runner import Runner
 from crystal_node.settings import Config, Settings
 from crystal_relay.client import HttpStore
@@ -115,7 +115,7 @@ async def join_vault(
         async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False, vault=vault)
         if kept is not None and kept != root:
-            keys.keep_root(root)  # the log has it in force: the one before has no power any more
+            take_root(keys, root)  # the log has it in force: the one before has no power any more
         return home.finish()
 
 

@@ -230,15 +230,16 @@ class SqliteJournal:
         else:
             self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
-    def become_anothers(self, kept: Collection[str]) -> None:
-        """Lets go of what belongs to the device that kept this journal: its stream, its claims, every named value but ``kept``.
+    def become_anothers(self, kept: Collection[str], *, beginning: str) -> None:
+        """Lets go of what belongs to the device that kept this journal: its stream, its claims, every named value but ``kept``
+        and those whose names begin like ``beginning``.
 
         What waits to be sent stays, sealed by that device, for whoever takes it over. In a transaction.
         """
         self._write("DELETE FROM stream", ())
         names = [str(name) for (name,) in self._db.execute("SELECT name FROM meta")]
         for name in names:
-            if name not in kept:
+            if name not in kept and not name.startswith(beginning):
                 self.meta_set(name, None)
 
     def file_state(self, path: str) -> bytes | None:

@@ -18,7 +18,7 @@ from crystal_mirror.errors import NotAllowed
 from crystal_mirror.logsync import read_log
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.roots import prepare_next
+from crystal_node.roots import prepare_next, settle_next
 from crystal_node.runner import store_failure
 from crystal_node.sync import Syncer, syncing
 from crystal_relay.errors import RelayError
@@ -86,7 +86,11 @@ async def put_new_root(device: Device, syncer: Syncer, old: Root) -> Root:
         # Kept until the relay knows the new one: a process that dies in between must be let in by it.
         keys.keep_root(old)
     new = prepare_next(keys, member.log)
-    await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
+    try:
+        await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
+    except NotAllowed:
+        settle_next(keys, member.log)  # another device was first: this one never comes into force
+        raise
     device.look_for_root()
     return new
 

@@ -64,7 +64,7 @@ def prepare_next(keys: DeviceKeys, log: DeviceLog) -> Root:
 def settle_next(keys: DeviceKeys, log: DeviceLog) -> bool:
     """Ends a replacement that stands in the log: the new root takes the old one's place. Idempotent.
 
-    Returns False for one that does not stand yet: it is kept for the next attempt.
+    Returns False for one that does not stand yet: it is kept for the next attempt, if the one here can still sign it in.
     """
     coming = _next(keys)
     if coming is None:
@@ -76,15 +76,28 @@ def settle_next(keys: DeviceKeys, log: DeviceLog) -> bool:
         keys.keep_root(coming)
         if keys.root() != coming:
             raise LocalStorage(f"the key store ({keys.kind}) does not give back the new root that it took")
-    elif not _was_in_force(log, coming):
+    elif not _was_in_force(log, coming) and not _was_replaced(log, keys.root()):
         return False
     keys.store.delete(NEXT)
     return True
 
 
+def take_root(keys: DeviceKeys, root: Root) -> None:
+    """Keeps the root that the log has in force. What was to take the place of another one that was here never can any more."""
+    before = keys.root()
+    keys.keep_root(root)
+    if before is not None and before != root:
+        keys.store.delete(NEXT)
+
+
 def _next(keys: DeviceKeys) -> Root | None:
     data = keys.store.load(NEXT)
     return None if data is None else Root.from_bytes(data)
+
+
+def _was_replaced(log: DeviceLog, root: Root | None) -> bool:
+    """Whether another device has put a root in this one's place: what it signs, or has signed and not placed, is void."""
+    return root is not None and _was_in_force(log, root) and not in_force(log, root)
 
 
 def _was_in_force(log: DeviceLog, root: Root) -> bool:

@@ -15,6 +15,7 @@ from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.operations import Remember
+from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import push
 from crystal_mirror.recovering import (
     Missing,
@@ -50,7 +51,7 @@ def _brought_back(home: Household, copies: Copies, store: Objects, name: str = "
     connection.deserialize("main", copies.journal)
     journal = SqliteJournal(connection)
     with journal.transaction():
-        journal.become_anothers(KEPT_VALUES)
+        journal.become_anothers(KEPT_VALUES, beginning=META_HELD)
     vault = home.root.vault
     log, keys = load_log(journal, vault), VaultKeys(vault)
     if not store.run(log_complete(log, journal, keys)):

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
+from crystal_mirror.orphans import keep_orphan, orphans_of
+from crystal_node.device import opened
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
 from crystal_node.kit.page import KitPage
 from crystal_node.recovery.oldhome import copy_journal, find_old_home
+from tests.support.invited import settings_of
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import (
     device_of,
@@ -308,6 +312,19 @@ def test_nothing_of_the_old_device_alone_is_taken_over(vault: Vault, tmp_path: P
         journal.close()
     told = _restore(fresh_machine(tmp_path), home, vault.relay, kit_of(core)).json
     assert told["private"] is True, "what its person wanted holds on"
+
+
+def test_what_the_owner_has_yet_to_decide_about_comes_along(vault: Vault, tmp_path: Path) -> None:
+    core = vault.core
+    core.call("remember", "The owner has not decided about this.")
+    core.call("sync")
+    with opened(settings_of(core)) as device, device.journal.transaction() as transaction:
+        kept = parse(device.replica.entries(1, 0, 1)[0].data)
+        keep_orphan(transaction, kept)
+    new = fresh_machine(tmp_path)
+    _restore(new, lost_copy(core, tmp_path), vault.relay, kit_of(core))
+    with opened(settings_of(new)) as device:
+        assert orphans_of(device.journal, kept.header.sender) == [kept.data]
 
 
 def _values(database: Path) -> dict[str, bytes]:

@@ -7,10 +7,13 @@ import pytest
 
 from crystal_crypto.kit import encode_kit
 from crystal_crypto.pairing import encode
+from crystal_node.due import META_REVOKING
 from crystal_node.relaystore import open_http
+from crystal_node.roots import prepare_next
 from crystal_relay.errors import Unauthorized
 from crystal_relay.tokens import Preset, new_token, token_hash
-from tests.node.test_revoking import concerns, device_of, lets_in, root_of
+from tests.node.test_devices import device_id
+from tests.node.test_revoking import concerns, device_of, kit_text, lets_in, root_of
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 
@@ -92,3 +95,33 @@ def test_a_device_without_the_root_replaces_it_with_the_kit_and_only_with_the_ki
     outdated = vault.core.call("recovery", "replace", "--yes", "--kit", str(kit), check=False)
     assert outdated.code == 7
     assert "newest" in outdated.err
+
+
+def test_who_was_second_to_replace_the_root_keeps_nothing_of_its_own_and_can_take_and_remove_the_first_ones(
+    vault: Vault,
+) -> None:
+    laptop, lost = vault.add(), vault.add()
+    vault.settle()
+    with device_of(laptop) as device:  # it has read the log, made a new root, and was killed
+        prepare_next(device.keys, device.member.log)
+        with device.journal.transaction() as transaction:
+            transaction.meta_set(META_REVOKING, bytes.fromhex(device_id(lost)))
+    vault.core.call("devices", "revoke", device_id(lost)[:8], "--yes")
+    laptop.call("sync")
+    secrets = laptop.home / "state" / "secrets"
+    assert not (secrets / "root.next").exists()
+    kit = kit_text(vault.core)
+    laptop.call("recovery", "restore", "--relay", vault.relay.url, "--kit", "-", typed=kit)
+    laptop.call("recovery", "verify", "--remove-root", "--yes", typed=kit)
+    assert not (secrets / "root").exists()
+
+
+def test_a_root_that_never_came_into_force_goes_when_the_one_in_force_is_taken(vault: Vault) -> None:
+    laptop = vault.add()
+    vault.settle()
+    with device_of(laptop) as device:
+        prepare_next(device.keys, device.member.log)
+    vault.core.call("recovery", "replace", "--yes")
+    laptop.call("pair", "--code", "-", typed=vault.code() + "\n")
+    assert root_of(laptop) == root_of(vault.core)
+    assert not (laptop.home / "state" / "secrets" / "root.next").exists()

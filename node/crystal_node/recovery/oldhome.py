@@ -15,6 +15,7 @@ import apsw
 from crystal_core.database import Database
 from crystal_core.errors import ForeignFile, VaultDamaged
 from crystal_mirror.member import META_CLAIM
+from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import META_OWN
 from crystal_mirror.pull import META_QUARANTINE
 from crystal_node.errors import HomeBusy, LocalStorage, Usage
@@ -27,7 +28,8 @@ COPY_BYTES = 1024 * 1024
 
 KEPT_VALUES = frozenset({"node.vault", "floor", "cursors.seen", "node.private", "node.pending-since"})
 """Named values of a journal that say something of the vault, or of what its person wants: everything else is of one device, of
-one relay, or of one run. ``floor`` and ``cursors.seen`` tell what is known to be missing."""
+one relay, or of one run. ``floor`` and ``cursors.seen`` tell what is known to be missing. Kept as well is what the owner has
+yet to decide about (``META_HELD``): it may be nowhere else."""
 DROPPED_VALUES = (META_OWN, META_QUARANTINE)
 """Those of the memory that are of one device."""
 
@@ -118,7 +120,7 @@ def copy_journal(old: OldHome, target: Path) -> bytes | None:
                 raise JournalDamaged(faults[0])
             with journal.transaction():
                 claim = journal.meta_get(META_CLAIM)
-                journal.become_anothers(KEPT_VALUES)
+                journal.become_anothers(KEPT_VALUES, beginning=META_HELD)
             journal.scrub()
         finally:
             journal.close()

@@ -51,6 +51,7 @@ from crystal_node.recovery.outcome import Core, Lack, Restored
 from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
+from crystal_node.roots import take_root
 from crystal_node.runner import Runner
 from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
@@ -106,7 +107,7 @@ async def restore(
             raise
         finally:
             journal.close()
-        home.keys.keep_root(kit.root)
+        take_root(home.keys, kit.root)
         taken_over = _take_over(home) if progress is not None else 0
         marked = msgspec.structs.replace(home.settings.config, kit_verified=kit_mark(kit.root))
         home.settings = home.settings.save(marked)

@@ -18,7 +18,7 @@ from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256
-"""Void slots in a row after which one reading ends: a relay may show junk for ever."""
+"""New void slots in a row after which one reading ends: a relay may show junk for ever. The next one goes on from there."""
 META_PUT_BACK = "log.put-back"
 """In the journal: the relay had lost a part of the device log, which was put back. What else it was told may be lost as well:
 whoever tells it that removes this."""
@@ -60,6 +60,7 @@ def read_log(
     ahead = (
         1  # nearly always there is nothing: a slot more would be a request more in each round of each device
     )
+    known = log.next_slot
     while complete:
         slots = range(log.next_slot, log.next_slot + ahead)
         found = yield GetMany(tuple(keys.log(slot) for slot in slots))
@@ -67,7 +68,7 @@ def read_log(
             if data is None:
                 return True
             take_slot(log, journal, slot, data)
-        if log.trailing_voids >= VOIDS_AT_ONCE_MAX:
+        if min(log.trailing_voids, log.next_slot - known) >= VOIDS_AT_ONCE_MAX:
             return True
         ahead = min(ahead * 2, READ_AHEAD_MAX)
     return complete
@@ -96,12 +97,18 @@ def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[No
     if not run:
         return
     kept = journal.log_entries()[log.next_slot - run : log.next_slot]
-    there = yield GetMany(tuple(keys.log(slot) for slot, *_ in kept))
-    same = next((i for i, (entry, data) in enumerate(zip(kept, there, strict=True)) if entry[1] != data), run)
-    if same < run:
-        with journal.transaction() as transaction:
-            transaction.drop_void_log_entries(log.next_slot - run + same)
-        log.retract_voids(run - same)
+    same = 0
+    while same < run:  # in pieces: each may be as large as an entry can be
+        some = kept[same : same + READ_AHEAD_MAX]
+        there = yield GetMany(tuple(keys.log(slot) for slot, *_ in some))
+        as_before = (entry[1] == data for entry, data in zip(some, there, strict=True))
+        agree = next((i for i, agrees in enumerate(as_before) if not agrees), len(some))
+        same += agree
+        if agree < len(some):
+            with journal.transaction() as transaction:
+                transaction.drop_void_log_entries(log.next_slot - run + same)
+            log.retract_voids(run - same)
+            return
 
 
 def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: bool = False) -> Verdict:

@@ -1,8 +1,9 @@
-"""Who stole a device's relay token, and no key, writes junk where its entries belong: that holds up nobody else."""
+"""Who stole a device's relay token, and no key, writes junk where entries belong: that holds up nobody for long."""
 
 import pytest
 
 from crystal_mirror.collect import NEW_STREAMS_MAX, OFFERS_MAX
+from crystal_mirror.logsync import VOIDS_AT_ONCE_MAX
 from crystal_mirror.member import Member
 from crystal_mirror.outbox import push, restart_stream
 from tests.mirror.household import Household, has
@@ -44,3 +45,33 @@ def test_a_device_with_many_new_streams_is_taken_in_within_one_round() -> None:
             restart_stream(other, transaction)
     home.sync(home.core)
     assert all(has(home.core, text) for text in texts)
+
+
+def test_much_junk_ahead_of_the_device_log_keeps_no_revocation_out() -> None:
+    """By the token of a device that may write the log."""
+    home = Household()
+    robbed, other = pair(home)
+    home.read(robbed, other)
+    for number in range(5 * VOIDS_AT_ONCE_MAX):
+        home.store[home.core.keys.log(home.core.log.next_slot + number)] = b"junk %d" % number
+    home.revoke(robbed)
+    for _ in range(6):
+        home.read(other)
+    assert not other.log.is_active(robbed.device_id)
+    assert other.log.trailing_voids == 0
+
+
+def test_a_device_that_was_shown_much_junk_takes_the_log_that_is_shown_afterwards() -> None:
+    home = Household()
+    robbed, other = pair(home)
+    home.read(other)
+    first = other.log.next_slot
+    for number in range(100):
+        home.store[other.keys.log(first + number)] = b"junk %d" % number
+    home.read(other)
+    assert other.log.trailing_voids == 100
+    for number in range(70, 100):
+        del home.store[other.keys.log(first + number)]
+    home.revoke(robbed)
+    home.read(other)
+    assert (other.log.is_active(robbed.device_id), other.log.next_slot) == (False, first + 71)

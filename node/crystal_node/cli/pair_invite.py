@@ -10,6 +10,7 @@ from crystal_node.cli import pair_events, pair_people
 from crystal_node.cli.lines import LineReader
 from crystal_node.cli.output import emit_line, note, say
 from crystal_node.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
+from crystal_node.wording import one_line
 
 if TYPE_CHECKING:
     from crystal_crypto.invite_code import InviteCode
@@ -52,6 +53,13 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     """Joins by an invite, and syncs for the first time."""
     from crystal_node.pairing.newcomer import join_by_invite
 
+    before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
+    if settings.vault is not None and before and before != wanted:
+        # Whoever knows the vault's id can make such an invite: what the person is asked then is about more than a machine.
+        note(
+            f"This machine uses the relay {before}. The invite would move it to {one_line(wanted, 200)}: go on only if the "
+            "vault has moved there."
+        )
     lines = LineReader()
     person: NewcomerPerson = (
         pair_events.Joining(lines, yes=yes) if as_json else pair_people.Joining(lines, yes=yes)

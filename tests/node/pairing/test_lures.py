@@ -2,6 +2,8 @@
 
 import re
 
+from crystal_crypto.invite import Inviter
+from crystal_crypto.invite_code import encode_invite
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, joining, members, pair
 from tests.support.relay_process import RelayProcess
@@ -132,3 +134,20 @@ def test_a_revoked_machine_that_is_set_up_comes_back_with_new_keys_and_what_it_h
     vault.core.call("sync")
     assert vault.core.found("after it")[:1] == ["Said after it."]
     assert machine.found("before the revocation")[:1] == ["Said before the revocation."]
+
+
+def test_an_invite_that_would_move_a_machine_to_another_relay_says_so_before_it_asks(
+    vault: Vault, machine: Machine
+) -> None:
+    """The vault's id is no secret: an ex-device, or the operator of a relay, can make an invite with it."""
+    pair(vault.core, machine)
+    known = machine.call("config", "--json").json
+    vault_id = bytes.fromhex(str(machine.call("status", "--json").json["vault"]))
+    lure = Inviter.begin(
+        vault=vault_id, url="https://127.0.0.1:9", device=bytes(range(16)), name="core", system="Linux"
+    )
+    code = encode_invite(lure.code)
+    refused = machine.call("pair", "--code", "-", "--yes", typed=code + "\n", check=False)
+    assert refused.code == 4
+    assert "would move it to https://127.0.0.1:9" in refused.err
+    assert machine.call("config", "--json").json == known

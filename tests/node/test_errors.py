@@ -1,6 +1,7 @@
 """Errors: every failure becomes one sentence, a hint and the exit code that the manual names."""
 
 import errno
+import json
 from collections.abc import Callable
 
 import apsw
@@ -11,6 +12,7 @@ from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
 from crystal_node import errors
 from crystal_node.cli.failures import report
+from crystal_node.cli.output import json_line
 from crystal_node.errors import ExitCode, describe, passes
 from crystal_relay import errors as relay_errors
 from crystal_relay.wire import error_of_reply
@@ -95,3 +97,11 @@ def test_no_message_gives_a_terminal_commands(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().err
     assert shown.replace("\n", "").isprintable()
     assert shown.endswith("laptop\n  Do it\non  8m laptop.\n")
+
+
+def test_json_gives_a_terminal_no_commands_and_says_the_same() -> None:
+    document = {"name": "lap\x1b[2J\x9b8m\u202etop\x7f\u2028 — Größe ✓", "inner": ["\u2066"]}
+    text = json_line(document)
+    assert text.replace("\n", "").isprintable()
+    assert "Größe ✓" in text
+    assert json.loads(text) == document

@@ -4,13 +4,17 @@ JSON goes out as UTF-8 whatever the locale says; sentences as well as the termin
 """
 
 import json
+import re
 import sys
 from collections.abc import Mapping
+
+_COMMANDS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What JSON may hold as it is and a terminal takes for a command: a name from another device may hold such."""
 
 
 def json_line(document: Mapping[str, object]) -> str:
     """One JSON document on lines of its own, stable in its order, with every character readable."""
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return _json(document, indent=2)
 
 
 class ReaderGone(Exception):
@@ -24,12 +28,17 @@ def emit(document: Mapping[str, object]) -> None:
 
 def emit_line(document: Mapping[str, object]) -> None:
     """Prints an event for programs that follow along: one document on one line. Raises ReaderGone."""
-    _write((json.dumps(document, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
+    _write(_json(document).encode("utf-8", "backslashreplace"))
 
 
 def say(text: str = "") -> None:
     """Prints one line for people. Raises ReaderGone."""
     _write((text + "\n").encode(sys.stdout.encoding or "utf-8", "replace"))
+
+
+def _json(document: Mapping[str, object], indent: int | None = None) -> str:
+    text = json.dumps(document, ensure_ascii=False, indent=indent) + "\n"
+    return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _write(data: bytes) -> None:

@@ -18,8 +18,10 @@ from crystal_mirror.errors import NotAllowed
 from crystal_mirror.logsync import read_log
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.errors import HomeBusy
 from crystal_node.roots import prepare_next, settle_next
 from crystal_node.runner import store_failure
+from crystal_node.settings import read_config
 from crystal_node.sync import Syncer, syncing
 from crystal_relay.errors import RelayError
 
@@ -82,10 +84,12 @@ async def let_in(device: Device, root: Root) -> None:
 async def put_new_root(device: Device, syncer: Syncer, old: Root) -> Root:
     """Stores a new root here, then has the log believe it. Returns the new one."""
     member, keys = device.member, device.keys
-    if keys.root() != old:
-        # Kept until the relay knows the new one: a process that dies in between must be let in by it.
-        keys.keep_root(old)
-    new = prepare_next(keys, member.log)
+    async with syncer.alone():
+        _check_place(device)
+        if keys.root() != old:
+            # Kept until the relay knows the new one: a process that dies in between must be let in by it.
+            keys.keep_root(old)
+        new = prepare_next(keys, member.log)
     try:
         await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
     except NotAllowed:
@@ -93,6 +97,16 @@ async def put_new_root(device: Device, syncer: Syncer, old: Root) -> Root:
         raise
     device.look_for_root()
     return new
+
+
+def _check_place(device: Device) -> None:
+    """Raises HomeBusy if the keys were moved since this process opened them: the new root must not stay where they were."""
+    place = read_config(device.settings.home.config_file).key_store
+    if place != device.keys.kind:
+        raise HomeBusy(
+            f"this device's keys were moved meanwhile (to: {place}); nothing was changed",
+            hint="Run the command again.",
+        )
 
 
 async def tell_relay(syncer: Syncer) -> CrystalError | None:

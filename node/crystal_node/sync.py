@@ -149,6 +149,12 @@ class Syncer:
         async with self._locked(wait_seconds):
             return await self._runner.run(flow)
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """While nobody else syncs on this home, or moves its keys. No round or flow runs inside. Raises HomeBusy."""
+        async with self._locked(LOCK_WAIT_SECONDS):
+            yield
+
     async def do_duties(self) -> bool:
         """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
         return await do_duties(self._device, self._runner)

@@ -1,15 +1,23 @@
 """`config.json` has many writers, some of which wait for a person: none takes back what another has written meanwhile."""
 
+import base64
+import json
 import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
+from crystal_crypto.hierarchy import Root
+from crystal_node import rerooting
+from crystal_node.device import Device
 from crystal_node.settings import Config, Settings, resolve
+from crystal_node.sync import Syncer
 from tests.node.test_keys import keys, with_keyring
+from tests.node.test_revoking import root_of
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import device_of, kit_of
 
@@ -66,6 +74,35 @@ def test_a_code_typed_while_the_keys_move_makes_no_second_identity(vault: Vault,
     assert keys(node)["place"] == "keyring"
     assert device_of(node) == device
     node.call("sync")
+
+
+def test_a_new_root_is_not_put_where_the_keys_were(
+    vault: Vault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = vault.core
+    with_keyring(core, tmp_path)
+    before, real = root_of(core), rerooting.put_new_root
+
+    async def after_a_move(device: Device, syncer: Syncer, old: Root) -> Root:
+        core.run("keys", "move", "--to", "keyring")
+        return await real(device, syncer, old)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rerooting, "put_new_root", after_a_move)
+        refused = core.call("recovery", "replace", "--yes", check=False)
+    assert (refused.code, "moved" in refused.err) == (9, True), refused.err
+    assert list((core.home / "state" / "secrets").iterdir()) == []
+    assert keyring_root(core) == before.to_bytes()
+    core.run("recovery", "replace", "--yes")
+    assert keyring_root(core) != before.to_bytes()
+    assert core.run("recovery", "show", "--yes", "--json").code == 0
+
+
+def keyring_root(machine: Machine) -> bytes:
+    """What the keyring of the tests has as the vault's root."""
+    kept: dict[str, str] = json.loads(Path(machine.extra["KEPT_KEYRING"]).read_text())
+    (text,) = (value for name, value in kept.items() if name.endswith(" root"))
+    return base64.b64decode(text.rpartition(":")[2])
 
 
 def test_only_what_a_writer_changes_is_written(machine: Machine) -> None:

@@ -31,6 +31,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 def test_no_command_writes_a_control_sequence_to_a_dumb_terminal(vault: Vault) -> None:
     vault.core.call("devices", "rename", own_id(vault), "core")
     for command in (*COMMANDS, ("--help",), ("pair", "--help")):

@@ -15,7 +15,7 @@ def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "devi
 
     Raises:
         Usage: it names several; the hint lists them.
-        NoSuchEntry: it names none; the hint lists those that there are.
+        NoSuchEntry: it names none; the hint lists those that there are, revoked ones only where all are.
     """
     wanted = given.strip().casefold()
     active = [entry for entry in entries if entry.info.revoked is None]
@@ -30,10 +30,11 @@ def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "devi
                     f"{one_line(given, 40)!r} is more than one {what}",
                     hint=f"Give more of the id: {_listed(found)}.",
                 )
+    there = active or revoked
     raise NoSuchEntry(
         f"there is no {what} {one_line(given, 40)!r}",
-        hint=f"There {'is' if len(entries) == 1 else 'are'} {_listed(entries)}."
-        if entries
+        hint=f"There {'is' if len(there) == 1 else 'are'} {_listed(there)}."
+        if there
         else f"There is no such {what} in this vault.",
     )
 

@@ -89,7 +89,7 @@ def run(
         raise Usage("--new-keys is for the machine that joins")
     if joins:
         given = _file(code_file) if code_file is not None else code or _ASK
-        join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
+        join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys, from_file=code_file is not None)
     elif offline:
         from crystal_node.cli.pair_offline import show
 
@@ -105,9 +105,15 @@ def run(
 
 
 def join(
-    settings: "Settings", code: str, *, as_json: bool, yes: bool = False, new_keys: bool = False
+    settings: "Settings",
+    code: str,
+    *,
+    as_json: bool,
+    yes: bool = False,
+    new_keys: bool = False,
+    from_file: bool = False,
 ) -> None:
-    """Joins with a code of either kind, or with one that is read when it is "-"."""
+    """Joins with a code of either kind, or with one that is read when it is "-". ``from_file``: it was in no argument."""
     asked = code == _ASK
     if asked:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
@@ -121,7 +127,7 @@ def join(
         return
     from crystal_node.cli.pair_offline import join as join_offline
 
-    join_offline(settings, code, as_json=as_json, new_keys=new_keys, in_history=not asked)
+    join_offline(settings, code, as_json=as_json, new_keys=new_keys, in_history=not (asked or from_file))
 
 
 def _is_invite(code: str) -> bool:

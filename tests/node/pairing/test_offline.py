@@ -44,6 +44,7 @@ def test_an_offline_code_may_come_from_a_file_and_have_a_picture(vault: Vault, m
         "pair", "--code-file", str(machine.root / "code"), "--relay", vault.relay.url, "--json"
     )
     assert joined.json["key_check"] == shown["key_check"]
+    assert "history" not in joined.err, "no shell has seen it"
 
 
 def test_options_that_do_not_go_together_are_refused_by_name(vault: Vault, machine: Machine) -> None:

@@ -136,6 +136,7 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
     import asyncio
 
     from crystal_node.administering import renew_keys as renew
+    from crystal_node.wording import counted
 
     with _opened() as opened_device:
         generation = asyncio.run(renew(opened_device))
@@ -143,7 +144,7 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
     if as_json:
         emit({"generation": generation, "devices": devices})
     else:
-        say(f"Generation {generation} is in force: its keys were sealed to {devices} devices.")
+        say(f"Generation {generation} is in force: its keys were sealed to {counted(devices, 'device')}.")
 
 
 @group.command("held")
@@ -211,9 +212,14 @@ def _opened() -> Any:
 
 
 def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes, str]:
+    """The device that is meant, one that joined a moment ago as well: the relay is asked first, if it answers."""
+    import asyncio
+
     from crystal_mirror.status import devices
+    from crystal_node.devicelist import refresh
     from crystal_node.naming import find_device, name_of
 
+    asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
     found = find_device(entries, given, what="revoked device" if revoked else "device")
     return found.info.device, name_of(found)

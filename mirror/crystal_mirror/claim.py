@@ -99,12 +99,12 @@ def _claimant(member: Member, root: Root | None) -> Authority:
     if root is None:
         raise Unready(
             "this device may not take the lead: it has no grant and not the vault's root",
-            hint="Give the recovery kit (`crystal recovery restore`), or grant it on the Core: `crystal devices grant`.",
+            hint="Give the recovery kit (`crystal role --claim --kit -`), or grant it on the Core: `crystal devices grant`.",
         )
     if not in_force(member.log, root):
         raise Unready(
             "the root that this device keeps was replaced, and has no power any more",
-            hint="Give the newest recovery kit: `crystal recovery restore`.",
+            hint="Give the newest recovery kit: `crystal role --claim --kit -`.",
         )
     return Authority.of_root(root)
 

@@ -35,9 +35,11 @@ TEXTS = {
 
 
 def note_access(journal: Journal, access: Access) -> None:
-    """Keeps what a round found, if it is another thing than before."""
+    """Keeps what a round found, if it is another thing than before. Who knows of the revocation learns no more from a
+    relay that refuses."""
     value = None if access is Access.OPEN else access.value.encode()
-    if journal.meta_get(META_ACCESS) == value:
+    kept = journal.meta_get(META_ACCESS)
+    if kept == value or (access is Access.REFUSED and _parsed(kept) is Access.REVOKED):
         return
     with journal.transaction() as transaction:
         transaction.meta_set(META_ACCESS, value)

@@ -55,6 +55,13 @@ class Device:
         return self.member.root
 
     @property
+    def name(self) -> str:
+        """What the vault calls this device: it may have been renamed on another one."""
+        from crystal_mirror.status import device_name
+
+        return device_name(self.member, self.member.device_id) or self.settings.name.value
+
+    @property
     def holds_root(self) -> bool:
         """Whether the root that is kept here is the one in force."""
         return self.root is not None and in_force(self.member.log, self.root)
@@ -161,20 +168,24 @@ class Device:
 
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
+            Revoked: in place of the relay's refusal, where the device log here says why it refuses.
         """
         from crystal_node.relaystore import open_store
+        from crystal_node.runner import TokenRefused
 
         async with open_store(self.settings, vault=self.member.vault, token=self._token()) as store:
-            yield store
+            try:
+                yield store
+            except TokenRefused:
+                self.member.check_active()
+                raise
 
     def _token(self) -> "FreshToken":
         from crystal_node.relaystore import FreshToken
 
         token = self.keys.token()
         if not self.settings.relay_url or token is None:
-            raise NotSetUp(
-                "this device has no relay", hint="Join again: `crystal pair --code -`."
-            )
+            raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
         return FreshToken(self.keys.token, token)
 
 

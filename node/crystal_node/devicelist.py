@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.cursors import read_cursors
+from crystal_mirror.cursors import read_cursors, says_root
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.errors import Revoked
 from crystal_mirror.logsync import read_log
@@ -114,10 +114,17 @@ def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> Row:
         seen_at=now_ms() if entry.is_this else cursor.told_at if cursor is not None else 0,
         behind=behind,
         pending=pending,
-        says_root=device.holds_root if entry.is_this else cursor.holds_root if cursor is not None else None,
+        says_root=_says_root(device, entry),
         version=cursor.version if cursor is not None else "",
         revoked_by=_party(member, revoked.sender, entry.revoked_details) if revoked is not None else None,
     )
+
+
+def _says_root(device: Device, entry: DeviceEntry) -> bool | None:
+    """Of the root in force: what a device said before the root was replaced tells of one that has no power any more."""
+    if entry.is_this:
+        return device.holds_root
+    return None if entry.cursor is None else says_root(device.member, entry.info.device)
 
 
 def _way(member: Member, entry: DeviceEntry) -> Way:

@@ -171,7 +171,7 @@ def _log(member: "Member") -> Check:
     what = f"{log.next_slot} entries, head {log.head.hex()[:16]}; {counted(active, 'device')}"
     what += f", {gone} revoked" if gone else ""
     if not log.is_active(member.device_id):
-        fix = "Pair this machine anew, if it still is yours."
+        fix = "If it still is yours, it comes back as another device: `crystal pair --new-keys --code -`."
         return Check("device log", State.FAILED, "this device was revoked", fix, ExitCode.WRONG_KEY)
     return Check("device log", State.OK, what)
 

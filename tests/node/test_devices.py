@@ -53,6 +53,32 @@ def test_the_list_says_how_each_device_came_in_and_what_it_holds(vault: Vault) -
     assert {"desktop", "laptop", "founder", "root"} <= set(people.split())
 
 
+def test_a_device_goes_by_the_name_that_the_vault_gives_it(vault: Vault) -> None:
+    vault.core.call("devices", "rename", device_id(vault.core), "desktop")
+    assert vault.core.call("status", "--json").json["name"] == "desktop"
+    assert vault.core.call("status").out.startswith("desktop is a Core of")
+    assert "on desktop" in vault.core.call("recovery", "show", "--yes").out
+
+
+def test_a_root_that_was_replaced_is_listed_as_nobodys(vault: Vault) -> None:
+    by_code = vault.add()
+    vault.core.call("devices", "rename", device_id(by_code), "laptop")
+    vault.settle()
+    assert listed(vault.core)["laptop"]["holds_root"] is True
+    vault.core.call("recovery", "replace", "--yes")
+    assert listed(vault.core)["laptop"]["holds_root"] is False
+
+
+def test_a_narrow_list_cuts_no_date(vault: Vault) -> None:
+    for name in ("phone", "tablet"):
+        invite(vault, name)
+        vault.core.call("devices", "revoke", name, "--yes")
+    shown = vault.core.call("devices", "--all", COLUMNS="80").out
+    today = str(listed(vault.core)[next(iter(listed(vault.core)))]["added_at"])[:10]
+    assert shown.count(today) == 5
+    assert "\u2026" not in shown
+
+
 def test_the_list_says_how_far_a_device_is_behind_and_what_it_waits_for(vault: Vault) -> None:
     phone = invite(vault, "phone")
     vault.settle()

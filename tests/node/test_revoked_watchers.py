@@ -95,9 +95,27 @@ def test_a_live_device_that_is_revoked_knows_within_seconds_and_the_others_say_b
         until(lambda: tablet.found("after the revocation"), _STARTS_SECONDS_MAX)
         assert "After the revocation." not in phone.found("after the revocation")
         assert [watcher.stop() for watcher in (core, other)] == [0, 0]
+    says_that_it_is_revoked(phone)
     assert [each["event"] for each in tablet.call("status", "--json").json["news"]] == ["revoked"], (
         "a watcher that says it does not take it from the person"
     )
+
+
+def says_that_it_is_revoked(machine: Machine) -> None:
+    """Every command that needs the relay names the reason and the way back, not a token that may have been lost."""
+    for command in (["sync"], ["pair"], ["role", "--claim", "--yes"], ["devices", "renew-keys"]):
+        outcome = machine.call(*command, check=False)
+        assert (outcome.code, "was revoked" in outcome.err, "--new-keys" in outcome.err) == (7, True, True), (
+            command,
+            outcome.err,
+        )
+    for outcome in (
+        machine.call("search", "after"),
+        machine.call("devices"),
+        machine.call("doctor", check=False),
+    ):
+        assert "lost its tokens" not in outcome.err + outcome.out
+        assert "revoked" in outcome.err + outcome.out
 
 
 def test_a_watcher_of_the_same_home_and_the_command_may_both_finish_a_revocation(vault: Vault) -> None:

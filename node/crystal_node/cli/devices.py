@@ -271,7 +271,9 @@ def _table(rows: list["Row"]) -> None:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("Id", "Name", "Role", "System", "Added", "Last seen", "Behind", "Power"):
-        table.add_column(title, no_wrap=title in ("Id", "Role"))
+        # A date is ten characters, and tells nothing when it is cut.
+        dated = title in ("Added", "Last seen")
+        table.add_column(title, no_wrap=title in ("Id", "Role"), min_width=10 if dated else None)
     now = now_ms()
     for row in rows:
         details = row.entry.details

@@ -109,6 +109,7 @@ async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -
     from crystal_node.relaystore import open_http
 
     with opened(settings) as device:
+        device.member.check_active()
         token = device.keys.token()
         if not settings.relay_url or token is None:
             raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")

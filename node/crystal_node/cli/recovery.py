@@ -202,10 +202,12 @@ def _page(settings: "Settings") -> "KitPage":
     from datetime import UTC, datetime
 
     from crystal_mirror.authority import in_force
+    from crystal_node.device import opened
     from crystal_node.errors import WrongCode
     from crystal_node.kit.page import KitPage
 
-    root, log = _root_and_log(settings)
+    with opened(settings) as device:
+        root, log, name = device.root, device.member.log, device.name
     if root is None:
         raise WrongCode(
             "this machine does not hold the vault's root, so it cannot make a kit",
@@ -221,7 +223,7 @@ def _page(settings: "Settings") -> "KitPage":
         vault=log.vault,
         relay=settings.relay_url,
         made=datetime.now(UTC).strftime("%Y-%m-%d"),
-        device=settings.name.value,
+        device=name,
         number=log.root_number,
     )
 

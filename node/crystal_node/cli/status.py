@@ -43,7 +43,7 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
         "role": "core" if member.is_core else "node",
         "vault": member.vault.hex(),
         "device": member.device.hex(),
-        "name": settings.name.value,
+        "name": device.name,
         "home": str(settings.home.root),
         "relay": settings.relay_url,
         "agent": settings.agent_id,
@@ -105,12 +105,12 @@ def _print(device: "Device", found: "Standing") -> None:
     from crystal_node.concerns import concerns
     from crystal_node.newsdesk import lines_of, mark_all_shown
     from crystal_node.noticetexts import notice_text
-    from crystal_node.wording import ago, counted
+    from crystal_node.wording import ago, counted, one_line
 
     settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
     say(
-        f"{settings.name.value} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
+        f"{one_line(device.name, 60)} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
     )
     say(f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}")
     say(

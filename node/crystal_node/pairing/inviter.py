@@ -94,7 +94,7 @@ async def invite(
         vault=device.member.vault,
         url=settings.relay_url,
         device=device.identity.id,
-        name=settings.name.value,
+        name=device.name,
         system=system_name(),
     )
     try:

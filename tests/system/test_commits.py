@@ -97,7 +97,9 @@ def test_sync_may_die_at_any_commit(deaths: Deaths, who: str) -> None:
 def test_joining_may_die_at_any_commit(deaths: Deaths, tmp_path: Path) -> None:
     newcomer = Machine(tmp_path / "newcomer")
     newcomer.root.mkdir()
-    arguments = ("pair", "--code", deaths.vault.code(), "--relay", deaths.vault.relay.url)
+    code = newcomer.root / "code"
+    code.write_text(deaths.vault.code())
+    arguments = ("pair", "--code-file", str(code), "--relay", deaths.vault.relay.url)
     assert deaths.at_each_commit(newcomer, *arguments) >= 2
     deaths.vault.nodes.append(newcomer)
     assert len(newcomer.call("devices", "--json").json["devices"]) == 3

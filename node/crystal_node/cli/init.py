@@ -39,7 +39,9 @@ EnrolToken = Annotated[
 Code = Annotated[
     str | None,
     typer.Option(
-        "--code", metavar="CODE", help="With --role node: join at once; - reads the code from standard input."
+        "--code",
+        metavar="CODE",
+        help="With --role node: join at once with this invite; - reads it, or an offline code, from standard input.",
     ),
 ]
 Name = Annotated[
@@ -139,10 +141,11 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
 
 
 def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
-    from crystal_node.cli.pair import join
+    from crystal_node.cli.pair import check_argument, join
     from crystal_node.enrol import prepare_node
     from crystal_node.errors import Usage
 
+    check_argument(code)
     if code is not None:
         join(settings, code, yes=yes, as_json=as_json)
         return

@@ -23,7 +23,7 @@ Code = Annotated[
     typer.Option(
         "--code",
         metavar="CODE",
-        help="Join with this code (MC2 or mc1); - reads it from standard input or asks for it.",
+        help="Join with this invite (MC2); - reads an invite or an offline code (mc1) from standard input, or asks for it.",
     ),
 ]
 CodeFile = Annotated[
@@ -88,8 +88,9 @@ def run(
     if not joins and new_keys:
         raise Usage("--new-keys is for the machine that joins")
     if joins:
+        check_argument(code)
         given = _file(code_file) if code_file is not None else code or _ASK
-        join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys, from_file=code_file is not None)
+        join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
     elif offline:
         from crystal_node.cli.pair_offline import show
 
@@ -111,11 +112,9 @@ def join(
     as_json: bool,
     yes: bool = False,
     new_keys: bool = False,
-    from_file: bool = False,
 ) -> None:
-    """Joins with a code of either kind, or with one that is read when it is "-". ``from_file``: it was in no argument."""
-    asked = code == _ASK
-    if asked:
+    """Joins with a code of either kind, or with one that is read when it is "-"."""
+    if code == _ASK:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
     if _is_invite(code):
         from crystal_crypto.invite_code import decode_invite
@@ -127,7 +126,24 @@ def join(
         return
     from crystal_node.cli.pair_offline import join as join_offline
 
-    join_offline(settings, code, as_json=as_json, new_keys=new_keys, in_history=not (asked or from_file))
+    join_offline(settings, code, as_json=as_json, new_keys=new_keys)
+
+
+def check_argument(code: str | None) -> None:
+    """Refuses an offline code that stood on the command line: every user of the machine sees that while the program runs, and
+    the shell keeps it. An invite may stand there, which adds nobody without the digits.
+
+    Raises:
+        Usage: it did.
+    """
+    from crystal_node.errors import Usage
+
+    if code is not None and not _is_invite(code):
+        raise Usage(
+            "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
+            "every user of this machine can read that, and your shell's history keeps it",
+            hint="Use `--code -`, which asks for it, or `crystal pair --code-file FILE`; and clear your shell's history.",
+        )
 
 
 def _is_invite(code: str) -> bool:

@@ -55,9 +55,10 @@ def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> 
         return
     show_code(text, qr)
     note(f"Key check: {key_check(root)}. The other machine has to show the same.")
+    note(f"There: `crystal pair --code - --relay {settings.relay_url or 'URL'}`, by the address that it reaches the relay at.")
 
 
-def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool, in_history: bool) -> None:
+def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:
     """Joins by the root that the code is."""
     import asyncio
 
@@ -65,8 +66,6 @@ def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool, in_h
     from crystal_node.enrol import join_vault
 
     offline = decode(code)
-    if in_history:
-        note("The code is in your shell's history now: clear it, and use `--code -` next time.")
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
     enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
     settings = enrolled.settings
@@ -84,6 +83,9 @@ def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool, in_h
                 "fresh": enrolled.fresh,
             }
         )
+        return
+    if not enrolled.fresh and new_keys:
+        say(f"This machine ({settings.name.value}) is back in the vault, as another device than before.")
         return
     if not enrolled.fresh:
         say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")

@@ -17,6 +17,12 @@ def test_both_machines_show_the_same_key_check(vault: Vault, machine: Machine) -
     assert vault.core.call("pair", "--offline", "--yes", "--json").json["key_check"] == check[0]
 
 
+def test_the_code_comes_with_what_to_run_on_the_other_machine(vault: Vault) -> None:
+    shown = vault.core.call("pair", "--offline", "--yes")
+    assert f"crystal pair --code - --relay {vault.relay.url}" in shown.err
+    assert shown.out.startswith("mc1:")
+
+
 def test_the_warning_names_what_the_code_can_do_and_what_is_safer(vault: Vault) -> None:
     shown = vault.core.run("pair", "--offline", typed="show\n")
     for said in ("opens the whole vault", "never expires", "plain `crystal pair` is safer"):
@@ -30,9 +36,19 @@ def test_a_machine_that_joined_by_it_is_told_that_it_holds_the_root(vault: Vault
     assert machine.call("status", "--json").json["holds_root"] is True
 
 
-def test_an_offline_code_on_a_command_line_is_pointed_out(vault: Vault, machine: Machine) -> None:
-    joined = machine.run("pair", "--code", vault.code(), "--relay", vault.relay.url)
-    assert "shell's history" in joined.err
+def test_an_offline_code_on_a_command_line_which_every_user_can_read_is_refused_before_anything_is_sent(
+    vault: Vault, machine: Machine
+) -> None:
+    code = vault.code()
+    for command in (("pair",), ("pair", "--new-keys"), ("init", "--role", "node")):
+        for given in (code, f" {code}", code.replace("mc1", "MC1")):
+            relay = ("--relay", "http://127.0.0.1:9", "--json")
+            refused = machine.call(*command, "--code", given, *relay, check=False)
+            assert refused.code == 2, "and not that no relay answers there"
+            assert "`--code -`" in refused.error["hint"]
+            assert "--code-file FILE" in refused.error["hint"]
+            assert code[4:] not in refused.out + refused.err
+    assert not machine.home.exists()
 
 
 def test_an_offline_code_may_come_from_a_file_and_have_a_picture(vault: Vault, machine: Machine) -> None:
@@ -44,7 +60,6 @@ def test_an_offline_code_may_come_from_a_file_and_have_a_picture(vault: Vault, m
         "pair", "--code-file", str(machine.root / "code"), "--relay", vault.relay.url, "--json"
     )
     assert joined.json["key_check"] == shown["key_check"]
-    assert "history" not in joined.err, "no shell has seen it"
 
 
 def test_options_that_do_not_go_together_are_refused_by_name(vault: Vault, machine: Machine) -> None:

@@ -4,6 +4,7 @@ import re
 
 from crystal_crypto.invite import Inviter
 from crystal_crypto.invite_code import encode_invite
+from tests.node.test_devices import device_id
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, joining, members, pair
 from tests.support.relay_process import RelayProcess
@@ -60,7 +61,7 @@ def test_a_phished_invite_sets_up_nothing_once_the_person_is_asked(
 ) -> None:
     """The code is a stranger's, who also talks the victim out of the digits. The last question names the stranger's machine."""
     stranger = Vault(relay, machine.root.parent / "stranger")
-    stranger.core.extra["CRYSTAL_DEVICE_NAME"] = "helpdesk"
+    stranger.core.call("devices", "rename", device_id(stranger.core), "helpdesk")
     with inviting(stranger.core) as inviter:
         victim = _to_the_question(machine, inviter.code())
         try:

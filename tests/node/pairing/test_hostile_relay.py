@@ -12,6 +12,7 @@ from crystal_crypto.invite_code import decode_invite
 from crystal_node.device import opened
 from crystal_node.settings import resolve
 from crystal_relay.tokens import new_token, token_hash
+from tests.node.test_devices import device_id
 from tests.support.hostile_relay import HostileRelay, Seen, hostile_relay
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import Side, inviting, joining, members, pair
@@ -52,12 +53,13 @@ def _secrets_of(machine: Machine) -> dict[str, bytes]:
 
 
 def test_a_relay_that_watches_sees_no_name_no_key_and_no_secret(vault: Vault, machine: Machine) -> None:
-    vault.core.extra["CRYSTAL_DEVICE_NAME"] = "grandmother-desktop"
     machine.extra["CRYSTAL_DEVICE_NAME"] = "sailing-laptop"
     with hostile_relay(vault.relay.url) as hostile:
         vault.core.extra["CRYSTAL_RELAY_URL"] = hostile.url
+        vault.core.call("devices", "rename", device_id(vault.core), "grandmother-desktop")
         inviter, newcomer = pair(vault.core, machine)
         saw = hostile.everything()
+    assert newcomer.events[0]["inviter"] == "grandmother-desktop"
     assert len(hostile.seen) > 20
     shown = inviter.events[0]
     digits = next(event["digits"] for event in newcomer.events if event["event"] == "digits")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.node.test_devices import device_id
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, joining, members, pair
 
@@ -94,9 +95,10 @@ def test_a_picture_that_cannot_be_written_is_said_before_an_invite_is_made(vault
 
 
 def test_a_member_that_may_not_invite_is_told_who_can(vault: Vault, machine: Machine) -> None:
-    vault.core.extra["CRYSTAL_DEVICE_NAME"] = "the desktop"
+    vault.core.call("devices", "rename", device_id(vault.core), "the desktop")
     pair(vault.core, machine)
     name = members(machine)[0]["name"]
+    assert name == "the desktop"
     outcome = machine.run("pair", "--json", check=False)
     assert outcome.code == 7
     assert str(name) in outcome.error["error"]

@@ -1,4 +1,5 @@
-"""News: that a device was added or revoked, or the root replaced, and by which. Every device shows its person each one once.
+"""News: that a device was added or revoked, leads or may lead, or that the root was replaced, and by which. Every device shows
+its person each one once.
 
 They come from the verified log alone: a relay can hold news back, and make none up. What this very device did is no news to
 it, and that it was this device is known from its own journal: an entry's own word on where it was made is its signer's word,
@@ -14,7 +15,7 @@ from crystal_mirror.devicelog import ROOT_SENDER, LogEvent
 from crystal_mirror.logsync import own_slots
 from crystal_mirror.member import Member
 from crystal_mirror.ports import Journal
-from crystal_mirror.records import AddRecord, RevokeRecord, RootRecord
+from crystal_mirror.records import AddRecord, GrantRecord, LeadRecord, RevokeRecord, RootRecord
 from crystal_mirror.status import details_of, device_name
 
 META_SHOWN = "news.shown"
@@ -27,6 +28,10 @@ class NewsKind(StrEnum):
     ADDED = "added"
     REVOKED = "revoked"
     ROOT_REPLACED = "root-replaced"
+    NEW_CORE = "new-core"
+    """A device began to lead, the one that led before as well: a copy of it may be who did."""
+    GRANTED = "granted"
+    """A device may take the lead by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,12 @@ def _told(member: Member, event: LogEvent) -> News | None:
             if event.slot == 0:
                 return None
             kind = NewsKind.ROOT_REPLACED
+        case LeadRecord():
+            if event.record.epoch == 1:  # the founder's: it is no other Core than before
+                return None
+            kind, device = NewsKind.NEW_CORE, event.record.device
+        case GrantRecord():
+            kind, device = NewsKind.GRANTED, event.record.device
         case _:
             return None
     details = details_of(member, event.entry)

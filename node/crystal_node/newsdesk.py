@@ -35,10 +35,16 @@ def line_of(piece: News, this_device: bytes) -> str:
     who = f"{_named(piece.name, piece.device)}"
     if piece.kind is NewsKind.ROOT_REPLACED:
         return f"The vault's root was replaced{_by(piece)}{when}: recovery kits and codes from before have no power any more."
+    subject = "This device" if piece.device == this_device else f"Device {who}"
+    by_itself = piece.by == piece.device
     if piece.kind is NewsKind.REVOKED:
-        subject = "This device" if piece.device == this_device else f"Device {who}"
         return f"{subject} was revoked{_by(piece)}{when}."
-    if piece.by_root and piece.by == piece.device:
+    if piece.kind is NewsKind.NEW_CORE:
+        how = "took the lead" if by_itself and not piece.by_root else f"was given the lead{_by(piece)}"
+        return f"{subject} {how}{when}: it became the vault's Core."
+    if piece.kind is NewsKind.GRANTED:
+        return f"{subject} was allowed{_by(piece)}{when} to take the lead by itself."
+    if piece.by_root and by_itself:
         return f"Device {who} joined with the vault's code{when}."
     return f"Device {who} was added{_by(piece)}{when}."
 

@@ -5,12 +5,25 @@ import pytest
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import Newcomer, add_device, rename, renew_generation, revoke, rotate_root
+from crystal_mirror.administer import (
+    Newcomer,
+    add_device,
+    grant_lead,
+    rename,
+    renew_generation,
+    revoke,
+    rotate_root,
+)
+from crystal_mirror.authority import Authority, seal_record
+from crystal_mirror.claim import claim
+from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import Revoked
 from crystal_mirror.founding import found, join
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import append, read_log
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
-from crystal_mirror.records import Details
+from crystal_mirror.records import Details, GrantRecord, LeadRecord, Record
 from crystal_mirror.round import sync_round
 from crystal_node.journal import SqliteJournal
 from tests.mirror.support import Objects, new_device, new_root, seeded
@@ -52,6 +65,16 @@ class Household:
     def sync(self, *members: Member) -> None:
         for member in members:
             self.store.run(sync_round(member, "test/1"))
+
+    def by_stealth(self, record: Record) -> None:
+        """Whoever stole the root, and has a member's keys as well, writes this into the log at a machine of its own."""
+
+        def build(log: DeviceLog) -> bytes | None:
+            key = self.core.generation_key
+            return seal_record(log, record, by=Authority.of_root(self.root), key=key, salt=bytes(24))
+
+        log, journal = DeviceLog(self.root.vault), SqliteJournal.open(":memory:")
+        assert self.store.run(append(log, journal, VaultKeys(log.vault), build))
 
 
 @pytest.fixture
@@ -102,6 +125,53 @@ def test_another_root_is_news(household: Household) -> None:
     found = news(household.tablet)[-1]
     assert (found.kind, found.by_root, found.by_name) == (NewsKind.ROOT_REPLACED, True, "core")
     assert NewsKind.ROOT_REPLACED not in {piece.kind for piece in news(household.core)}
+
+
+def test_another_core_is_news_to_all_but_itself(household: Household) -> None:
+    for member in (household.core, household.tablet, household.phone):
+        shown(member)
+    household.store.run(claim(household.tablet, household.root, force=True))
+    household.sync(household.phone, household.core)
+    for member in (household.core, household.phone):
+        (found,) = shown(member)
+        assert (found.kind, found.name, found.by_root) == (NewsKind.NEW_CORE, "tablet", True)
+    assert shown(household.tablet) == []
+
+
+def test_a_device_that_a_thief_of_the_root_promotes_is_told_on_every_device_itself_included(
+    household: Household,
+) -> None:
+    everybody = (household.core, household.tablet, household.phone)
+    for member in everybody:
+        shown(member)
+    household.by_stealth(GrantRecord(household.phone.device_id))
+    household.by_stealth(LeadRecord(2, household.phone.device_id, bytes(16)))
+    household.by_stealth(LeadRecord(3, household.phone.device_id, bytes(15) + b"1"))
+    for member in everybody:
+        household.store.run(read_log(member.log, member.journal, member.keys, member.notices))
+        promoted = [(piece.kind, piece.device, piece.by_root) for piece in shown(member)]
+        led = (NewsKind.NEW_CORE, household.phone.device_id, True)
+        assert promoted == [(NewsKind.GRANTED, household.phone.device_id, True), led, led]
+
+
+def test_a_grant_is_told_by_whom_and_taking_the_lead_by_it_as_well(household: Household) -> None:
+    for member in (household.core, household.tablet, household.phone):
+        shown(member)
+    household.store.run(grant_lead(household.core, household.phone.device_id, now_ms=6000))
+    household.sync(household.phone)
+    household.store.run(claim(household.phone, None, force=True))
+    household.sync(household.tablet, household.core)
+    granted, led = shown(household.tablet)
+    assert (granted.kind, granted.name, granted.by_name) == (NewsKind.GRANTED, "phone", "core")
+    assert (granted.by_root, granted.at) == (False, 6000)
+    assert (led.kind, led.name, led.by_name, led.by_root) == (NewsKind.NEW_CORE, "phone", "phone", False)
+    assert [piece.kind for piece in shown(household.core)] == [NewsKind.NEW_CORE], "the grant was its own"
+    assert [piece.kind for piece in shown(household.phone)] == [NewsKind.GRANTED], "the lead was its own"
+
+
+def test_the_founders_own_lead_is_no_other_core(household: Household) -> None:
+    assert NewsKind.NEW_CORE not in {piece.kind for piece in news(household.core, -1)}
+    assert NewsKind.NEW_CORE not in {piece.kind for piece in news(household.tablet, -1)}
 
 
 def test_names_and_generations_are_no_news(household: Household) -> None:

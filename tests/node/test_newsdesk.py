@@ -58,3 +58,39 @@ def test_who_stole_the_code_and_joined_with_it_is_seen_on_every_device(vault: Va
         machine.call("sync")
         told = machine.call("status").out
         assert f"({device_id(thief)[:8]}) joined with the vault's code" in told
+
+
+def test_a_grant_and_another_core_are_told_in_words_and_in_json(vault: Vault) -> None:
+    tablet, phone = invite(vault, "tablet"), invite(vault, "phone")
+    vault.settle()
+    for machine in vault.machines:
+        machine.call("status")
+    vault.core.call("devices", "grant", "phone")
+    phone.call("sync")
+    phone.call("role", "--claim", "--yes")
+    tablet.call("sync")
+    vault.core.call("sync")
+    assert pending(tablet) == [("granted", "phone"), ("new-core", "phone")]
+    assert pending(vault.core) == [("new-core", "phone")]
+    assert pending(phone) == [("granted", "phone")]
+    assert "This device was allowed by " in phone.call("status").out
+    told = tablet.call("status").out
+    core, named = device_id(vault.core)[:8], f"Device phone ({device_id(phone)[:8]})"
+    assert f"{named} was allowed by " in told
+    assert f"({core}) (" in told, "by whom, and when"
+    assert f"{named} took the lead: it became the vault's Core." in told
+
+
+def test_a_machine_that_takes_the_lead_with_the_root_is_seen_on_every_other(vault: Vault) -> None:
+    keeper = vault.add()
+    vault.settle()
+    for machine in vault.machines:
+        machine.call("status")
+    keeper.call("role", "--claim", "--yes")
+    vault.core.call("sync")
+    told = vault.core.call("status").out
+    assert (
+        f"({device_id(keeper)[:8]}) was given the lead with the vault's root: it became the vault's Core"
+        in told
+    )
+    assert pending(keeper) == []

@@ -66,6 +66,9 @@ class Inviting:
     def added(self, machine: Machine) -> None:
         emit_line({"event": "added", **described(machine)})
 
+    def ended(self) -> None:
+        """Events are whole lines."""
+
     def withdrawn(self, *, added: bool) -> None:
         emit_line({"event": "stopped", "added": added})
 
@@ -99,6 +102,9 @@ class Joining:
         emit_line({"event": "confirm", "inviter": described(machine), "vault": vault.hex()})
         typed = await self._lines.line()
         return typed is not None and typed.strip().lower() in ("y", "yes")
+
+    def ended(self) -> None:
+        """Events are whole lines."""
 
     def left(self) -> None:
         emit_line({"event": "stopped", "added": False})

@@ -28,7 +28,10 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
         check_file(qr)
     lines = LineReader()
     person: InviterPerson = pair_events.Inviting(lines, qr) if as_json else pair_people.Inviting(lines, qr)
-    invited = run_until_stopped(_invite(settings, person, grant=grant))
+    try:
+        invited = run_until_stopped(_invite(settings, person, grant=grant))
+    finally:
+        person.ended()
     if as_json:
         emit_line(
             {
@@ -64,7 +67,10 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     person: NewcomerPerson = (
         pair_events.Joining(lines, yes=yes) if as_json else pair_people.Joining(lines, yes=yes)
     )
-    joined = run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
+    try:
+        joined = run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
+    finally:
+        person.ended()
     synced = _first_sync(joined.enrolled.settings)
     if as_json:
         emit_line(_document(joined, synced=synced))
@@ -73,6 +79,8 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     vault = joined.enrolled.vault.hex()[:8]
     if joined.enrolled.fresh:
         say(f"This machine ({settings.name.value}) has joined vault {vault}.")
+    elif new_keys:
+        say(f"This machine ({settings.name.value}) is back in vault {vault}, as another device than before.")
     else:
         say(f"This machine was in vault {vault} already; the relay {settings.relay_url} knows it again.")
     if not synced:

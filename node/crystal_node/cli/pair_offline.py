@@ -55,7 +55,9 @@ def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> 
         return
     show_code(text, qr)
     note(f"Key check: {key_check(root)}. The other machine has to show the same.")
-    note(f"There: `crystal pair --code - --relay {settings.relay_url or 'URL'}`, by the address that it reaches the relay at.")
+    note(
+        f"There: `crystal pair --code - --relay {settings.relay_url or 'URL'}`, by the address that it reaches the relay at."
+    )
 
 
 def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:

@@ -4,10 +4,12 @@ The code and the digits are the result and go to standard output; everything els
 sequences gets one line that counts down, every other one a line at the beginning and near the end.
 """
 
+import asyncio
 import sys
 from pathlib import Path
 
 from crystal_node.cli.lines import LineReader
+from crystal_node.cli.options import is_terminal
 from crystal_node.cli.output import note, say
 from crystal_node.cli.screen import can_move, show_code
 from crystal_node.errors import Usage
@@ -15,6 +17,7 @@ from crystal_node.pairing.person import Machine, ShownInvite
 from crystal_node.wording import one_line
 
 _NAME_CHARS_MAX = 60
+_YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no", "q", "quit"})
 _LOCAL = ("//127.", "//localhost", "//[::1]")
 _LAST_CALLS_SECONDS = (60, 300)
@@ -68,6 +71,7 @@ class Inviting:
     def __init__(self, lines: LineReader, qr: Path | None) -> None:
         self._lines = lines
         self._qr = qr
+        self._asked = False
         self._waiting = _Waiting("Waiting for the new machine")
 
     def show(self, invite: ShownInvite) -> None:
@@ -96,7 +100,11 @@ class Inviting:
     async def digits(self, machine: Machine, tries_left: int) -> str | None:
         sys.stderr.write("Digits: ")
         sys.stderr.flush()
+        self._asked = True
         typed = await self._lines.line()
+        if not is_terminal():
+            self.ended()  # nobody's return key does it
+        self._asked = False
         if typed is None:
             raise Usage(
                 "no digits were given: nobody was added",
@@ -114,8 +122,15 @@ class Inviting:
     def added(self, machine: Machine) -> None:
         note(f"{shown(machine)} is added. Waiting for its word that all went well: answer what it asks.")
 
+    def ended(self) -> None:
+        self._waiting.end()
+        if self._asked:
+            note("")
+        self._asked = False
+
     def withdrawn(self, *, added: bool) -> None:
         self._waiting.end()
+        self._asked = False
         note("")
         note(
             "Too late: the machine is added. `crystal devices` shows it."
@@ -153,8 +168,19 @@ class Joining:
         )
         sys.stderr.write(f"Did {shown(machine)} say that it added this machine? [yes/no] ")
         sys.stderr.flush()
-        typed = await self._lines.line()
-        return typed is not None and typed.strip().lower() in ("y", "yes")
+        while True:
+            typed = await self._lines.line()
+            if typed is None:  # the window was closed: nobody said no, so it is a stop
+                raise asyncio.CancelledError
+            if typed.strip().lower() in _YES:
+                return True
+            if typed.strip().lower() in _NO:
+                return False
+            sys.stderr.write("Please type yes or no: ")
+            sys.stderr.flush()
+
+    def ended(self) -> None:
+        self._waiting.end()
 
     def left(self) -> None:
         self._waiting.end()

@@ -82,6 +82,10 @@ class InviterPerson(Protocol):
         """The machine is in the device log; its word that all went well is waited for."""
         ...
 
+    def ended(self) -> None:
+        """It is over: what stands half said on a screen is ended before anything else is written."""
+        ...
+
     def withdrawn(self, *, added: bool) -> None:
         """The invite was closed because the person stopped it."""
         ...
@@ -104,6 +108,10 @@ class NewcomerPerson(Protocol):
 
     async def confirms(self, machine: Machine, vault: bytes) -> bool:
         """Whether that machine said that it added this one. May be cancelled."""
+        ...
+
+    def ended(self) -> None:
+        """As above."""
         ...
 
     def left(self) -> None:

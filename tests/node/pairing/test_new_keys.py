@@ -38,7 +38,8 @@ def test_an_invite_that_comes_to_nothing_leaves_a_revoked_home_as_it_was(vault: 
         assert phone.call(*joining, typed=code + "\n", check=False).code != 0
         assert device_id(phone) == before
         assert phone.call("status", "--json").json["outbox"]["pending"] == 1
-    phone.call("pair", "--new-keys", "--code", "-", typed=vault.code() + "\n")
+    back = phone.call("pair", "--new-keys", "--code", "-", typed=vault.code() + "\n")
+    assert "as another device than before" in back.out
     assert device_id(phone) != before
     assert "identity.next" not in kept_secrets(phone)
     vault.settle()

@@ -103,3 +103,59 @@ def test_a_name_with_escapes_reaches_no_terminal(vault: Vault, machine: Machine)
         _join(newcomer, _code(inviter.shown))
         inviter.until("Digits: ")
         assert "\x1b" not in inviter.shown
+
+
+def test_what_went_wrong_stands_on_a_line_of_its_own(vault: Vault, machine: Machine) -> None:
+    with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
+        inviter.until("Waiting for the new machine")
+        _join(newcomer, _code(inviter.shown))
+        inviter.until("Digits: ")
+        newcomer.stop()
+        assert (inviter.end(), newcomer.end()) == (7, 130)
+    assert "Digits: \r\ncrystal: the new machine has left" in inviter.shown
+    with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
+        inviter.until("Waiting for the new machine")
+        _join(newcomer, _code(inviter.shown))
+        inviter.until("Digits: ")
+        inviter.type("no\n")
+        assert (inviter.end(), newcomer.end()) == (2, 7)
+    assert "\r\x1b[Kcrystal: the invite was withdrawn" in newcomer.shown
+
+
+def test_a_slip_at_the_last_question_is_no_refusal(vault: Vault, machine: Machine) -> None:
+    with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
+        inviter.until("Waiting for the new machine")
+        digits = _join(newcomer, _code(inviter.shown))
+        inviter.until("Digits: ")
+        inviter.type(digits + "\n")
+        newcomer.until("[yes/no]")
+        newcomer.type("yse\n")
+        newcomer.until("Please type yes or no")
+        newcomer.type("yes\n")
+        assert (inviter.end(), newcomer.end()) == (0, 0)
+
+
+def test_a_window_closed_at_the_last_question_keeps_the_keys_that_were_added(
+    vault: Vault, machine: Machine
+) -> None:
+    """Nobody said no, and the inviting machine may have left: what it added comes again with the next invite."""
+    with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
+        inviter.until("Waiting for the new machine")
+        digits = _join(newcomer, _code(inviter.shown))
+        inviter.until("Digits: ")
+        inviter.type(digits + "\n")
+        newcomer.until("[yes/no]")
+        inviter.kill()
+        newcomer.type("\x04")
+        assert newcomer.end() == 130
+    assert "identity" in {path.name for path in (machine.home / "state" / "secrets").iterdir()}
+    with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
+        inviter.until("Waiting for the new machine")
+        digits = _join(newcomer, _code(inviter.shown))
+        inviter.until("Digits: ")
+        inviter.type(digits + "\n")
+        newcomer.until("[yes/no]")
+        newcomer.type("yes\n")
+        assert (inviter.end(), newcomer.end()) == (0, 0)
+    assert "was a device of this vault before" in inviter.shown
+    assert len(vault.core.call("devices", "--all", "--json").json["devices"]) == 2

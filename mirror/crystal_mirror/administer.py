@@ -20,7 +20,7 @@ from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import ExchangePublic, VerifyKey
-from crystal_crypto.limits import BUNDLE_BYTES
+from crystal_crypto.limits import BUNDLE_BYTES, KEY_BYTES
 from crystal_mirror.authority import Authority, authority, in_force, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, MemberInfo
 from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
@@ -29,6 +29,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.records import (
     CUTOFFS_MAX,
     MEMBERS_MAX,
+    OLDER_KEYS_MAX,
     AddRecord,
     Bundles,
     Details,
@@ -40,11 +41,13 @@ from crystal_mirror.records import (
 )
 from crystal_mirror.requests import Flow
 from crystal_mirror.status import details_of, device_name
-from crystal_mirror.streamends import stream_ends
+from crystal_mirror.streamends import acked_ends, stream_ends, take_over
 
 GENERATION_DAYS_MAX = 30
 """The age, by the Core's clock, at which a generation is followed by another. Only hygiene: no clock decides what counts."""
 _DAY_MS = 24 * 3600 * 1000
+_UNKNOWN_KEY = bytes(KEY_BYTES)
+"""In the place of an older key that is not here; it opens nothing."""
 _UNSEALED = bytes(BUNDLE_BYTES)
 """In the place of a bundle for a device whose key nothing can be sealed to: it must not keep all others from new keys."""
 
@@ -144,8 +147,12 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
         RootHeld: the device may have the root in force (``may_have_root``): ``rotate_root`` comes first.
     """
     yield from read_log(member.log, member.journal, member.keys, member.notices)
-    ends = yield from stream_ends(member, device)
-    cutoffs = tuple(sorted(ends.items()))[:CUTOFFS_MAX]
+    taken: list[int] = []
+    if _may_take_over(member, device, root):
+        yield from stream_ends(member, device, lambda entries: taken.append(take_over(member, entries)))
+        member.mend()
+    # Only what the Core has taken in: what was stored beside it is in this device's outbox now.
+    cutoffs = tuple(sorted(acked_ends(member, device).items()))[:CUTOFFS_MAX]
 
     def build(log: DeviceLog) -> bytes | None:
         info = log.member(device)
@@ -181,8 +188,19 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
     fresh = yield from append(member.log, member.journal, member.keys, build)
     info = member.log.member(device)
     assert info is not None and info.revoked is not None, "the log has it out"
-    accepted = sum(last + 1 for last in info.revoked.cutoffs.values())
+    accepted = sum(last + 1 for last in info.revoked.cutoffs.values()) + sum(taken)
     return RevokeReport(device, device_name(member, device), member.log.generation, accepted, fresh)
+
+
+def _may_take_over(member: Member, device: bytes, root: Root | None) -> bool:
+    """Whether this device will get as far as revoking the other; why not, ``revoke`` says in its turn."""
+    if device == member.device_id or not member.log.is_active(device):
+        return False
+    try:
+        authority(member, root)
+    except NotAllowed:
+        return False
+    return True
 
 
 def may_have_root(member: Member, device: bytes) -> bool:
@@ -331,7 +349,10 @@ def _begin_generation(
         key=key,
         salt=member.salt(),
         details=details,
-        key_before=before,
+        older=[
+            member.key_for(number) or GenerationKey(number, _UNKNOWN_KEY)
+            for number in range(before.number, max(0, before.number - OLDER_KEYS_MAX), -1)
+        ],
     )
 
 

@@ -3,6 +3,7 @@
 Two can administer a vault: the Core that leads, and whoever holds the root in force. Everybody else is told who can.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crystal_crypto.entry import Channel, Frame, Header, Kind, seal
@@ -58,11 +59,12 @@ def seal_record(
     key: GenerationKey,
     salt: bytes,
     details: Details | None = None,
-    key_before: GenerationKey | None = None,
+    older: Sequence[GenerationKey] = (),
 ) -> bytes:
     """The sealed bytes of ``record`` for the log's next slot.
 
-    ``key`` is the generation in force after the record; ``key_before`` goes into the body of one that begins a generation.
+    ``key`` is the generation in force after the record; ``older``, the keys before it, the newest first, go into the body of
+    one that begins a generation.
     Pure: the log is not changed.
     """
     header = Header(
@@ -78,6 +80,6 @@ def seal_record(
         previous=log.head,
     )
     frames = [Frame(encode_details(details or Details("", "", 0)))]
-    if key_before is not None:
-        frames.append(Frame(key_before.secret, compress=False))
+    if older:
+        frames.append(Frame(b"".join(each.secret for each in older), compress=False))
     return seal(header, frames, key=key, signer=by.signer, public=encode_record(record), salt=salt)

@@ -130,8 +130,8 @@ class DeviceLog:
         self.generation = 0
         """The generation in force; 0 before the vault is founded."""
         self.events: list[LogEvent] = []
-        self.recovery: SealedKeys | None = None
-        """The newest keys for the root in force."""
+        self.recovery_keys: list[SealedKeys] = []
+        """Every bundle for the root in force, oldest first. The first was made by the root, or with the old one's word."""
         self._root_traces: dict[bytes, list[int]] = {}
         self._admins: set[bytes] = set()
         self._keys: set[bytes] = set()
@@ -339,7 +339,7 @@ class DeviceLog:
                     self._generations[record.generation] = entry
                 self.root, self._root_traces = record, {record.holder: [slot]}
                 self._admins.add(record.admin)
-                self.recovery = SealedKeys(record.generation, ROOT_SENDER, before, record.bundle)
+                self.recovery_keys = [SealedKeys(record.generation, ROOT_SENDER, before, record.bundle)]
             case AddRecord():
                 self._members[record.device] = MemberInfo(
                     device=record.device,
@@ -375,7 +375,7 @@ class DeviceLog:
     def _begin(self, record: RevokeRecord | GenerationRecord, entry: Entry) -> None:
         before = entry.header.log_head
         self._generations[record.generation] = entry
-        self.recovery = SealedKeys(record.generation, ROOT_SENDER, before, record.recovery)
+        self.recovery_keys.append(SealedKeys(record.generation, ROOT_SENDER, before, record.recovery))
         self._keep(record.generation, before, record.bundles)
 
     def _keep(self, generation: int, log_head: bytes, bundles: Bundles) -> None:

@@ -3,7 +3,7 @@ newer.
 
 ::
 
-    bundle for us in the log --HPKE--> G_n, N          entry that began n --opened with G_n--> G_{n-1} ... G_1
+    bundle for us in the log --HPKE--> G_n, N          entry that began n --opened with G_n--> G_{n-1}, G_{n-2} ... G_1
 
 Nothing is kept beside the log: a key is in use only once the entry that brings it is in the verified log, on this device's
 disk, and from there it can be opened again at any time. A bundle or a link that does not hold what it should (its maker was
@@ -33,7 +33,7 @@ class KeyRing:
         self._bundles = bundles
         self._keys: dict[int, GenerationKey] = {}
         self._tried: set[tuple[int, bytes]] = set()
-        self._linked: set[int] = set()
+        self._sought: set[tuple[int, int]] = set()
         secret: VaultSecret | None = None
         for sealed in bundles():
             opened = self._open(sealed)
@@ -64,10 +64,7 @@ class KeyRing:
     def of_root(cls, root: Root, log: DeviceLog) -> "KeyRing":
         """The keys of the root in force. Raises WrongKey for another root, or one that was replaced."""
 
-        def bundles() -> list[SealedKeys]:
-            return [log.recovery] if log.recovery is not None else []
-
-        return cls(log, root.recovery, bundles, who="this root")
+        return cls(log, root.recovery, lambda: list(log.recovery_keys), who="this root")
 
     def current(self) -> GenerationKey:
         """The key of the generation in force.
@@ -97,15 +94,19 @@ class KeyRing:
         if not 1 <= generation <= self._log.generation:
             return None
         self._take_bundle(generation)
-        # From the nearest newer key that is here: whatever is false above it does not matter.
-        above = next((n for n in range(generation, self._log.generation + 1) if self._has(n)), None)
-        while above is not None and above > generation:
-            above = above - 1 if self._follow_link(above) else None
+        for newer in range(self._log.generation, generation, -1):
+            if generation in self._keys:
+                break
+            if self._has(newer):
+                self._take_older(newer, generation)
         return self._keys.get(generation)
 
     def _has(self, generation: int) -> bool:
+        """Whether a key is here, by a bundle or from an entry that began a newer one whose key is here."""
         if generation not in self._keys:
             self._take_bundle(generation)
+            newer = sorted((number for number in self._keys if number > generation), reverse=True)
+            any(self._take_older(number, generation) for number in newer)
         return generation in self._keys
 
     def _take_bundle(self, generation: int) -> None:
@@ -132,25 +133,24 @@ class KeyRing:
         except CryptoError:
             return None
 
-    def _follow_link(self, number: int) -> bool:
-        """Takes the key before ``number`` out of the entry that began it. Returns whether it is here now."""
-        if number - 1 in self._keys:
-            return True
-        entry = self._log.generation_entry(number)
-        if entry is None or number in self._linked:
-            return False
-        self._linked.add(number)
+    def _take_older(self, newer: int, generation: int) -> bool:
+        """Takes a key out of the entry that began a newer generation. Returns whether it is here now."""
+        if generation not in self._keys and (newer, generation) not in self._sought:
+            self._sought.add((newer, generation))
+            at = (newer - 1 - generation) * KEY_BYTES
+            raw = self._older(newer)[at : at + KEY_BYTES]
+            if len(raw) == KEY_BYTES and self._fits(key := GenerationKey(generation, raw)):
+                self._keys[generation] = key
+        return generation in self._keys
+
+    def _older(self, newer: int) -> bytes:
+        """The keys before ``newer``, one after the other, the newest first, as the entry that began it has them."""
+        entry = self._log.generation_entry(newer)
         try:
-            frames = entry.open(self._keys[number])
+            frames = entry.open(self._keys[newer]) if entry is not None else []
         except CryptoError:
-            return False
-        if len(frames) < 2 or len(frames[1]) != KEY_BYTES:
-            return False
-        before = GenerationKey(number - 1, frames[1])
-        if not self._fits(before):
-            return False
-        self._keys[number - 1] = before
-        return True
+            return b""
+        return frames[1] if len(frames) > 1 else b""
 
     def _fits(self, key: GenerationKey) -> bool:
         """Whether it is the key under which the entry that began its generation was sealed."""

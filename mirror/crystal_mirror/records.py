@@ -12,7 +12,8 @@ is judged in ``devicelog.py``::
     ["name", device]                                                                      a device has another name
 
 The sealed body holds ``Details`` (frame 0), which only members read, and in ``revoke`` and ``generation`` the generation
-key before (frame 1): whoever has the newest key opens the log down to the first.
+keys before, the newest first (frame 1): whoever has the newest key has all. A maker that left one out, or put a false one in
+its place, harms until the next generation only: that one brings what its own maker holds.
 """
 
 from typing import Annotated
@@ -28,6 +29,8 @@ MEMBERS_MAX = 1000
 """Devices of a vault, revoked ones included."""
 CUTOFFS_MAX = 4096
 """Incarnations of one device that a revocation names."""
+OLDER_KEYS_MAX = 8192
+"""Keys before it that the entry of a generation carries: more than there are months in six hundred years."""
 DETAIL_CHARS_MAX = 200
 """Of a name and of a system: what is longer in an entry is cut where it is read."""
 

@@ -89,7 +89,7 @@ def generation_without(maker: Member, left_out: Member) -> bytes:
         for info in sorted(log.active(), key=lambda info: info.device)
     )
     record = GenerationRecord(key.number, sealed(ROOT_SENDER, log.root.recovery), bundles)
-    return seal_record(log, record, by=authority(maker), key=key, salt=maker.salt(), key_before=before)
+    return seal_record(log, record, by=authority(maker), key=key, salt=maker.salt(), older=(before,))
 
 
 def another_process(member: Member) -> Member:

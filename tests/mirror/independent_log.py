@@ -226,10 +226,14 @@ class Log:
                 keys[said] = key
         must(first is not None, "wrong key")
         for said in range(self.generation, 1, -1):
-            if said in keys and said - 1 not in keys:
-                frames = open_entry(self.began[said], said, keys[said])
-                if len(frames) > 1 and len(frames[1]) == 32 and self._opens(said - 1, frames[1]):
-                    keys[said - 1] = frames[1]
+            if said not in keys:
+                continue
+            frames = open_entry(self.began[said], said, keys[said])
+            older = frames[1] if len(frames) > 1 else b""
+            for place in range(len(older) // 32):
+                before, key = said - 1 - place, older[32 * place : 32 * place + 32]
+                if before >= 1 and before not in keys and self._opens(before, key):
+                    keys[before] = key
         assert first is not None
         return keys, first
 

@@ -69,8 +69,7 @@ def test_another_root_takes_over_with_the_generation_in_force(book: Logbook) -> 
     old = book.rotate()
     assert book.log.root != before
     assert (book.log.root_number, book.log.generation) == (1, 2)
-    assert book.log.recovery is not None
-    assert (book.log.recovery.generation, book.log.recovery.recipient) == (2, ROOT_SENDER)
+    assert (book.log.recovery_keys[-1].generation, book.log.recovery_keys[-1].recipient) == (2, ROOT_SENDER)
     generation_entry = book.log.generation_entry(2)
     assert generation_entry is not None
     assert generation_entry.hash != book.log.head, "another root begins no generation"
@@ -207,5 +206,4 @@ def test_another_generations_keys_for_a_replaced_root_are_not_the_roots(book: Lo
     assert book.log.root is not None
     assert book.log.root.admin == book.root.admin.public.to_bytes() != old.admin.public.to_bytes()
     book.must(book.generation())
-    assert book.log.recovery is not None
-    assert book.log.recovery.generation == 2
+    assert book.log.recovery_keys[-1].generation == 2

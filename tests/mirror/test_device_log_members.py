@@ -121,9 +121,8 @@ def test_a_revocation_begins_a_generation_whose_keys_all_others_and_the_root_get
     for device in (book.core, book.laptop):
         assert [sealed.generation for sealed in book.log.sealed_keys(device.id)] == [1, 2]
     assert [sealed.generation for sealed in book.log.sealed_keys(book.phone.id)] == [1]
-    assert book.log.recovery is not None
-    assert (book.log.recovery.generation, book.log.recovery.recipient) == (2, ROOT_SENDER)
-    assert book.log.recovery.log_head == head
+    assert (book.log.recovery_keys[-1].generation, book.log.recovery_keys[-1].recipient) == (2, ROOT_SENDER)
+    assert book.log.recovery_keys[-1].log_head == head
 
 
 def test_a_device_that_is_not_there_or_is_out_already_cannot_be_revoked(book: Logbook) -> None:

@@ -142,7 +142,7 @@ def state(log: DeviceLog) -> object:
             (info.device, tuple(log.sealed_keys(info.device)), log.held_root(info.device))
             for info in log.members()
         ),
-        log.recovery,
+        tuple(log.recovery_keys),
         tuple((event.slot, event.sender, event.entry.hash) for event in log.events),
     )
 

@@ -166,13 +166,15 @@ def test_streams_longer_than_a_page_and_than_one_fetch_are_followed_to_their_end
     assert places == [Origin(leaving.lost.device_id, leaving.incarnation, n) for n in range(12)]
 
 
-def test_a_revocation_states_these_ends_and_what_comes_behind_them_is_refused(leaving: Leaving) -> None:
+def test_what_was_stored_and_not_taken_in_comes_in_by_who_revokes_and_what_comes_behind_is_refused(
+    leaving: Leaving,
+) -> None:
     report = leaving.store.run(revoke(leaving.core, leaving.lost.device_id, now_ms=3))
     assert (report.accepted, report.fresh) == (4, True)
     info = leaving.core.log.member(leaving.lost.device_id)
     assert info is not None
     assert info.revoked is not None
-    assert info.revoked.cutoffs == {leaving.incarnation: 3}
+    assert info.revoked.cutoffs == {leaving.incarnation: 0}, "only what the Core had taken in"
     leaving.lost.accept(capture("behind its end"))
     leaving.store.run(push(leaving.lost))
     leaving.sync(leaving.core)

@@ -206,7 +206,7 @@ def the_key_before_is_not_passed_on() -> Generator[None]:
     """A newcomer gets the newest key, and nothing older follows from it."""
     honest = authority.seal_record
 
-    def seal(*values: Any, key_before: Any = None, **named: Any) -> bytes:
+    def seal(*values: Any, older: Any = (), **named: Any) -> bytes:
         return honest(*values, **named)
 
     with patch.object(administer, "seal_record", seal):

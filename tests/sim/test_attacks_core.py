@@ -173,7 +173,7 @@ class Hostile(MembersStage):
             key=key,
             salt=self.thief.salt(),
             details=Details("", "", 0),
-            key_before=GenerationKey(key.number - 1, link) if link else core.generation_key,
+            older=(GenerationKey(key.number - 1, link) if link else core.generation_key,),
         )
         return log.next_slot
 

@@ -76,7 +76,7 @@ class Thief:
             key=held or GenerationKey(generation, bytes(32)),
             salt=self.salt(),
             details=Details(PLANTED, "", 0),
-            key_before=GenerationKey(1, bytes(32)),
+            older=(GenerationKey(1, bytes(32)),),
         )
 
     def append(self, record: Record, by: Authority | None = None) -> int:

@@ -28,7 +28,7 @@ class StoreUnavailable(RelayError):
     exit_code = 4
     status = 503
     code = "unavailable"
-    hint = "Is the relay running, and is its address right? Crystal keeps what it has and tries again."
+    hint = "Is the relay running, and is its address right? Nothing that is here is lost: run it again later."
 
 
 class Closed(StoreUnavailable):

@@ -188,6 +188,36 @@ def test_at_a_terminal_each_line_is_judged_as_it_is_typed_and_none_is_shown(vaul
     assert vault.core.call("pair", "--offline", "--yes", "--json").code == 0
 
 
+def test_a_whole_page_may_be_pasted_and_what_is_left_of_it_reaches_no_shell(vault: Vault) -> None:
+    page = vault.core.call("recovery", "show", "--yes").out
+    terminal = Terminal(vault.core, "recovery", "verify")
+    terminal.until("line 1 of 6: ")
+    terminal.type(page)
+    terminal.until("Remove it from this machine?")
+    terminal.type("no\n")
+    assert terminal.end() == 0
+    assert "The kit is right" in terminal.shown
+    assert "WHAT IT IS" not in terminal.shown
+
+
+def test_a_program_that_cannot_confirm_gets_one_document(vault: Vault) -> None:
+    vault.add()
+    vault.settle()
+    node = vault.nodes[0]
+    name = node.call("role", "--json").json["device"]
+    for machine, command in (
+        (vault.core, ["recovery", "show"]),
+        (vault.core, ["recovery", "replace"]),
+        (vault.core, ["pair", "--offline"]),
+        (vault.core, ["devices", "revoke", name]),
+        (node, ["role", "--claim"]),
+    ):
+        outcome = machine.call(*command, "--json", check=False)
+        assert outcome.code == 2, command
+        assert json.loads(outcome.err)["error"] == "not confirmed, nothing was done"
+        assert outcome.out == ""
+
+
 def test_init_offers_the_kit_at_a_terminal(vault: Vault, machine: Machine) -> None:
     terminal = Terminal(
         machine,

@@ -71,7 +71,7 @@ def revoke(
         target = entry.info.device
         root = None if kit is None else root_from_kit(kit, opened_device.member.vault)
         if entry.info.revoked is None and not yes:
-            claim = _ask(opened_device, entry, root, claim=claim)
+            claim = _ask(opened_device, entry, root, claim=claim, as_json=as_json)
         outcome = asyncio.run(
             revoke_device(
                 opened_device,
@@ -90,7 +90,7 @@ def revoke(
         raise outcome.relay_error
 
 
-def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: bool) -> bool:
+def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: bool, as_json: bool) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
     from crystal_node.naming import name_of
     from crystal_node.revoking import check_revocable, leads, replaces_root
@@ -100,13 +100,12 @@ def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: 
     takes_lead = leads(device, target) and (claim or is_terminal())
     check_revocable(device, target, root, claim=takes_lead)
     system = f", {one_line(entry.details.system, 40)}" if entry.details and entry.details.system else ""
-    note(f"{name_of(entry)}{system}, is put out of the vault.")
-    note(_KEEPS.rstrip("\n"))
+    about = f"{name_of(entry)}{system}, is put out of the vault.\n{_KEEPS}"
     if replaces_root(device, target, root):
-        note(_ROOT.rstrip("\n"))
+        about += _ROOT
     if takes_lead:
-        note(_LEADS.rstrip("\n"))
-    confirm("Type revoke to go on: ", expect="revoke")
+        about += _LEADS
+    confirm("Type revoke to go on: ", expect="revoke", about=about, as_json=as_json)
     return takes_lead
 
 

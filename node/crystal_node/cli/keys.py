@@ -58,9 +58,10 @@ def passphrase(
 ) -> None:
     """Set, change or remove the passphrase that closes the keys in this home's files.
 
-    Every command then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. It protects a home that
-    was copied or a disk that was taken, not one that is in use. Interrupted, run it again. Nobody can reset it: without it,
-    this machine has to join the vault again.
+    Every command that opens the keys then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. Whoever
+    copies the home or takes the disk gets no key, and so nothing new; the memory that is on the disk is not encrypted by it,
+    and searched without it. Interrupted, run it again. Nobody can reset it: without it, this machine has to join the vault
+    again.
 
     Example:
 
@@ -83,6 +84,9 @@ def passphrase(
     match change:
         case PassphraseChange.SET:
             say("The passphrase is set: without it nobody can use the keys in this home.")
+            say(
+                "The memory in it stays as it was: readable for whoever has this disk, unless the disk is encrypted."
+            )
             note(_RESTART)
         case PassphraseChange.CHANGED:
             say("The passphrase is changed, and the keys are wrapped anew.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.cli.options import SECRET_CHARS_MAX, is_terminal
+from crystal_node.cli.options import is_terminal, unseen
 from crystal_node.cli.output import note
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def _from_file(path: Path) -> str:
 
 def _typed(compare: Compare | None) -> str:
     """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
-    from getpass import getpass
-
     from crystal_crypto.errors import BadCode
     from crystal_crypto.kit import decode_line
     from crystal_crypto.limits import KIT_LINES
@@ -84,25 +82,28 @@ def _typed(compare: Compare | None) -> str:
     if not is_terminal():
         text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""
         if not text.strip():
-            raise Usage("no recovery kit was given", hint="Pipe its lines, or name its file: --kit FILE.")
+            raise Usage("no recovery kit was given", hint="Pipe its lines, or name the file that it is in.")
         return text
     note("Type the recovery kit, line by line. Nothing is shown.")
     lines: list[str] = []
-    while len(lines) < KIT_LINES:
-        number = len(lines) + 1
-        try:
-            line = getpass(f"line {number} of {KIT_LINES}: ")[:SECRET_CHARS_MAX]
+    with unseen() as ask_line:
+        while len(lines) < KIT_LINES:
+            number = len(lines) + 1
+            line = ask_line(f"line {number} of {KIT_LINES}: ")
+            if line is None:
+                raise Usage("no recovery kit was given")
             if not lines and line.strip().startswith(PREFIX):
                 return line  # the kit's QR, read by a camera
-            data = decode_line(number, line)
-        except BadCode as error:
-            note(f"  {error}; {error.hint}")
-            continue
-        except EOFError:
-            raise Usage("no recovery kit was given") from None
-        if compare is not None and not compare(number, data):
-            note(f"  line {number} is well typed, and not that of this vault's kit: is it from another kit?")
-            continue
-        note(f"  line {number} is right")
-        lines.append(line)
+            try:
+                data = decode_line(number, line)
+            except BadCode as error:
+                note(f"  {error}; {error.hint}")
+                continue
+            if compare is not None and not compare(number, data):
+                note(
+                    f"  line {number} is well typed, and not that of this vault's kit: is it from another kit?"
+                )
+                continue
+            note(f"  line {number} is right")
+            lines.append(line)
     return "\n".join(lines)

@@ -45,8 +45,7 @@ def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> 
             hint="Show the code on a machine that holds the root: `crystal devices` names it.",
         )
     if not yes:
-        note(_WARNING)
-        confirm("Type show to show it: ", expect="show")
+        confirm("\nType show to show it: ", expect="show", about=_WARNING, as_json=as_json)
     text = encode(root, settings.vault)
     if as_json:
         if qr is not None:

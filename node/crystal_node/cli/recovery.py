@@ -77,8 +77,7 @@ def show(
     settings = resolve()
     page = _page(settings)
     if not yes:
-        note(_WARNING)
-        confirm("Type show to show it: ", expect="show")
+        confirm("\nType show to show it: ", expect="show", about=_WARNING, as_json=as_json)
     if out is not None:
         from crystal_node.home import write_private
 
@@ -163,10 +162,8 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
 
     with opened(resolve()) as device:
         if not yes:
-            note(
-                "Every recovery kit and offline code made so far becomes worthless, and a new kit has to be made."
-            )
-            confirm("Type replace to go on: ", expect="replace")
+            about = "Every recovery kit and offline code made so far becomes worthless, and a new kit has to be made."
+            confirm("Type replace to go on: ", expect="replace", about=about, as_json=as_json)
         root = None if kit is None else root_from_kit(kit, device.member.vault)
         error = asyncio.run(replace_root(device, kit=root))
         number = device.member.log.root_number

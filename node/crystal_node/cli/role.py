@@ -6,7 +6,7 @@ import typer
 
 from crystal_node.cli.kitoption import KitFile, root_from_kit
 from crystal_node.cli.options import Debug, Json, Yes, confirm
-from crystal_node.cli.output import emit, note, say
+from crystal_node.cli.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -57,8 +57,7 @@ def run(
     with opened(resolve()) as device:
         if claim and not device.member.is_core:
             if not yes:
-                note(_WARNING)
-                confirm("Type claim to go on: ", expect="claim")
+                confirm("\nType claim to go on: ", expect="claim", about=_WARNING, as_json=as_json)
             root = None if kit is None else root_from_kit(kit, device.member.vault)
             asyncio.run(_claim(device, root, force=force))
         _show(device, as_json=as_json)

@@ -209,12 +209,16 @@ def seen_cursors(member: Member) -> list[Cursor]:
     return [_cursor(member, seen) for seen in _seen(member)]
 
 
-def says_root(member: Member, device: bytes) -> bool:
-    """Whether the device last said that it keeps the root that is in force still: it may have got it after it was added."""
-    return any(
-        seen.body.holds_root and member.log.slot_of_head(seen.log_head) >= member.log.root_slot
-        for seen in _seen(member)
-        if seen.device == device
+def says_root(member: Member, device: bytes) -> bool | None:
+    """Whether the device last said that it keeps the root in force: it may have got it after it was added. None if it has not
+    said anything since that root is in force."""
+    return next(
+        (
+            seen.body.holds_root
+            for seen in _seen(member)
+            if seen.device == device and member.log.slot_of_head(seen.log_head) >= member.log.root_slot
+        ),
+        None,
     )
 
 

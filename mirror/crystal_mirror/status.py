@@ -52,8 +52,7 @@ class DeviceEntry:
     """One device as the log lists it, revoked ones too.
 
     ``details`` is its newest name and system, ``added`` what its ``add`` entry tells; None if this device cannot open that.
-    ``had_root``: whether it was given the root in force, as the log tells; ``cursor`` is its own last word, None if none is
-    known here. ``revoked_details`` tell when and where it was revoked.
+    ``cursor`` is its own last word, None if none is known here. ``revoked_details`` tell when and where it was revoked.
     """
 
     info: MemberInfo
@@ -61,7 +60,6 @@ class DeviceEntry:
     added: Details | None
     leads: bool
     is_this: bool
-    had_root: bool
     cursor: Cursor | None
     revoked_details: Details | None
 
@@ -100,7 +98,6 @@ def devices(member: Member) -> list[DeviceEntry]:
             added=details_of(member, info.entry),
             leads=lead is not None and lead.device == info.device,
             is_this=info.device == member.device_id,
-            had_root=log.held_root(info.device),
             cursor=cursors.get(info.device),
             revoked_details=details_of(member, info.revoked.entry) if info.revoked else None,
         )

@@ -5,11 +5,11 @@ word (last seen, position, whether it holds the root) is a report: it deceives w
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.cursors import read_cursors, says_root
+from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.errors import Revoked
 from crystal_mirror.logsync import read_log
@@ -21,6 +21,7 @@ from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
+from crystal_node.rootholders import Known, known_of
 from crystal_node.runner import Runner, TokenRefused
 from crystal_relay.errors import RelayError
 
@@ -50,7 +51,7 @@ class Row:
     """One device. Times are in milliseconds by the clock of whom they come from, 0 if unknown; counts None if unknown.
 
     ``behind`` counts mirror entries that another device has applied and this one has not; ``pending`` what it waits to see
-    durable.
+    durable. ``root``: what is known of it and the root in force; of this very device, what is so.
     """
 
     entry: DeviceEntry
@@ -59,7 +60,7 @@ class Row:
     seen_at: int
     behind: int | None
     pending: int | None
-    says_root: bool | None
+    root: Known
     version: str
     revoked_by: Party | None
 
@@ -114,17 +115,15 @@ def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> Row:
         seen_at=now_ms() if entry.is_this else cursor.told_at if cursor is not None else 0,
         behind=behind,
         pending=pending,
-        says_root=_says_root(device, entry),
+        root=_root(device, entry),
         version=cursor.version if cursor is not None else "",
         revoked_by=_party(member, revoked.sender, entry.revoked_details) if revoked is not None else None,
     )
 
 
-def _says_root(device: Device, entry: DeviceEntry) -> bool | None:
-    """Of the root in force: what a device said before the root was replaced tells of one that has no power any more."""
-    if entry.is_this:
-        return device.holds_root
-    return None if entry.cursor is None else says_root(device.member, entry.info.device)
+def _root(device: Device, entry: DeviceEntry) -> Known:
+    known = known_of(device.member, entry.info.device)
+    return replace(known, says=device.holds_root) if entry.is_this else known
 
 
 def _way(member: Member, entry: DeviceEntry) -> Way:

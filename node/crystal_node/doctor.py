@@ -1,7 +1,8 @@
 """``crystal doctor``: looks at everything that a device needs, and says of each thing what is wrong and what mends it.
 
 Each check stands by itself: one that fails does not hide the others. A check opens what it needs and closes it again; nothing
-is changed, except that a test secret is put into the system's keyring and deleted again. Only the relay's checks use the network.
+is changed, except that a test secret is put into the system's keyring and deleted again. Only the relay's checks use the
+network.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from crystal_node.keys import keyring_store
 from crystal_node.kitstate import KitState, kit_state
 from crystal_node.locking import is_held
 from crystal_node.settings import KeyStoreKind, Settings
-from crystal_node.wording import ago, counted
+from crystal_node.wording import ago, counted, one_line
 
 if TYPE_CHECKING:
     from crystal_mirror.member import Member
@@ -76,8 +77,10 @@ def failed(name: str, error: BaseException) -> Check:
 
 def kit_reminder(settings: Settings, member: "Member") -> str | None:
     """A sentence for who has no recovery kit that works, as far as this device knows; None if there is one."""
+    from crystal_node.rootholders import holders
+
     match kit_state(settings.config, member.log.root):
-        case KitState.NEVER if member.root is not None or not _root_holders(member):
+        case KitState.NEVER if member.root is not None or not holders(member):
             return "the recovery kit was never verified: whoever loses all devices without it loses the vault"
         case KitState.OUTDATED:
             return "the recovery kit is of a root that was replaced: it opens nothing any more"
@@ -199,20 +202,12 @@ def _generation(member: "Member") -> Check:
 
 
 def _kit(settings: Settings, member: "Member") -> Check:
+    from crystal_node.rootholders import holders
+
     reminder = kit_reminder(settings, member)
     if reminder is not None:
         return Check("recovery kit", State.WARNING, reminder, KIT_FIX)
     if kit_state(settings.config, member.log.root) is KitState.VERIFIED:
         return Check("recovery kit", State.OK, "verified on this machine")
-    names = ", ".join(_root_holders(member))
-    return Check(
-        "recovery kit", State.OK, f"this machine holds no root; these do, as far as the log tells: {names}"
-    )
-
-
-def _root_holders(member: "Member") -> list[str]:
-    """The devices that were given the root in force and are in the vault still."""
-    from crystal_mirror.status import device_name
-
-    holders = (info.device for info in member.log.active() if member.log.held_root(info.device))
-    return [device_name(member, device) or device.hex()[:8] for device in holders]
+    others = "; ".join(f"{one_line(name, 40)} {known.words}" for name, known in holders(member))
+    return Check("recovery kit", State.OK, f"this machine holds no root. As far as is known here: {others}")

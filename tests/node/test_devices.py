@@ -40,11 +40,12 @@ def test_the_list_says_how_each_device_came_in_and_what_it_holds(vault: Vault) -
     vault.settle()
     rows = listed(phone)
     assert {
-        name: (row["role"], row["this"], row["added"]["way"], row["holds_root"]) for name, row in rows.items()
+        name: (row["role"], row["this"], row["added"]["way"], *row["root"].values())
+        for name, row in rows.items()
     } == {
-        "desktop": ("core", False, "founder", True),
-        "laptop": ("node", False, "code", True),
-        "phone": ("node", True, "invite", False),
+        "desktop": ("core", False, "founder", "made", True),
+        "laptop": ("node", False, "code", "joined-with-it", True),
+        "phone": ("node", True, "invite", None, False),
     }
     added = rows["phone"]["added"]
     assert (added["by_name"], added["with_root"]) == ("desktop", False)
@@ -64,9 +65,11 @@ def test_a_root_that_was_replaced_is_listed_as_nobodys(vault: Vault) -> None:
     by_code = vault.add()
     vault.core.call("devices", "rename", device_id(by_code), "laptop")
     vault.settle()
-    assert listed(vault.core)["laptop"]["holds_root"] is True
+    assert listed(vault.core)["laptop"]["root"] == {"by_log": "joined-with-it", "by_own_word": True}
     vault.core.call("recovery", "replace", "--yes")
-    assert listed(vault.core)["laptop"]["holds_root"] is False
+    assert listed(vault.core)["laptop"]["root"] == {"by_log": None, "by_own_word": None}
+    by_code.call("sync")
+    assert listed(vault.core)["laptop"]["root"] == {"by_log": None, "by_own_word": False}
 
 
 def test_a_narrow_list_cuts_no_date(vault: Vault) -> None:

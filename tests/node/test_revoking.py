@@ -152,8 +152,8 @@ def test_a_revoked_root_holder_takes_the_old_root_with_it(vault: Vault) -> None:
     assert vault.core.found("joined with the new code") == ["Joined with the new code."]
     rows = {row["id"]: row for row in vault.core.call("devices", "--json", "--all").json["devices"]}
     assert rows[device_id(thief)]["revoked"]["by"] == device_id(vault.core)
-    assert rows[device_id(laptop)]["given_root"] is False
-    assert rows[device_id(newcomer)]["given_root"] is True
+    assert rows[device_id(laptop)]["root"]["by_log"] is None
+    assert rows[device_id(newcomer)]["root"]["by_log"] == "joined-with-it"
     assert "recovery-kit" in concerns(vault.core)
 
 

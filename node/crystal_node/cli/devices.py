@@ -177,7 +177,9 @@ def held(
         if drop:
             if not yes:
                 confirm(
-                    f"What {called} left shall count as done, unread. Type drop to go on: ", expect="drop"
+                    f"What {called} left shall count as done, unread. Type drop to go on: ",
+                    expect="drop",
+                    as_json=as_json,
                 )
             dropped = asyncio.run(drop_left(opened_device, target))
             document: dict[str, object] = {"dropped": dropped}
@@ -185,7 +187,9 @@ def held(
         elif accept:
             if not yes:
                 confirm(
-                    f"What {called} left is taken into the memory. Type accept to go on: ", expect="accept"
+                    f"What {called} left is taken into the memory. Type accept to go on: ",
+                    expect="accept",
+                    as_json=as_json,
                 )
             taken = asyncio.run(accept_left(opened_device, target))
             document = {"accepted": taken.operations, "unreadable": taken.unreadable}
@@ -241,8 +245,7 @@ def _document(row: "Row") -> dict[str, object]:
         "last_seen": iso(row.seen_at),
         "behind": row.behind,
         "pending": row.pending,
-        "given_root": entry.had_root,
-        "holds_root": row.says_root,
+        "root": {"by_log": row.root.by_log, "by_own_word": row.root.says},
         "may_lead": info.grant,
         "version": row.version or None,
         "revoked": None
@@ -336,11 +339,10 @@ def _behind(row: "Row") -> str:
 
 
 def _power(row: "Row") -> str:
-    parts: list[str] = []
-    if row.says_root:
-        parts.append("root")
-    elif row.entry.had_root:
-        parts.append("was given the root")
+    root = row.root.words
+    if row.entry.is_this:
+        root = "holds the root" if row.root.says else ""
+    parts = [root] if root else []
     if row.entry.info.grant:
         parts.append("may lead")
     return ", ".join(parts)

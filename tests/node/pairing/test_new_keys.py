@@ -57,7 +57,9 @@ def test_killed_before_it_is_named_the_new_device_comes_again_and_is_one(
         assert phone.call(*joining, typed=vault.code() + "\n", check=False).code != 0
     phone.call(*joining, typed=vault.code() + "\n")
     vault.settle()
-    assert len(vault.core.call("devices", "--all", "--json").json["devices"]) == 3, "the Core, and the phone twice"
+    assert len(vault.core.call("devices", "--all", "--json").json["devices"]) == 3, (
+        "the Core, and the phone twice"
+    )
 
 
 def test_killed_before_it_takes_over_what_was_waiting_the_next_sync_sends_it(

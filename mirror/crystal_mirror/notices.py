@@ -32,6 +32,7 @@ class Notice(StrEnum):
     SUPERSEDED = "superseded"
     REBUILT = "rebuilt"
     HELD_REVOKED = "revoked-device-held"
+    EPOCH_OPEN = "epoch-without-end"
     KEYS_WITHHELD = "keys-withheld"
 
 

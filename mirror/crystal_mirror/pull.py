@@ -8,6 +8,7 @@
                 --VOID------------------> kept, next slot
                 --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for everybody.
                                           Else this device was shown something else before: hold, rebuild.py goes over
+                --its epoch's Core is revoked, and its end is not shown--> hold; named (closed.py)
                 --names an unknown log--> hold: the relay hides a part of the device log; named
                 --nothing, later slots--> hold: a gap; named. Who leads writes there, and what is behind it is void
                 --nothing---------------> caught up
@@ -19,6 +20,7 @@ from enum import Enum
 
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Batch, opened_batch
+from crystal_mirror.closed import ClosedEpochs, needs_its_end, read_to_the_end
 from crystal_mirror.damage import first_difference
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
@@ -110,8 +112,18 @@ def pull(member: Member) -> Flow[Pulled]:
         return Pulled(standing, 0, 0, 0)
     entries = operations = size = voids = 0
     ahead = 2
+    closed = ClosedEpochs()
     while True:
         position = member.replica.position()
+        if needs_its_end(member, position.epoch) and not closed.covers(position):
+            read = yield from read_to_the_end(member, position)
+            if read is None:
+                member.notices.put(
+                    Notice.EPOCH_OPEN,
+                    f"the end of epoch {position.epoch} is not shown behind {_place(position)}",
+                )
+                return Pulled(Standing.HELD, entries, operations, size)
+            closed = read
         keys = tuple(member.keys.mirror(position.epoch, position.sequence + i) for i in range(ahead))
         found: Sequence[bytes | None] = yield GetMany(keys)
         if found[0] is None:
@@ -120,8 +132,11 @@ def pull(member: Member) -> Flow[Pulled]:
                 return Pulled(Standing.GAP, entries, operations, size)
             return Pulled(Standing.CAUGHT_UP, entries, operations, size)
         for data in found:
-            if data is None:
+            if data is None or (needs_its_end(member, position.epoch) and not closed.covers(position)):
                 break
+            if closed.covers(position) and not closed.holds(position, data):
+                member.notices.put(Notice.MIRROR_TAMPERED, f"the slot at {_place(position)} was exchanged")
+                return Pulled(Standing.HELD, entries, operations, size)
             slot = yield from judge_current(member, data, position)
             if not (yield from _log_explains(member, slot)):
                 member.notices.put(

@@ -18,6 +18,7 @@ _TEXTS = {
     Notice.QUARANTINED: "The memory here differed from the Core's. It is being compared entry by entry.",
     Notice.MODEL_DIFFERS: "The vault's vectors are of another model than this Core's: new text is found by its words only.",
     Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",
+    Notice.EPOCH_OPEN: "The relay does not show where a revoked Core's time ended. What it shows of that time is not taken.",
     Notice.REBUILT: "The memory here was rebuilt from the log.",
     Notice.HELD_REVOKED: "A revoked device wrote on after it was out. Nobody takes that; `crystal devices held` decides on it.",
     Notice.KEYS_WITHHELD: "The newest keys were not sealed to this device, so nothing new can be sent. Pair it again.",

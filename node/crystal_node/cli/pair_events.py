@@ -74,14 +74,16 @@ class Inviting:
 
 
 class Joining:
-    """Who joins. ``yes``: nobody is asked."""
+    """Who joins. ``yes``: nobody is asked. ``relay``: the address that this machine would use from then on, ``relay_now``: the
+    one that it uses now, "" for none; where they differ, the invite moves it."""
 
-    def __init__(self, lines: LineReader, *, yes: bool) -> None:
+    def __init__(self, lines: LineReader, *, yes: bool, relay: str, relay_now: str) -> None:
         self._lines = lines
         self._yes = yes
+        self._relays = {"relay": relay, "relay_now": relay_now or None}
 
     def met(self, inviter_name: str, vault: bytes) -> None:
-        emit_line({"event": "met", "inviter": inviter_name, "vault": vault.hex()})
+        emit_line({"event": "met", "inviter": inviter_name, "vault": vault.hex(), **self._relays})
 
     def digits(self, digits: str, machine: Machine, seconds_left: float) -> None:
         emit_line(
@@ -99,7 +101,7 @@ class Joining:
     async def confirms(self, machine: Machine, vault: bytes) -> bool:
         if self._yes:
             return True
-        emit_line({"event": "confirm", "inviter": described(machine), "vault": vault.hex()})
+        emit_line({"event": "confirm", "inviter": described(machine), "vault": vault.hex(), **self._relays})
         typed = await self._lines.line()
         return typed is not None and typed.strip().lower() in ("y", "yes")
 

@@ -65,7 +65,9 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
         )
     lines = LineReader()
     person: NewcomerPerson = (
-        pair_events.Joining(lines, yes=yes) if as_json else pair_people.Joining(lines, yes=yes)
+        pair_events.Joining(lines, yes=yes, relay=wanted, relay_now=before)
+        if as_json
+        else pair_people.Joining(lines, yes=yes)
     )
     try:
         joined = run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))

@@ -1,5 +1,6 @@
 """Invites in the wrong hands: photographed, phished, refused at the last moment."""
 
+import json
 import re
 
 from crystal_crypto.invite import Inviter
@@ -152,3 +153,34 @@ def test_an_invite_that_would_move_a_machine_to_another_relay_says_so_before_it_
     assert refused.code == 4
     assert "would move it to https://127.0.0.1:9" in refused.err
     assert machine.call("config", "--json").json == known
+
+
+def test_a_program_is_told_of_the_move_to_another_relay_before_it_answers(
+    vault: Vault, machine: Machine
+) -> None:
+    """The same relay under another address: whether it is the same, the machine cannot know."""
+    _, first = pair(vault.core, machine)
+    assert next(event for event in first.events if event["event"] == "met")["relay_now"] is None
+    known = machine.call("config", "--json").json
+    other = vault.relay.url.replace("127.0.0.1", "localhost")
+    assert other != vault.relay.url
+    with inviting(vault.core) as inviter:
+        path = machine.root / "code"
+        path.write_text(inviter.code())
+        program = Terminal(machine, "pair", "--json", "--code-file", str(path), "--relay", other)
+        try:
+            program.until('"expires_in"')
+            inviter.type(re.findall(r'"digits":\s*"(\d{6})"', program.shown)[0])
+            program.until('"confirm"')
+            program.type("no\n")
+            assert program.end() == 2
+        finally:
+            program.kill()
+        assert inviter.end() == 7
+    assert "still is one" in inviter.error["hint"]
+    lines = (line for line in program.shown.splitlines() if line.startswith('{"event"'))
+    told = {event["event"]: event for event in map(json.loads, lines)}
+    for event in (told["met"], told["confirm"]):
+        assert (event["relay"], event["relay_now"]) == (other, vault.relay.url)
+    assert machine.call("config", "--json").json == known
+    machine.call("sync")

@@ -134,11 +134,14 @@ def add_device(
     return Added(info.slot, info.entry.hash, log.head, fresh)
 
 
-def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = None) -> Flow[RevokeReport]:
+def revoke(
+    member: Member, device: bytes, *, now_ms: int, root: Root | None = None, leave_root: bool = False
+) -> Flow[RevokeReport]:
     """Puts a device out, with a new generation for everybody else in the same entry.
 
     To be run after a round of sync, so that what the device had stored is taken in first. ``root``: the root in force, if
-    this device does not keep it (from the recovery kit).
+    this device does not keep it (from the recovery kit). ``leave_root``: also a device that may have the root, whose holder can
+    then take itself in again and read on: for when the root is nowhere else.
 
     Raises:
         NotAMember: no such device.
@@ -175,7 +178,7 @@ def revoke(member: Member, device: bytes, *, now_ms: int, root: Root | None = No
                 "the last Core's epoch has not ended for this device yet",
                 hint="Run `crystal sync` here and on the Core, then try again.",
             )
-        if may_have_root(member, device):
+        if not leave_root and may_have_root(member, device):
             raise RootHeld("that device may have the vault's root, and could take itself in again")
         return _begin_generation(
             member,

@@ -47,10 +47,16 @@ class Revoked:
 
 
 async def revoke_device(
-    device: Device, target: bytes, *, kit: Root | None = None, claim: bool = False, progress: Progress
+    device: Device,
+    target: bytes,
+    *,
+    kit: Root | None = None,
+    claim: bool = False,
+    leave_root: bool = False,
+    progress: Progress,
 ) -> Revoked:
     """Puts a device out. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if
-    the device has it.
+    the device has it. ``leave_root``: although it may have the root, and the root is neither here nor in ``kit``.
 
     Raises:
         NotAMember: the vault has no such device.
@@ -63,26 +69,30 @@ async def revoke_device(
     async with syncing(device, _PURPOSE, progress) as syncer:
         await syncer.run(read_log(member.log, member.journal, member.keys, member.notices))
         device.look_for_root()
-        check_revocable(device, target, kit, claim=claim)
+        check_revocable(device, target, kit, claim=claim, leave_root=leave_root)
         root = chosen_root(device, kit)
         if root is not None:
             await let_in(device, root)
         begun = device.journal.meta_get(META_REVOKING) == target
         if member.log.is_active(target):
             await _take_in(device, target, syncer, root)
-            if replaces_root(device, target, root):
+            if replaces_root(device, target, root) and not (leave_root and root is None):
                 root = await _replace_root(device, target, syncer, root)
                 begun = True
             elif says_root(member, target):
                 # Its own word, and nobody else's: it must not be what keeps it in.
                 progress(_SAYS_ROOT)
-        report = await syncer.run(revoke(member, target, now_ms=now_ms(), root=root))
+        report = await syncer.run(
+            revoke(member, target, now_ms=now_ms(), root=root, leave_root=leave_root and root is None)
+        )
         progress("it is out of the device log; the relay is told")
         error = await tell_relay(syncer)
     return Revoked(report, begun, error)
 
 
-def check_revocable(device: Device, target: bytes, kit: Root | None, *, claim: bool) -> None:
+def check_revocable(
+    device: Device, target: bytes, kit: Root | None, *, claim: bool, leave_root: bool = False
+) -> None:
     """Everything that can be known before anything is done. Raises as ``revoke_device``."""
     member = device.member
     root = chosen_root(device, kit)
@@ -104,16 +114,16 @@ def check_revocable(device: Device, target: bytes, kit: Root | None, *, claim: b
             "that device is the Core, and its epoch has to have an end first",
             hint="Add --claim: this machine takes the lead, and revokes it then.",
         )
-    if may_have_root(member, target) and root is None:
+    if may_have_root(member, target) and root is None and not leave_root:
         raise RootHeld(
             "that device may have the vault's root, which has to be replaced with it, and is not on this machine",
-            hint="Give the recovery kit: --kit FILE, or --kit - to type it.",
+            hint="Give the recovery kit: --kit FILE, or --kit - to type it. If no kit of this root exists: --leave-root.",
         )
 
 
 def replaces_root(device: Device, target: bytes, kit: Root | None) -> bool:
     """Whether revoking that device replaces the root: it may have it, by the log or by its own word."""
-    said = says_root(device.member, target) and chosen_root(device, kit) is not None
+    said = bool(says_root(device.member, target)) and chosen_root(device, kit) is not None
     return may_have_root(device.member, target) or said
 
 

@@ -19,6 +19,14 @@ Claim = Annotated[
     bool, typer.Option("--claim", help="If it is the Core: make this machine the Core first, then revoke it.")
 ]
 
+LeaveRoot = Annotated[
+    bool,
+    typer.Option(
+        "--leave-root",
+        help="Although it may have the vault's root, and no kit of that root exists: a stopgap, see below.",
+    ),
+]
+
 _KEEPS = """\
 What it keeps: the memory as it is now, and what it recorded itself. Nobody can take that back. If it is in foreign hands, take
 what the memory holds as known there.
@@ -29,6 +37,11 @@ _ROOT = """\
 It may have the vault's root, so the root is replaced: every recovery kit and every code from before loses its power, and the
 other devices that hold the root lose it, too. You need a new kit afterwards.
 """
+_LEFT = """\
+It may have the vault's root, and the root is nowhere else, so it cannot be replaced. Whoever has that machine can let
+themselves in again, as another device, and read on: you would see it in `crystal devices`. Begin a new vault (`crystal init` in
+a new home) as soon as you can.
+"""
 _LEADS = """\
 It is the Core. This machine takes the lead first, so that its epoch has an end.
 """
@@ -38,6 +51,7 @@ def revoke(
     device: Named,
     claim: Claim = False,
     kit: KitFile = None,
+    leave_root: LeaveRoot = False,
     yes: Yes = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -46,7 +60,8 @@ def revoke(
 
     What it had stored is taken in first. Then everybody else gets new keys, and the relay shuts it out. If it was given the
     vault's root, that is replaced, for which this machine has to hold it, or be given the recovery kit. Interrupted anywhere,
-    it is finished by running it again.
+    it is finished by running it again. With --leave-root the machine is put out though it may have a root that is nowhere else:
+    its holder can then take itself in again, so begin a new vault soon.
 
     Example:
 
@@ -71,13 +86,14 @@ def revoke(
         target = entry.info.device
         root = None if kit is None else root_from_kit(kit, opened_device.member.vault)
         if entry.info.revoked is None and not yes:
-            claim = _ask(opened_device, entry, root, claim=claim, as_json=as_json)
+            claim = _ask(opened_device, entry, root, claim=claim, leave_root=leave_root, as_json=as_json)
         outcome = asyncio.run(
             revoke_device(
                 opened_device,
                 target,
                 kit=root,
                 claim=claim and leads(opened_device, target),
+                leave_root=leave_root,
                 progress=(lambda _: None) if as_json else note,
             )
         )
@@ -90,19 +106,28 @@ def revoke(
         raise outcome.relay_error
 
 
-def _ask(device: "Device", entry: "DeviceEntry", root: "Root | None", *, claim: bool, as_json: bool) -> bool:
+def _ask(
+    device: "Device",
+    entry: "DeviceEntry",
+    root: "Root | None",
+    *,
+    claim: bool,
+    leave_root: bool,
+    as_json: bool,
+) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
     from crystal_node.naming import name_of
+    from crystal_node.rerooting import chosen_root
     from crystal_node.revoking import check_revocable, leads, replaces_root
     from crystal_node.wording import one_line
 
     target = entry.info.device
     takes_lead = leads(device, target) and (claim or is_terminal())
-    check_revocable(device, target, root, claim=takes_lead)
+    check_revocable(device, target, root, claim=takes_lead, leave_root=leave_root)
     system = f", {one_line(entry.details.system, 40)}" if entry.details and entry.details.system else ""
     about = f"{name_of(entry)}{system}, is put out of the vault.\n{_KEEPS}"
     if replaces_root(device, target, root):
-        about += _ROOT
+        about += _LEFT if leave_root and chosen_root(device, root) is None else _ROOT
     if takes_lead:
         about += _LEADS
     confirm("Type revoke to go on: ", expect="revoke", about=about, as_json=as_json)

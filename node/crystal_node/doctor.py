@@ -146,6 +146,7 @@ def _device(settings: Settings) -> list[Check]:
             *_guarded("outbox", lambda: [_outbox(device)]),
             *_guarded("watcher", lambda: [_watcher(device)]),
             *_guarded("device log", lambda: [_log(member)]),
+            *_guarded("access", lambda: _access(device)),
             *_guarded("generation", lambda: [_generation(member)]),
             *_guarded("recovery kit", lambda: [_kit(settings, member)]),
         ]
@@ -177,6 +178,17 @@ def _log(member: "Member") -> Check:
         fix = "If it still is yours, it comes back as another device: `crystal pair --new-keys --code -`."
         return Check("device log", State.FAILED, "this device was revoked", fix, ExitCode.WRONG_KEY)
     return Check("device log", State.OK, what)
+
+
+def _access(device: "Device") -> list[Check]:
+    """What the last round found; a relay's health page lets everybody in."""
+    from crystal_node.access import Access, read_access
+
+    if read_access(device.journal) is not Access.REFUSED:
+        return []
+    fix = "crystal init --role core --enroll-token -" if device.member.is_core else "crystal pair --code -"
+    what = "at the last sync the relay refused this device: it was revoked, or the relay lost its tokens"
+    return [Check("access", State.FAILED, what, fix, ExitCode.RELAY_REFUSED)]
 
 
 def _generation(member: "Member") -> Check:

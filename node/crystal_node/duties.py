@@ -39,7 +39,7 @@ from crystal_node.due import (
 from crystal_node.roots import settle_next
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.client import HttpStore
-from crystal_relay.errors import Forbidden, RelayError, Unauthorized, WrongNumber
+from crystal_relay.errors import Forbidden, NotFound, RelayError, Unauthorized, WrongNumber
 from crystal_relay.tokens import recovery_hash, token_hash
 
 _SLOT_BYTES = 8
@@ -74,7 +74,9 @@ async def _tell(device: Device, runner: Runner, due: Due) -> None:
             if due.members:
                 await _retain(device, relay)
             for granted in due.leads:
-                await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
+                # A relay that was emptied has no token of it: whichever way it comes back, it gets one that may lead.
+                with suppress(NotFound):
+                    await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
                 _mark(device, META_LEADS, b"".join((*told_leads(device), granted)))
             if refused is not None:
                 raise refused

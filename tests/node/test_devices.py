@@ -80,6 +80,9 @@ def test_a_narrow_list_cuts_no_date(vault: Vault) -> None:
     today = str(listed(vault.core)[next(iter(listed(vault.core)))]["added_at"])[:10]
     assert shown.count(today) == 5
     assert "\u2026" not in shown
+    assert "holds the root" in " ".join(shown.split())
+    assert "System" not in shown
+    assert "System" in vault.core.call("devices", COLUMNS="120").out
 
 
 def test_the_list_says_how_far_a_device_is_behind_and_what_it_waits_for(vault: Vault) -> None:

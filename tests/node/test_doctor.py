@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.node.test_keys import PASSPHRASE, closed, with_keyring, written
+from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 
 
@@ -133,3 +134,15 @@ def test_a_home_that_is_not_set_up_says_how_to_set_it_up(machine: Machine) -> No
     code, checks = doctor(machine, "--offline")
     assert code == 3
     assert "crystal init" in checks["device"]["fix"]
+
+
+def test_a_relay_that_refuses_this_device_is_no_healthy_one(vault: Vault) -> None:
+    phone = invite(vault, "phone")
+    vault.core.call("devices", "revoke", "phone", "--yes")
+    assert phone.call("sync", check=False).code == 5
+    code, checks = doctor(phone)
+    assert code == 5
+    assert checks["relay"]["state"] == "ok"
+    assert checks["access"]["state"] == "failed"
+    assert "crystal pair" in checks["access"]["fix"]
+    assert "access" not in doctor(vault.core)[1]

@@ -88,6 +88,23 @@ def test_a_grant_that_the_relay_was_not_told_of_works_after_the_next_sync(vault:
     assert phone.call("role", "--claim", "--yes", "--json").json["role"] == "core"
 
 
+def test_a_granted_device_that_the_relay_does_not_know_leaves_nothing_to_tell(vault: Vault) -> None:
+    """A relay that was emptied has no token to raise; pairing again makes one that may lead."""
+    phone = invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, granting(phone))
+
+    async def forget(device: Device) -> None:
+        async with device.at_relay() as relay:
+            await relay.revoke_token(device=bytes.fromhex(device_id(phone)))
+
+    with opened(settings_of(vault.core)) as device:
+        asyncio.run(forget(device))
+    assert "relay-not-told" in concerns(vault.core)
+    assert vault.core.call("sync", "--json").json["problem"] is None
+    assert "relay-not-told" not in concerns(vault.core)
+
+
 def test_a_relay_that_cannot_be_told_is_no_reason_for_a_round_to_fail(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from crystal_node.device import Device
     from crystal_node.devicelist import Party, Row
 
+_WIDE_COLUMNS = 100
+"""What all columns take without words being cut; on less the system is left out."""
+
 group = typer.Typer(no_args_is_help=False)
 
 Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
@@ -272,8 +275,19 @@ def _table(rows: list["Row"]) -> None:
     from crystal_node.clock import now_ms
     from crystal_node.wording import one_line
 
+    screen = console()
+    wide = screen.width >= _WIDE_COLUMNS
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("Id", "Name", "Role", "System", "Added", "Last seen", "Behind", "Power"):
+    for title in (
+        "Id",
+        "Name",
+        "Role",
+        *(["System"] if wide else []),
+        "Added",
+        "Last seen",
+        "Behind",
+        "Power",
+    ):
         # A date is ten characters, and tells nothing when it is cut.
         dated = title in ("Added", "Last seen")
         table.add_column(title, no_wrap=title in ("Id", "Role"), min_width=10 if dated else None)
@@ -284,13 +298,13 @@ def _table(rows: list["Row"]) -> None:
             row.entry.info.device.hex()[:8],
             one_line(details.name if details else "?", 40),
             "revoked" if row.revoked else "core" if row.entry.leads else "node",
-            one_line(details.system if details else "?", 30),
+            *([one_line(details.system if details else "?", 30)] if wide else []),
             _added(row),
             _revoked(row) if row.revoked else _seen(row, now),
             "" if row.revoked else _behind(row),
             "" if row.revoked else _power(row),
         )
-    console().print(table)
+    screen.print(table)
 
 
 def _added(row: "Row") -> str:

@@ -16,7 +16,8 @@ def run(offline: Offline = False, as_json: Json = False, debug: Debug = False) -
     """Check this device: permissions, keys, passphrase, databases, device log, recovery kit, relay and clock.
 
     Says of each thing how it is and what mends it. The exit code is 0 when nothing failed, warnings or not, else the code of
-    the first thing that failed: 3 not set up, 4 the relay cannot be reached, 7 a wrong key or passphrase, 8 local storage.
+    the first thing that failed: 3 not set up, 4 the relay cannot be reached, 5 it refuses this device, 7 a wrong key or
+    passphrase, 8 local storage.
 
     Example:
 

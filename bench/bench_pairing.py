@@ -77,6 +77,9 @@ class _Person:
     def added(self, machine: Machine) -> None:
         """Nobody looks."""
 
+    def ended(self) -> None:
+        """There is no screen."""
+
     def withdrawn(self, *, added: bool) -> None:
         raise AssertionError("nobody stopped it")
 
@@ -95,6 +98,9 @@ class _Newcomer(_Person):
 
     async def confirms(self, machine: Machine, vault: bytes) -> bool:
         return True
+
+    def ended(self) -> None:
+        """There is no screen."""
 
     def left(self) -> None:
         raise AssertionError("nobody left")

@@ -91,3 +91,18 @@ def standing(vault: Vault) -> tuple[int, list[tuple[str, str]], str]:
 def own_id(vault: Vault) -> str:
     devices = vault.core.call("devices", "--json").json["devices"]
     return str(next(each["id"] for each in devices if each["this"]))
+
+
+def test_no_invite_is_made_where_nobody_can_ever_type_the_digits(vault: Vault) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "crystal_node", "pair"],
+        env=dict(vault.core.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "no invite was made" in done.stderr
+    assert "MC2:" not in done.stdout + done.stderr

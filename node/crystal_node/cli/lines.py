@@ -7,6 +7,7 @@ read by the loop itself, byte by byte as they come. What is neither (a file, ``/
 import asyncio
 import io
 import os
+import select
 import sys
 
 from crystal_node.cli.options import SECRET_CHARS_MAX
@@ -22,6 +23,16 @@ class LineReader:
             self._descriptor = None if sys.stdin is None else sys.stdin.fileno()
         except (io.UnsupportedOperation, ValueError):
             self._descriptor = None
+
+    def at_end(self) -> bool:
+        """Whether nothing will ever be typed here, as far as can be known without waiting: closed, or ``/dev/null``."""
+        if self._descriptor is None:
+            return sys.stdin is None
+        if not self._buffer and select.select([self._descriptor], [], [], 0)[0]:
+            data = os.read(self._descriptor, SECRET_CHARS_MAX)
+            self._buffer += data
+            self._ended = not data
+        return self._ended and not self._buffer
 
     async def line(self) -> str | None:
         """The next line without its end; None when there is none any more. May be cancelled."""

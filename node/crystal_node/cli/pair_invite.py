@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crystal_node.cli import pair_events, pair_people
 from crystal_node.cli.lines import LineReader
 from crystal_node.cli.output import emit_line, note, say
+from crystal_node.errors import Usage
 from crystal_node.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.wording import one_line
 
@@ -27,6 +28,11 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
     if qr is not None:
         check_file(qr)
     lines = LineReader()
+    if lines.at_end():
+        raise Usage(
+            "nobody can type the newcomer's digits here: standard input is closed; no invite was made",
+            hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
+        )
     person: InviterPerson = pair_events.Inviting(lines, qr) if as_json else pair_people.Inviting(lines, qr)
     try:
         invited = run_until_stopped(_invite(settings, person, grant=grant))
@@ -120,7 +126,7 @@ async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -
 
     with opened(settings) as device:
         device.member.check_active()
-        token = device.keys.token()
+        token = device.keys.token(device.identity.id)
         if not settings.relay_url or token is None:
             raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
         with FileLock(settings.home.setup_lock, purpose="crystal pair"):

@@ -99,7 +99,7 @@ def test_a_member_that_may_not_invite_is_told_who_can(vault: Vault, machine: Mac
     pair(vault.core, machine)
     name = members(machine)[0]["name"]
     assert name == "the desktop"
-    outcome = machine.run("pair", "--json", check=False)
+    outcome = machine.call("pair", "--json", check=False)
     assert outcome.code == 7
     assert str(name) in outcome.error["error"]
     assert f"Run `crystal pair` on {name}" in outcome.error["hint"]

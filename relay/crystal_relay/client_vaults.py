@@ -94,21 +94,24 @@ class VaultCalls(ABC):
         devices: Iterable[bytes | str],
         *,
         tokens: Mapping[bytes, str] | None = None,
+        leads: Iterable[bytes | str] | None = None,
         recovery: bytes | None = None,
     ) -> int:
         """Shut out, for good, the tokens of all devices but these. Returns how many that were.
 
         `tokens`: the hash of the one token that a device uses; any other under its id is shut out as well. One call is enough
         after a device was revoked: what it, or a thief of its token, let in goes with it, under whatever id.
+        `leads`: of no other device has a token the preset `lead` afterwards, however it came by it; None: that stays.
         """
         only = {_device_text(device): name for device, name in (tokens or {}).items()}
-        named = Devices(sorted({_device_text(device) for device in devices}), only)
+        leading = None if leads is None else sorted({_device_text(device) for device in leads})
+        named = Devices(sorted({_device_text(device) for device in devices}), only, leading)
         headers = self._authority(recovery)
         reply = await self._json("PUT", self._path("members"), DevicesReply, body=named, headers=headers)
         return reply.shut_out
 
     async def raise_token(self, device: bytes | str, *, recovery: bytes | None = None) -> None:
-        """The device's tokens have the preset `lead` from now on, those to come too."""
+        """The device's tokens have the preset `lead` from now on, those to come too. Raises NotFound if none is let in."""
         path = self._path(f"leads/{_device_text(device)}")
         await self._json("PUT", path, TokenReply, headers=self._authority(recovery))
 

@@ -21,6 +21,8 @@ PIECE_BYTES = 256 * KIB
 
 ENTRY_BYTES_MAX = 1 * MIB + 4 * KIB
 """Everything but blobs: the protocol's entries are at most 1 MiB; the rest is room for framing."""
+LOG_ENTRY_BYTES_MAX = 576 * KIB
+"""The device log's: a public part of 256 KiB, a body of 8,192 keys, and names. Every device reads all of it, junk too."""
 BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 """Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""
 DIRECT_BYTES_MIN = 256 * KIB

@@ -81,10 +81,12 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The vault's devices, all of them: tokens of any other are shut out. Of a device in `tokens` all but that one, too."""
+    """The vault's devices, all of them: tokens of any other are shut out. Of a device in `tokens` all but that one, too. With
+    `leads` no device leads but these."""
 
     devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]
     tokens: Annotated[dict[DeviceId, Hash], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] = {}
+    leads: Annotated[list[DeviceId], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] | None = None
 
 
 class RecoveryReplacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,8 +13,8 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.dropped import RESTORE_SECONDS_MIN, SETTLE_SECONDS
-from crystal_relay.server.registry import TOKENS_MAX
 from crystal_relay.server.sweeper import Sweeper
+from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.store import Store
 from crystal_relay.tokens import new_token, token_hash
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served

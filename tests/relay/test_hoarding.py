@@ -18,8 +18,8 @@ from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.connection import Addresses, TooManyConnections
 from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
-from crystal_relay.server.registry import TOKENS_MAX
 from crystal_relay.server.serving import Server, listen
+from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.server.turns import Turns
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection, RawReply

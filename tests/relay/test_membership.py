@@ -217,12 +217,16 @@ async def test_a_raised_device_leads_at_once_with_the_tokens_it_has_and_those_to
 
 
 async def test_raising_devices_without_end_fills_no_relay() -> None:
-    registry = Registry(MemoryStore(), cache_seconds=0)
+    store = MemoryStore()
+    registry = Registry(store, cache_seconds=0)
     for number in range(VAULT_DEVICES_MAX):
-        await registry.raise_device(VAULT, f"{number:032x}")
+        await store.put_new(f"r/vault/{VAULT}/lead/{0:012d}/{number:032x}", b"{}")
+    for device in ("0" * 32, "f" * 32):
+        await registry.register(VAULT, TokenRegistration(device, "1" * 64, Preset.DEVICE))
     await registry.raise_device(VAULT, "0" * 32)
     with pytest.raises(QuotaExceeded):
         await registry.raise_device(VAULT, "f" * 32)
+    await registry.raise_device(VAULT, "f" * 32, by_recovery=True)
 
 
 # --- the recovery secret ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX
+from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, LOG_ENTRY_BYTES_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX
 from tests.support.hand_written import connected, get_head, put_head
@@ -252,7 +252,7 @@ async def test_an_endless_head_is_cut_off(url: str, endless: bytes) -> None:
 
 async def test_each_channel_has_its_limit(url: str, lead: Member) -> None:
     for key, limit in (
-        ("devlog/0", ENTRY_BYTES_MAX),
+        ("devlog/0", LOG_ENTRY_BYTES_MAX),
         ("mirror/1/0", ENTRY_BYTES_MAX),
         ("blob/0", BLOB_BYTES_MAX),
     ):

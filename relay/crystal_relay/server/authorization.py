@@ -106,11 +106,17 @@ class Authority:
     recovery: str = field(default="", repr=False)
 
     async def confirm(self, registry: Registry) -> None:
-        """Look it up anew. Raises Unauthorized, VaultDropped."""
+        """Look it up anew. Raises Unauthorized, Forbidden (it leads no more), VaultDropped."""
         if self.token is None:
             await registry.check_recovery(self.vault, self.recovery)
         else:
-            await registry.confirm(self.vault, self.token.partition(".")[0], self.token)
+            identity = await registry.confirm(self.vault, self.token.partition(".")[0], self.token)
+            identity.require(Scope.TOKENS)
+
+    @property
+    def by_recovery(self) -> bool:
+        """Whether it was the recovery secret that counts."""
+        return self.token is None
 
 
 async def require_token_authority(

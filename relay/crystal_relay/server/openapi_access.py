@@ -82,7 +82,8 @@ def _token_paths() -> Json:
         "/v2/vaults/{vault}/members": {
             "put": operation(
                 "retainMembers",
-                "Shut out, for good, the tokens of all devices but those named. Repeating it is no error.",
+                "Shut out, for good, the tokens of all devices but those named. With `leads` no other devices lead. "
+                "Repeating it is no error.",
                 [vault],
                 {"200": json_reply("DevicesReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
                 security=OF_HOLDER,
@@ -92,9 +93,9 @@ def _token_paths() -> Json:
         "/v2/vaults/{vault}/leads/{device}": {
             "put": operation(
                 "raiseDevice",
-                "Tokens of the device, those to come too, have the preset `lead` from now on.",
+                "Tokens of the device, which has one, and those to come too, have the preset `lead` from now on.",
                 [vault, device],
-                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, StoreFull),
+                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
                 security=OF_HOLDER,
             )
         },

@@ -1,16 +1,15 @@
 """Vaults, tokens and enrolment tokens: kept in the relay's own store, under names that no request can reach.
 
     r/vault/<vault>/record                       the recovery hash, the first device and its token's hash
-    r/vault/<vault>/token/<device>/<hash>        a token that was let in, with its preset
-    r/vault/<vault>/revoked/<device>/<hash>      that token was shut out, for good
-    r/vault/<vault>/lead/<device>                tokens of this device have the preset `lead`, whatever theirs is
+    r/vault/<vault>/token/…, revoked/…           tokens that were let in, and those that were shut out (see `token_records`)
+    r/vault/<vault>/leads/…, lead/…              whose tokens have the preset `lead`, whatever theirs is (see `leads`)
     r/vault/<vault>/recovery/<number>            the recovery hash that counts (see `recovery`)
     r/vault/<vault>/invite/<mailbox>/…           an invite (see `invites`)
     r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped`)
     r/enrollment/<hash>                          an enrolment token
 
 Everything here is written once and never changed, so any number of relay processes may do so over one store in any order:
-a token is valid if it was let in and not shut out. (An invite's records go in the end.) Only hashes are kept.
+a token is valid if it was let in and not shut out. Records go only when nothing depends on them any more. Only hashes are kept.
 """
 
 import asyncio
@@ -19,33 +18,22 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TypeVar
 
 import msgspec
 
-from crystal_relay.errors import (
-    AlreadyExists,
-    Forbidden,
-    NotFound,
-    QuotaExceeded,
-    StoreDamaged,
-    Unauthorized,
-)
-from crystal_relay.limits import VAULT_DEVICES_MAX
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from crystal_relay.server.dropped import DroppedVaults
+from crystal_relay.server.leads import Leads
+from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, Scope
+from crystal_relay.server.token_records import TokenRecord, TokenRecords
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
-TOKENS_MAX = 1_000
-"""Of a vault, over its life: one page, so that nobody can fill the relay with tokens."""
-WRITES_AT_ONCE = 8
 _RECORD_VERSION = 1
-
-Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,12 +41,6 @@ class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovery_hash: str
     device: str
     token_hash: str
-
-
-class _TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: int
-    token_hash: str
-    preset: Preset
 
 
 class Registry:
@@ -81,6 +63,9 @@ class Registry:
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
         self._recovery = RecoverySecrets(store)
+        self._records = Records(store)
+        self._tokens = TokenRecords(self._records)
+        self._leads = Leads(self._records)
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device that this token (of the right form) stands for, if it was looked up lately."""
@@ -105,10 +90,11 @@ class Registry:
             self._remember(name, identity, asked_at)
         return identity
 
-    async def confirm(self, vault: str, device: str, token: str) -> None:
+    async def confirm(self, vault: str, device: str, token: str) -> Identity:
         """Look this token up anew. Raises Unauthorized, VaultDropped."""
-        await self._scopes(vault, device, _hash_of(token))
+        identity = Identity(vault, device, await self._scopes(vault, device, _hash_of(token)))
         await self._dropped.check(vault)
+        return identity
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
         """Raises Unauthorized unless this is the hash of the recovery secret that counts; RecoveryReplaced, VaultDropped."""
@@ -155,25 +141,34 @@ class Registry:
             if await self._vault(creation.vault) != record:
                 raise AlreadyExists("the vault exists already") from None
         try:
+            # Under no naming of leads: a vault that has one already is not made again by this.
             await self.register(
                 creation.vault, TokenRegistration(creation.device, creation.token_hash, Preset.LEAD)
             )
         except Forbidden:
             raise AlreadyExists("the vault exists already, and its first token was revoked") from None
 
-    async def register(self, vault: str, registration: TokenRegistration) -> bool:
+    async def register(
+        self, vault: str, registration: TokenRegistration, *, number: int = 0, by_recovery: bool = False
+    ) -> bool:
         """Let a token in. Repeating it is no error. Returns whether it was not in before.
 
+        `number`: of the naming of leads that was the newest before who asks was looked up (of the preset `lead` only).
         Raises Forbidden (it was shut out), AlreadyExists (other preset), QuotaExceeded (too many, those shut out included).
         """
-        device, name = registration.device, registration.token_hash
-        if await self._is_revoked(vault, device, name):
+        device, name, preset = registration.device, registration.token_hash, registration.preset
+        if await self._tokens.is_revoked(vault, device, name):
             raise Forbidden("this token was revoked", hint="Make a new token and register that.")
-        record = _TokenRecord(_RECORD_VERSION, name, registration.preset)
+        number = number if preset is Preset.LEAD else 0
         try:
-            await self._add_token(vault, device, record)
+            await self._tokens.add(vault, device, name, preset, number=number, by_recovery=by_recovery)
         except AlreadyExists:
-            if await self._token(vault, device, name) != record:
+            try:
+                record = await self._tokens.find(vault, device, name)
+            except NotFound:
+                raise Forbidden("this token was revoked meanwhile") from None
+            leads = preset is Preset.LEAD and await self._may_lead(vault, device, record)
+            if record.preset is not preset or leads is not (preset is Preset.LEAD):
                 raise AlreadyExists(
                     "this token is registered with another preset", hint="Make a new token and register that."
                 ) from None
@@ -185,41 +180,53 @@ class Registry:
 
         Raises QuotaExceeded for a hash that was never let in, once too many were shut out: else nothing would bound them.
         """
-        names = [name] if name is not None else await self._names(f"r/vault/{vault}/token/{device}/")
-        if name is not None:
-            await self._check_revocable(vault, device, name)
         try:
-            for each in names:
-                await self._put_once(_revoked_key(vault, device, each))
+            await self._tokens.revoke(vault, device, name)
         finally:
             self.forget(vault)
 
-    async def retain(self, vault: str, devices: Mapping[str, str | None]) -> int:
+    async def retain(
+        self, vault: str, devices: Mapping[str, str | None], *, by_recovery: bool = False
+    ) -> int:
         """Shut out every token but those of these devices, and of each of them all but the one of this hash, unless None.
 
         Repeating it is no error. Returns how many that were. It looks again until there is none: what one of them let in
         meanwhile goes with it. Whoever registers by a token looks that up anew after, so one of the two sees the other.
+        `by_recovery`: the records of what was shut out go, so that there is room again.
         """
         shut_out = 0
         try:
-            while strangers := await self._strangers(vault, devices):
-                keys = [_revoked_key(vault, *each.split("/")) for each in strangers]
-                for at in range(0, len(keys), WRITES_AT_ONCE):
-                    await asyncio.gather(*map(self._put_once, keys[at : at + WRITES_AT_ONCE]))
-                shut_out += len(keys)
+            while strangers := await self._tokens.shut_out_strangers(vault, devices):
+                shut_out += strangers
+            await self._leads.end_all_but(vault, frozenset(devices))
+            if by_recovery:
+                await self._tokens.make_room(vault, devices)
         finally:
             self.forget(vault)
         return shut_out
 
-    async def raise_device(self, vault: str, device: str) -> None:
-        """Tokens of this device have the preset `lead` from now on. Repeating it is no error. Raises QuotaExceeded."""
-        prefix = _lead_key(vault, "")
-        raised = (await self._store.list(prefix, limit=VAULT_DEVICES_MAX)).entries
-        known = any(entry.key == prefix + device for entry in raised)
-        if len(raised) >= VAULT_DEVICES_MAX and not known:
-            raise QuotaExceeded(f"{VAULT_DEVICES_MAX} devices of this vault may lead already")
+    async def leads_number(self, vault: str) -> int:
+        """How often it was named who leads. To be asked before who asks for a preset `lead` is looked up anew."""
+        return await self._leads.number(vault)
+
+    async def name_leads(self, vault: str, devices: frozenset[str], *, after: int) -> bool:
+        """Have these devices lead and no others, if that number is the newest still. Returns whether it was."""
         try:
-            await self._put_once(prefix + device)
+            return await self._leads.name(vault, devices, after=after)
+        finally:
+            self.forget(vault)
+
+    async def raise_device(
+        self, vault: str, device: str, *, number: int = 0, by_recovery: bool = False
+    ) -> None:
+        """Tokens of this device have the preset `lead` from now on. Repeating it is no error. `number`: as in `register`.
+
+        Raises NotFound (it has no token that is let in), QuotaExceeded.
+        """
+        if not await self._tokens.is_in(vault, device):
+            raise NotFound("the device has no token that is let in")
+        try:
+            await self._leads.raise_device(vault, number, device, by_recovery=by_recovery)
         finally:
             self.forget(vault)
 
@@ -270,7 +277,7 @@ class Registry:
 
     async def is_enrollment(self, token: str) -> bool:
         """Whether the store holds this enrolment token's hash."""
-        return await self._has(_enrollment_key(token))
+        return await self._records.has(_enrollment_key(token))
 
     async def has_enrollment(self) -> bool:
         """Whether the store holds any enrolment token's hash."""
@@ -278,54 +285,25 @@ class Registry:
 
     async def add_enrollment(self, token: str) -> None:
         """Keep the hash of an enrolment token. Repeating it is no error."""
-        await self._put_once(_enrollment_key(token))
+        await self._records.mark(_enrollment_key(token))
 
     # --- inside ---
 
-    async def _put_once(self, key: str) -> None:
-        try:
-            await self._store.put_new(key, b"{}")
-        except AlreadyExists:
-            return
-
-    async def _strangers(self, vault: str, kept: Mapping[str, str | None]) -> list[str]:
-        """`<device>/<hash>` of the tokens that are let in and are not to be kept."""
-        tokens, revoked = await asyncio.gather(
-            self._names(f"r/vault/{vault}/token/"), self._names(f"r/vault/{vault}/revoked/")
-        )
-        out = frozenset(revoked)
-        named = [(each, *each.split("/")) for each in tokens if each not in out]
-        return [
-            each for each, device, name in named if device not in kept or kept[device] not in (None, name)
-        ]
-
-    async def _add_token(self, vault: str, device: str, record: _TokenRecord) -> None:
-        key = _token_key(vault, device, record.token_hash)
-        tokens = (await self._store.list(f"r/vault/{vault}/token/", limit=TOKENS_MAX)).entries
-        if any(entry.key == key for entry in tokens):
-            raise AlreadyExists("the token is registered")
-        if len(tokens) >= TOKENS_MAX:
-            raise QuotaExceeded(f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included")
-        await self._store.put_new(key, msgspec.json.encode(record))
-
-    async def _check_revocable(self, vault: str, device: str, name: str) -> None:
-        shut_out = (await self._store.list(f"r/vault/{vault}/revoked/", limit=TOKENS_MAX)).entries
-        if len(shut_out) < TOKENS_MAX:
-            return
-        try:
-            await self._token(vault, device, name)
-        except NotFound:
-            raise QuotaExceeded(f"{TOKENS_MAX} tokens of this vault were shut out already") from None
-
     async def _scopes(self, vault: str, device: str, name: str) -> frozenset[Scope]:
+        # The mark first: it goes after the record (see `token_records`).
+        revoked = await self._tokens.is_revoked(vault, device, name)
         try:
-            record = await self._token(vault, device, name)
+            record = await self._tokens.find(vault, device, name)
         except NotFound:
             raise _unauthorized() from None
-        if not hmac.compare_digest(record.token_hash, name) or await self._is_revoked(vault, device, name):
+        if revoked or not hmac.compare_digest(record.token_hash, name):
             raise _unauthorized()
-        raised = record.preset is not Preset.LEAD and await self._has(_lead_key(vault, device))
-        return SCOPES[Preset.LEAD if raised else record.preset]
+        return SCOPES[Preset.LEAD if await self._may_lead(vault, device, record) else Preset.DEVICE]
+
+    async def _may_lead(self, vault: str, device: str, record: TokenRecord) -> bool:
+        number, named = await self._leads.newest(vault)
+        by_preset = record.preset is Preset.LEAD and record.number == number
+        return device in named or by_preset or await self._leads.is_raised(vault, number, device)
 
     def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
         # From when it was asked: what a slow store said may be old already.
@@ -339,55 +317,12 @@ class Registry:
                 del self._cached_of[oldest[0]]
 
     async def _vault(self, vault: str) -> _VaultRecord:
-        return await self._record(f"r/vault/{vault}/record", _VaultRecord)
-
-    async def _token(self, vault: str, device: str, name: str) -> _TokenRecord:
-        return await self._record(_token_key(vault, device, name), _TokenRecord)
-
-    async def _is_revoked(self, vault: str, device: str, name: str) -> bool:
-        return await self._has(_revoked_key(vault, device, name))
-
-    async def _has(self, key: str) -> bool:
-        try:
-            await (await self._store.get(key)).read()
-        except NotFound:
-            return False
-        return True
-
-    async def _names(self, prefix: str) -> list[str]:
-        names: list[str] = []
-        after, more = "", True
-        while more:
-            page = await self._store.list(prefix, after=after)
-            names += [entry.key.removeprefix(prefix) for entry in page.entries]
-            more = page.more
-            after = page.entries[-1].key if page.entries else after
-        return names
-
-    async def _record(self, key: str, kind: type[Record]) -> Record:
-        text = await (await self._store.get(key)).read()
-        try:
-            record = msgspec.json.decode(text, type=kind)
-        except msgspec.DecodeError:
-            raise StoreDamaged("a record of the relay's registry is damaged") from None
-        return record
+        return await self._records.read(f"r/vault/{vault}/record", _VaultRecord)
 
 
 def _hash_of(token: str) -> str:
     """As `tokens.token_hash`, of what has the form of a token already: this is asked for every request."""
     return hashlib.sha256(token.encode("ascii")).hexdigest()
-
-
-def _token_key(vault: str, device: str, name: str) -> str:
-    return f"r/vault/{vault}/token/{device}/{name}"
-
-
-def _revoked_key(vault: str, device: str, name: str) -> str:
-    return f"r/vault/{vault}/revoked/{device}/{name}"
-
-
-def _lead_key(vault: str, device: str) -> str:
-    return f"r/vault/{vault}/lead/{device}"
 
 
 def _enrollment_key(token: str) -> str:

@@ -22,7 +22,7 @@ from enum import Enum
 from crystal_relay.errors import BadRequest, Forbidden
 from crystal_relay.invites import NEWCOMER_SLOTS, InviteSlot
 from crystal_relay.keys import check_key
-from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_MAX
+from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_MAX, LOG_ENTRY_BYTES_MAX
 from crystal_relay.tokens import Preset
 
 
@@ -62,7 +62,7 @@ _STREAM = rf"{_DEVICE}\.[0-9a-f]{{16}}"
 _MAILBOX = re.compile(r"invite/([0-9a-f]{32})/")
 
 CHANNELS: dict[str, Channel] = {
-    "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG, vital=True),
+    "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG, LOG_ENTRY_BYTES_MAX, vital=True),
     "conversations": Channel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), Scope.OWN),
     "mirror": Channel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), Scope.MIRROR),
     "commands": Channel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), Scope.OWN),

@@ -7,7 +7,12 @@ from starlette.routing import Route
 from crystal_relay.errors import BadRequest, Forbidden, Unauthorized
 from crystal_relay.keys import check_vault
 from crystal_relay.limits import DEVICES_JSON_BYTES_MAX, RECOVERIES_MAX
-from crystal_relay.server.authorization import device_of, recovery_of, require_token_authority
+from crystal_relay.server.authorization import (
+    Authority,
+    device_of,
+    recovery_of,
+    require_token_authority,
+)
 from crystal_relay.server.load import Load
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
@@ -16,7 +21,7 @@ from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, number, query
 from crystal_relay.server.scopes import Scope
 from crystal_relay.server.settings import Settings
-from crystal_relay.tokens import DEVICE, HASH
+from crystal_relay.tokens import DEVICE, HASH, Preset
 from crystal_relay.wire import (
     Devices,
     DevicesReply,
@@ -57,7 +62,9 @@ class TokenRoutes:
         authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
         registration = await json_of(request, TokenRegistration, self._settings)
-        if await self._registry.register(vault, registration):
+        number = await self._leads_number(vault, authority) if registration.preset is Preset.LEAD else 0
+        by_recovery = authority.by_recovery
+        if await self._registry.register(vault, registration, number=number, by_recovery=by_recovery):
             try:
                 await authority.confirm(self._registry)
             except (Unauthorized, Forbidden):
@@ -79,14 +86,21 @@ class TokenRoutes:
         return JsonReply(TokenReply(device))
 
     async def retain_members(self, request: Request) -> Response:
-        """Shut out the tokens of all devices but those named, and of these all but the one that is named with them."""
+        """Shut out the tokens of all devices but those named, and of these all but the one that is named with them. If it is
+        named who leads, too, no other leads any more."""
         vault = check_vault(request.path_params["vault"])
-        await require_token_authority(request, self._registry, vault, self._rates)
+        authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
         with self._load.gathering(vault, DEVICES_JSON_BYTES_MAX):
             named = await json_of(request, Devices, self._settings, bytes_max=DEVICES_JSON_BYTES_MAX)
         kept = {device: named.tokens.get(device) for device in named.devices}
-        shut_out = await self._registry.retain(vault, kept)
+        if named.leads is not None:
+            leads = frozenset(named.leads)
+            while not await self._registry.name_leads(
+                vault, leads, after=await self._leads_number(vault, authority)
+            ):
+                continue  # another naming was first: who asks may not lead by it
+        shut_out = await self._registry.retain(vault, kept, by_recovery=authority.by_recovery)
         await self._tell(vault)
         return JsonReply(DevicesReply(shut_out))
 
@@ -94,11 +108,12 @@ class TokenRoutes:
         """Give a device's tokens the preset `lead`."""
         vault = check_vault(request.path_params["vault"])
         device: str = request.path_params["device"]
-        await require_token_authority(request, self._registry, vault, self._rates)
+        authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
         if DEVICE.match(device) is None:
             raise BadRequest("a device's id is 32 lower-case hex digits")
-        await self._registry.raise_device(vault, device)
+        number, by_recovery = await self._leads_number(vault, authority), authority.by_recovery
+        await self._registry.raise_device(vault, device, number=number, by_recovery=by_recovery)
         await self._tell(vault)
         return JsonReply(TokenReply(device))
 
@@ -129,6 +144,12 @@ class TokenRoutes:
             self._rates.failed(request.scope)
             raise
         return JsonReply(RecoveryReply(wanted))
+
+    async def _leads_number(self, vault: str, authority: Authority) -> int:
+        """Under which naming of leads this authority, looked up anew, may let others lead (see `leads`)."""
+        number = await self._registry.leads_number(vault)
+        await authority.confirm(self._registry)
+        return number
 
     async def _tell(self, vault: str) -> None:
         """Other processes over the same store look the vault's tokens up anew."""

@@ -1,0 +1,107 @@
+"""Which devices of a vault lead, whatever the preset of their tokens: those that were named, and those raised since.
+
+    r/vault/<vault>/leads/<number>             the devices that may lead, all of them; numbered from 1, twelve digits
+    r/vault/<vault>/lead/<number>/<device>     raised while that naming was the newest (0: there was none)
+
+The newest naming counts. What gives the preset `lead` carries the number of the naming that was the newest when it was
+authorised: a raise in its key, a token's registration in its record. Under an older number it gives nothing, unless the device
+is named. So it does not matter when a raise that is under way is written: one that was allowed by who lost the lead is void.
+Who names others does so under the number that follows the one under which it was looked up, for the same reason.
+
+A newer naming is written before older ones and their raises are deleted, and the newest never is.
+"""
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, NotFound, QuotaExceeded
+from crystal_relay.limits import VAULT_DEVICES_MAX
+from crystal_relay.server.records import Records
+
+RAISES_RESERVED = 64
+"""Beyond the vault's devices, for who shows the recovery secret."""
+_VERSION = 1
+
+
+class _Naming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    devices: frozenset[str]
+
+
+class Leads:
+    """All of a store."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def newest(self, vault: str) -> tuple[int, frozenset[str]]:
+        """The number of the newest naming, and who is named; 0 and nobody if there is none."""
+        while True:
+            number = await self.number(vault)
+            if not number:
+                return 0, frozenset()
+            try:
+                naming = await self._records.read(_naming_key(vault, number), _Naming)
+            except NotFound:
+                continue  # a newer one came, and this one went
+            return number, naming.devices
+
+    async def number(self, vault: str) -> int:
+        """The number of the newest naming, 0 if there is none."""
+        named = await self._records.names(_naming_prefix(vault))
+        return int(named[-1]) if named else 0
+
+    async def is_raised(self, vault: str, number: int, device: str) -> bool:
+        """Whether the device was raised while that naming was the newest."""
+        return await self._records.has(_raise_key(vault, number, device))
+
+    async def name(self, vault: str, devices: frozenset[str], *, after: int) -> bool:
+        """Have these devices lead and no others, if that naming is the newest still. Returns whether it was."""
+        number = after + 1
+        try:
+            await self._records.put_new(_naming_key(vault, number), _Naming(_VERSION, devices))
+        except AlreadyExists:
+            return False
+        prefix = _naming_prefix(vault)
+        named = await self._records.names(prefix)
+        # Also whoever came too late, into the place of one that went already, ends here.
+        await self._records.delete_all([prefix + each for each in named[:-1]])
+        if int(named[-1]) != number:
+            return False
+        raised, newest = await self._records.names(_raise_prefix(vault)), _digits(number)
+        old = [each for each in raised if each.partition("/")[0] < newest]
+        await self._records.delete_all([_raise_prefix(vault) + each for each in old])
+        return True
+
+    async def raise_device(self, vault: str, number: int, device: str, *, by_recovery: bool) -> None:
+        """Under that number. Repeating it is no error. Raises QuotaExceeded."""
+        raised = await self._records.names(f"{_raise_prefix(vault)}{_digits(number)}/")
+        room = VAULT_DEVICES_MAX + (RAISES_RESERVED if by_recovery else 0)
+        if len(raised) >= room and device not in raised:
+            raise QuotaExceeded(f"{VAULT_DEVICES_MAX} devices of this vault may lead already")
+        await self._records.mark(_raise_key(vault, number, device))
+
+    async def end_all_but(self, vault: str, devices: frozenset[str]) -> None:
+        """End the raises of devices that are shut out: under their ids nobody comes back as one that leads."""
+        raised = await self._records.names(_raise_prefix(vault))
+        gone = [each for each in raised if each.partition("/")[2] not in devices]
+        await self._records.delete_all([_raise_prefix(vault) + each for each in gone])
+
+
+def _digits(number: int) -> str:
+    return f"{number:012d}"
+
+
+def _naming_prefix(vault: str) -> str:
+    return f"r/vault/{vault}/leads/"
+
+
+def _naming_key(vault: str, number: int) -> str:
+    return f"{_naming_prefix(vault)}{_digits(number)}"
+
+
+def _raise_prefix(vault: str) -> str:
+    return f"r/vault/{vault}/lead/"
+
+
+def _raise_key(vault: str, number: int, device: str) -> str:
+    return f"{_raise_prefix(vault)}{_digits(number)}/{device}"

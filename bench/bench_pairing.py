@@ -164,7 +164,7 @@ def _start(side: _Side, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]"
 
 async def _invite(settings: Settings, person: _Inviter) -> None:
     with opened(settings) as device:
-        token = device.keys.token()
+        token = device.keys.token(device.identity.id)
         assert token is not None
         async with open_http(settings, vault=device.member.vault, token=token) as http:
             await invite(device, http, person)

@@ -183,10 +183,13 @@ class Device:
     def _token(self) -> "FreshToken":
         from crystal_node.relaystore import FreshToken
 
-        token = self.keys.token()
+        def load() -> str | None:
+            return self.keys.token(self.identity.id)
+
+        token = load()
         if not self.settings.relay_url or token is None:
             raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
-        return FreshToken(self.keys.token, token)
+        return FreshToken(load, token)
 
 
 @contextmanager

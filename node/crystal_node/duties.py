@@ -8,7 +8,8 @@ again after a failure; what was told is kept in the journal, by the place in the
 back to an earlier state (it lost a part of the device log) has forgotten it, and is told all of it again.
 
     revocations,  up to the newest one's slot           members: all devices but the active ones are shut out, and tokens
-      new roots                                         that somebody else let in, by a root that was seen for one
+      new roots                                         that somebody else let in, by a root that was seen for one; nobody
+                                                        leads there but who may by the log, whatever a thief raised
     the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
     grants        device by device                      its tokens may write what a Core writes
 
@@ -20,6 +21,7 @@ force from nobody else.
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from crystal_mirror.administer import may_have_root
 from crystal_mirror.cursors import read_cursors, seen_cursors
 from crystal_mirror.logsync import META_PUT_BACK, read_log
 from crystal_node.device import Device
@@ -31,6 +33,7 @@ from crystal_node.due import (
     Due,
     admin_in_force,
     duties_due,
+    granted,
     newest_exclusion,
     relay_lost,
     settling_due,
@@ -56,10 +59,37 @@ async def do_duties(device: Device, runner: Runner) -> bool:
     due = duties_due(device)
     if due:
         await _tell(device, runner, due)
+    if device.holds_root and device.member.device_id not in leading_by_log(device):
+        # Others cannot know it by the log, and name those that lead without it.
+        await raise_self(device)
     settled = settling_due(device)
     if settled:
         _settle(device)
     return bool(due) or settled
+
+
+def leading(device: Device) -> set[bytes]:
+    """The devices that may lead as far as this one knows. It knows of itself that it holds the root."""
+    own = {device.member.device_id} if device.holds_root else set[bytes]()
+    return leading_by_log(device) | own
+
+
+def leading_by_log(device: Device) -> set[bytes]:
+    """The device that leads, those with a grant, and those that may have the root in force by what the log tells."""
+    member, lead = device.member, device.member.log.lead
+    may = {info.device for info in member.log.active() if info.grant or may_have_root(member, info.device)}
+    return may | {lead.device} if lead is not None else may
+
+
+async def raise_self(device: Device) -> None:
+    """By the root that is held here. Raises StoreFailure, but not where the relay does not take that secret yet."""
+    assert device.root is not None, "only who holds the root does"
+    async with device.at_relay() as relay:
+        try:
+            with suppress(Unauthorized, Forbidden, NotFound):
+                await relay.raise_token(device.member.device_id, recovery=device.root.relay_secret)
+        except RelayError as error:
+            raise store_failure(error) from error
 
 
 async def _tell(device: Device, runner: Runner, due: Due) -> None:
@@ -71,13 +101,15 @@ async def _tell(device: Device, runner: Runner, due: Due) -> None:
     async with device.at_relay() as relay:
         try:
             refused = await _replace_recovery(device, relay) if due.recovery else None
+            raised = set(due.leads)
             if due.members:
-                await _retain(device, relay)
-            for granted in due.leads:
-                # A relay that was emptied has no token of it: whichever way it comes back, it gets one that may lead.
-                with suppress(NotFound):
-                    await _authorised(device, lambda by, each=granted: relay.raise_token(each, recovery=by))  # type: ignore[misc]
-                _mark(device, META_LEADS, b"".join((*told_leads(device), granted)))
+                named = leading(device)
+                await _retain(device, relay, named)
+                # Who was given the lead meanwhile, and raised before it was named who leads, must not lose it.
+                await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+                raised = (raised | leading(device)) - named
+            for each in sorted(raised):
+                await _raise(device, relay, each)
             if refused is not None:
                 raise refused
         except RelayError as error:
@@ -102,17 +134,32 @@ def _settle(device: Device) -> None:
             transaction.meta_set(META_REVOKING, None)
 
 
-async def _retain(device: Device, relay: HttpStore) -> None:
-    """Shuts out all but the active devices, and what somebody else may have let in under the ids of these."""
+async def _raise(device: Device, relay: HttpStore, target: bytes) -> None:
+    # A relay that was emptied has no token of it: whichever way it comes back, it gets one that may lead.
+    with suppress(NotFound):
+        await _authorised(device, lambda by: relay.raise_token(target, recovery=by))
+    if target in granted(device.member.log):
+        _mark(device, META_LEADS, b"".join(sorted({*told_leads(device), target})))
+
+
+async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
+    """Shuts out all but the active devices, and what somebody else may have let in under the ids of these; nobody else leads."""
     log = device.member.log
-    slot, active, token = newest_exclusion(log), [info.device for info in log.active()], device.keys.token()
+    slot, active = newest_exclusion(log), [info.device for info in log.active()]
+    token = device.keys.token(device.identity.id)
     # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
     used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
     if token is not None:
         used[device.member.device_id] = token_hash(token)
     known = {each: name for each, name in used.items() if each in active}
-    await _authorised(device, lambda by: relay.retain_tokens(active, tokens=known, recovery=by))
+    await _authorised(
+        device,
+        lambda by: relay.retain_tokens(active, tokens=known, leads=leads, recovery=by),
+        # By it the relay forgets what was shut out, so that a thief's tokens take up no room.
+        root_first=device.holds_root,
+    )
     _mark(device, META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
+    _mark(device, META_LEADS, b"".join(sorted(leads.intersection(granted(log)))))
 
 
 async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | None:
@@ -139,10 +186,12 @@ async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | No
     return None
 
 
-async def _authorised(device: Device, call: Callable[[bytes | None], Awaitable[object]]) -> None:
+async def _authorised(
+    device: Device, call: Callable[[bytes | None], Awaitable[object]], *, root_first: bool = False
+) -> None:
     """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
     secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
-    await _first_of([None, *secrets], call)
+    await _first_of([*secrets, None] if root_first else [None, *secrets], call)
 
 
 async def _first_of(ways: Sequence[bytes | None], call: Callable[[bytes | None], Awaitable[object]]) -> None:

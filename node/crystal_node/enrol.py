@@ -7,7 +7,8 @@ heard of is lost; ``config.json`` names the vault last, and that is what makes a
     nothing --keys stored--> keyed --relay knows us, log written--> config.json names the vault: set up
 
 On a home that is set up they only mend the relay's side (a new address, an emptied relay, a lost token); a
-home never goes from one vault to another.
+home never goes from one vault to another. With ``--new-keys`` it joins as another device: keys and token of that one are kept
+beside its own, which work until the new ones take their place, in the last step.
 """
 
 import os
@@ -138,10 +139,10 @@ class Joining:
         return _journal(self.settings, self.vault)
 
     def finish(self) -> Enrolled:
-        """Names the vault in ``config.json``: the home is set up."""
+        """Names the vault in ``config.json``: the home is set up. One that comes as another device becomes that one last."""
+        self.settings = _finish(self.settings, self.vault)
         if self.anew:
             self.keys.take_next_identity()
-        self.settings = _finish(self.settings, self.vault)
         if not self.fresh:
             _adopt_outbox(self.settings)
         return Enrolled(self.settings, self.keys, self.vault, self.identity.id, self.fresh)

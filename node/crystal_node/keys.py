@@ -25,11 +25,13 @@ _NEXT_IDENTITY = "identity.next"
 _ROOT = "root"
 _TOKEN = "relay-token"  # noqa: S105  the name under which it is kept
 
+_NEXT_TOKEN = "relay-token.next"  # noqa: S105
+
 _REPLACED = "recovery.before"
 REPLACED_MAX = 4
 """Of so many roots that were replaced the recovery secrets are kept."""
 
-NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN)
+NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN)
 """All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
 
 
@@ -63,21 +65,32 @@ class DeviceKeys:
         """The one under which a home that is set up is to join anew: made and kept at the first call. Until it is in, the home
         keeps the one that it has, and with it all that only that one opens."""
         data = self.store.load(_NEXT_IDENTITY)
+        if data is not None and data == self.store.load(_IDENTITY):
+            self._end_switch()  # that one came in long ago: a crash left it here
+            data = None
         identity = DeviceIdentity.generate() if data is None else DeviceIdentity.from_bytes(data)
         if data is None:
             self.store.store(_NEXT_IDENTITY, identity.to_bytes())
         return identity
 
     def take_next_identity(self) -> None:
-        """The one that joined is this device's own from now on. Idempotent."""
+        """The one that joined is this device's own from now on: from the first step, wherever a crash comes. Idempotent."""
         data = self.store.load(_NEXT_IDENTITY)
         if data is not None:
             self.store.store(_IDENTITY, data)
-            self.store.delete(_NEXT_IDENTITY)
+            self._end_switch()
 
     def drop_next_identity(self) -> None:
         """For one that did not join, and that nobody is to meet again."""
+        self.store.delete(_NEXT_TOKEN)
         self.store.delete(_NEXT_IDENTITY)
+
+    def _end_switch(self) -> None:
+        identity = self.identity()
+        token = self.token(identity.id) if identity is not None else None
+        if token is not None:
+            self.store.store(_TOKEN, token.encode("ascii"))
+        self.drop_next_identity()
 
     def root(self) -> Root | None:
         data = self.store.load(_ROOT)
@@ -104,12 +117,21 @@ class DeviceKeys:
         """For a device that gives the root away: they are of use beside the root only."""
         self.store.delete(_REPLACED)
 
-    def token(self) -> str | None:
-        data = self.store.load(_TOKEN)
-        return None if data is None else data.decode("ascii")
+    def token(self, device: bytes) -> str | None:
+        """The token of that device. One that came in a moment ago may have it under its next name still."""
+        kept = (self.store.load(name) for name in (_TOKEN, _NEXT_TOKEN))
+        tokens = (data.decode("ascii") for data in kept if data is not None)
+        return next((token for token in tokens if _is_of(token, device)), None)
 
     def keep_token(self, token: str) -> None:
-        self.store.store(_TOKEN, token.encode("ascii"))
+        """One of a device that this home is not yet is kept beside that of the one that it is."""
+        identity = self.identity()
+        own = identity is None or _is_of(token, identity.id)
+        self.store.store(_TOKEN if own else _NEXT_TOKEN, token.encode("ascii"))
+
+
+def _is_of(token: str, device: bytes) -> bool:
+    return token.partition(".")[0] == device.hex()
 
 
 def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:

@@ -33,8 +33,8 @@ class UnknownVault(WrongCode):
 
 def token_of(keys: DeviceKeys, identity: DeviceIdentity) -> str:
     """This device's token at the relay, kept before the relay hears of it."""
-    token = keys.token()
-    if token is None or token.partition(".")[0] != identity.id.hex():
+    token = keys.token(identity.id)
+    if token is None:
         token = new_token(identity.id)
         keys.keep_token(token)
     return token

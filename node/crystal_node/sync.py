@@ -178,7 +178,7 @@ class Syncer:
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
 
     def _token_hash(self) -> bytes:
-        token = self._device.keys.token()
+        token = self._device.keys.token(self._device.identity.id)
         return b"" if token is None else bytes.fromhex(token_hash(token))
 
     async def _beside_the_round(self, now: float) -> str:

@@ -272,7 +272,7 @@ def smuggle(machine: Machine) -> None:
         with device_of(machine) as device:
             row = device.journal.first_row(OutboxState.PENDING)
             assert row is not None
-            token = device.keys.token()
+            token = device.keys.token(device.identity.id)
             assert token is not None
             keys = device.member.keys
             async with open_http(device.settings, vault=device.member.vault, token=token) as store:

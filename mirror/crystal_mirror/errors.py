@@ -74,7 +74,10 @@ class Revoked(ProtocolError):
     """This device was revoked: it reads what it has, and takes part in nothing."""
 
     exit_code = 7
-    hint = "What is here stays searchable. To bring this machine back in, as another device: `crystal pair --new-keys --code -`."
+    hint = (
+        "What is here stays searchable. To bring this machine back in, as another device: "
+        "`crystal pair --new-keys --code -`."
+    )
 
 
 class KeysWithheld(ProtocolError):

@@ -3,7 +3,6 @@
 ``duties.py`` tells it. Kept apart from that, so that ``crystal status`` need not load an HTTP client.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_mirror.devicelog import DeviceLog
@@ -43,7 +42,7 @@ def duties_due(device: Device) -> Due:
     return Due(
         members=newest_exclusion(log) > told,
         recovery=device.holds_root and log.root_number > 0 and told_root != admin_in_force(log),
-        leads=tuple(sorted(set(_granted(log)) - told_granted)),
+        leads=tuple(sorted(granted(log) - told_granted)),
     )
 
 
@@ -72,8 +71,9 @@ def newest_exclusion(log: DeviceLog) -> int:
     return max(log.root_slot if log.root_number else 0, *revoked, 0)
 
 
-def _granted(log: DeviceLog) -> Iterator[bytes]:
-    return (info.device for info in log.active() if info.grant)
+def granted(log: DeviceLog) -> set[bytes]:
+    """The devices that may take the lead by themselves."""
+    return {info.device for info in log.active() if info.grant}
 
 
 def told_leads(device: Device) -> list[bytes]:

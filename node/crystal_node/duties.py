@@ -59,7 +59,8 @@ async def do_duties(device: Device, runner: Runner) -> bool:
     due = duties_due(device)
     if due:
         await _tell(device, runner, due)
-    if device.holds_root and device.member.device_id not in leading_by_log(device):
+    own, log = device.member.device_id, device.member.log
+    if device.holds_root and log.is_active(own) and own not in leading_by_log(device):
         # Others cannot know it by the log, and name those that lead without it.
         await raise_self(device)
     settled = settling_due(device)
@@ -143,7 +144,7 @@ async def _raise(device: Device, relay: HttpStore, target: bytes) -> None:
 
 
 async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
-    """Shuts out all but the active devices, and what somebody else may have let in under the ids of these; nobody else leads."""
+    """Shuts out all but the active devices, and what somebody else may have let in under their ids. None but `leads` lead."""
     log = device.member.log
     slot, active = newest_exclusion(log), [info.device for info in log.active()]
     token = device.keys.token(device.identity.id)

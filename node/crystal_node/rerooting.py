@@ -18,6 +18,7 @@ from crystal_mirror.errors import NotAllowed
 from crystal_mirror.logsync import read_log
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.duties import raise_self
 from crystal_node.errors import HomeBusy
 from crystal_node.roots import prepare_next, settle_next
 from crystal_node.runner import store_failure
@@ -72,6 +73,8 @@ def chosen_root(device: Device, kit: Root | None) -> Root | None:
 
 async def let_in(device: Device, root: Root) -> None:
     """The relay lets this device write the log: the root's holder may have that. Raises StoreFailure."""
+    if device.holds_root:
+        await raise_self(device)  # a thief of a token may have named others as those that lead
     if device.member.is_core or device.holds_root:
         return
     async with device.at_relay() as relay:

@@ -1,7 +1,9 @@
 """The relay is told what the device log says by whichever device may, however the one that wrote the log ended."""
 
 import asyncio
+import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,7 +13,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device, opened
 from crystal_node.runner import Runner
 from crystal_relay.client import HttpStore
-from crystal_relay.errors import StoreUnavailable, Unauthorized
+from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
 from tests.node.test_devices import device_id
 from tests.node.test_revoking import concerns
 from tests.support.invited import invite, settings_of
@@ -68,6 +70,93 @@ def test_an_ex_device_does_not_keep_its_token_because_a_process_died(vault: Vaul
     for machine in (vault.core, laptop):
         machine.call("sync")
         assert "relay-not-told" not in concerns(machine)
+
+
+def may_lead(machine: Machine) -> bool:
+    """Whether the relay lets the machine write what a Core writes."""
+
+    async def write(device: Device) -> bool:
+        async with device.at_relay() as relay:
+            try:
+                await relay.put_new(f"v/{device.member.vault.hex()}/mirror/junk/{secrets.token_hex(8)}", b"")
+            except Forbidden:
+                return False
+            return True
+
+    with opened(settings_of(machine)) as device:
+        return asyncio.run(write(device))
+
+
+def raise_by_stolen_token(owner: Machine, target: Machine) -> None:
+    """The log says nothing of it."""
+
+    async def raised(device: Device) -> None:
+        async with device.at_relay() as relay:
+            await relay.raise_token(device_id(target))
+
+    with opened(settings_of(owner)) as device:
+        asyncio.run(raised(device))
+
+
+@pytest.mark.parametrize("teller", ["the Core", "another device that holds the root"])
+def test_a_plain_member_that_a_thief_raised_at_the_relay_leads_no_more_after_a_revocation(
+    vault: Vault, teller: str
+) -> None:
+    laptop, granted = vault.add(), invite(vault, "studio", grant=True)
+    tablet = invite(vault, "tablet")
+    invite(vault, "phone")
+    vault.settle()
+    raise_by_stolen_token(vault.core, tablet)
+    assert may_lead(tablet)
+    (vault.core if teller == "the Core" else laptop).call("devices", "revoke", "phone", "--yes")
+    assert [may_lead(each) for each in (vault.core, laptop, granted, tablet)] == [True, True, True, False]
+    assert reads(tablet)
+    tablet.call("remember", "Written as a plain member.")
+    tablet.call("sync")
+    vault.core.call("sync")
+    assert vault.core.found("written as a plain") == ["Written as a plain member."]
+
+
+def test_a_grant_that_came_while_the_relay_was_told_who_leads_is_not_lost(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tablet, laptop = invite(vault, "tablet"), vault.add()
+    phone = invite(vault, "phone")
+    vault.settle()
+    write_log(vault.core, revoking(phone))
+    retain = HttpStore.retain_tokens
+
+    async def overtaken(store: HttpStore, *devices: object, **rest: object) -> int:
+        with monkeypatch.context() as patched:
+            patched.setattr(HttpStore, "retain_tokens", retain)
+            await asyncio.to_thread(laptop.call, "devices", "grant", "tablet")
+        assert may_lead_now(), "it was granted and raised before the relay was told who leads"
+        return await retain(store, *devices, **rest)  # type: ignore[arg-type]
+
+    def may_lead_now() -> bool:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(may_lead, tablet).result()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpStore, "retain_tokens", overtaken)
+        vault.core.call("sync")
+    assert may_lead(tablet)
+    assert not reads(phone)
+
+
+def test_a_device_that_holds_the_root_unknown_to_the_log_leads_again_after_its_next_sync(
+    vault: Vault,
+) -> None:
+    tablet = invite(vault, "tablet")
+    invite(vault, "phone")
+    vault.settle()
+    tablet.call("pair", "--code", "-", "--relay", vault.relay.url, typed=vault.code() + "\n")
+    tablet.call("sync")
+    assert may_lead(tablet)
+    vault.core.call("devices", "revoke", "phone", "--yes")
+    tablet.call("sync")
+    assert may_lead(tablet)
+    tablet.call("devices", "rename", "tablet", "slate")
 
 
 def test_a_device_without_the_right_tells_the_relay_nothing(vault: Vault) -> None:

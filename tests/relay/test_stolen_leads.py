@@ -115,7 +115,7 @@ async def test_at_no_moment_of_making_room_is_a_token_in_that_was_shut_out(
         await registry.create_vault(VaultCreation(VAULT, "b" * 64, FIRST, "c" * 64))
         await registry.register(VAULT, TokenRegistration(OTHER, token_hash(token), Preset.LEAD))
         await other.revoke(VAULT, OTHER, None)
-        store.meddle = lambda by=other: by.retain(VAULT, {FIRST: None}, by_recovery=True)  # type: ignore[misc]
+        store.meddle = lambda by=other: by.retain(VAULT, {FIRST: None}, by_recovery=True)
         with pytest.raises(Unauthorized):
             await registry.identify(VAULT, OTHER, token)
         late = await store.meddled()

@@ -80,7 +80,13 @@ class _Person:
     def ended(self) -> None:
         """There is no screen."""
 
-    def withdrawn(self, *, added: bool) -> None:
+    def settling(self, seconds_left: float) -> None:
+        """Nobody watches."""
+
+    def away(self, gone: bool) -> None:
+        raise AssertionError("the relay is there")
+
+    def withdrawn(self, *, added: bool | None) -> None:
         raise AssertionError("nobody stopped it")
 
 
@@ -102,7 +108,10 @@ class _Newcomer(_Person):
     def ended(self) -> None:
         """There is no screen."""
 
-    def left(self) -> None:
+    def away(self, gone: bool) -> None:
+        raise AssertionError("the relay is there")
+
+    def left(self, listed: bytes) -> None:
         raise AssertionError("nobody left")
 
 

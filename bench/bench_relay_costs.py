@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import Row, value_at_most
-from crystal_node.democlient import DemoDevice
+from crystal_node.demo.machines import DemoDevice
 from crystal_node.settings import child_environment
 from crystal_node.watch import WatchTimes
 from crystal_node.watching import POSITION_SECONDS

@@ -19,7 +19,7 @@ from crystal_mirror.keyring import KeyRing
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
-from crystal_node.democlient import DemoDevice, DemoRelay
+from crystal_node.demo.machines import DemoDevice, DemoRelay
 from crystal_node.journal import SqliteJournal
 
 _DEVICES = 100

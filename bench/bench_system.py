@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 
 from bench.harness import Row, percentile, timed, value_at_most
-from crystal_node.democlient import DemoDevice, DemoRelay
+from crystal_node.demo.machines import DemoDevice, DemoRelay
 from crystal_node.settings import child_environment
 
 _TEXTS = 2_000

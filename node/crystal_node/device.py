@@ -22,8 +22,8 @@ from crystal_mirror.types import Origin
 from crystal_node.clock import now_ms
 from crystal_node.errors import LocalStorage, NotSetUp
 from crystal_node.journal import SqliteJournal
-from crystal_node.keys import DeviceKeys, open_keys
-from crystal_node.roots import kept_roots
+from crystal_node.keys.devicekeys import DeviceKeys, open_keys
+from crystal_node.keys.roots import kept_roots
 from crystal_node.settings import Settings
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ from crystal_node.device import opened
 from crystal_node.errors import NotSetUp, Usage, WrongCode
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
-from crystal_node.keys import DeviceKeys, choose_keys, open_keys
+from crystal_node.keys.devicekeys import DeviceKeys, choose_keys, open_keys
+from crystal_node.keys.roots import kept_roots, take_root
 from crystal_node.locking import FileLock
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
-from crystal_node.roots import kept_roots, take_root
 from crystal_node.runner import Runner
 from crystal_node.settings import Config, Settings
 from crystal_relay.client import HttpStore

@@ -6,7 +6,7 @@ Repeating any of it is no error; a process that dies in between does it again.
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_node.errors import BadConfig, WrongCode
-from crystal_node.keys import DeviceKeys
+from crystal_node.keys.devicekeys import DeviceKeys
 from crystal_node.runner import store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import (

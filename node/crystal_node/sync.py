@@ -22,11 +22,11 @@ from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.due import duties_due, settling_due
-from crystal_node.duties import do_duties
 from crystal_node.errors import describe
 from crystal_node.locking import FileLock
-from crystal_node.newsdesk import keep_lines
+from crystal_node.members.due import duties_due, settling_due
+from crystal_node.members.duties import do_duties
+from crystal_node.members.newsdesk import keep_lines
 from crystal_node.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.wording import counted, size
 from crystal_relay.errors import RelayError

@@ -15,7 +15,7 @@ from crystal_mirror.news import news, shown_slot
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.locking import FileLock
-from crystal_node.newsdesk import line_of
+from crystal_node.members.newsdesk import line_of
 from crystal_node.recording import Recorder
 from crystal_node.runner import store_failure
 from crystal_node.sync import Syncer

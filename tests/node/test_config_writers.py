@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from crystal_crypto.hierarchy import Root
-from crystal_node import rerooting
 from crystal_node.device import Device
+from crystal_node.members import rerooting
 from crystal_node.settings import Config, Settings, resolve
 from crystal_node.sync import Syncer
 from tests.node.test_keys import keys, with_keyring

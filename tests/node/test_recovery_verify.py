@@ -12,7 +12,7 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
 from crystal_node.journal import SqliteJournal
 from crystal_node.kit.page import KitPage
-from crystal_node.kitstate import KitState, kit_state
+from crystal_node.kit.state import KitState, kit_state
 from crystal_node.settings import read_config
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal

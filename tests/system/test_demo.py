@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node import democlient, demosource
-from crystal_node.demo import Demo, DemoFailed, describe_step
+from crystal_node.demo import machines, source
+from crystal_node.demo.steps import Demo, DemoFailed, describe_step
 from tests.support.machine import Machine, transcript
 
 
@@ -60,7 +60,7 @@ def test_without_own_transcripts_it_says_so(person: Machine) -> None:
     assert "without --mine" in outcome.error["hint"]
 
 
-class _Forgetful(democlient.DemoDevice):
+class _Forgetful(machines.DemoDevice):
     """A device whose search finds nothing. Only the one that is revoked cannot sync."""
 
     revoked = ""
@@ -85,24 +85,24 @@ class _Forgetful(democlient.DemoDevice):
         if arguments[0] == "devices":
             _Forgetful.revoked = arguments[2]
         if arguments[0] == "sync" and self.home.name == _Forgetful.revoked:
-            raise democlient.CommandFailed("revoked")
+            raise machines.CommandFailed("revoked")
         return canned[arguments[0]]
 
 
 def test_it_fails_when_a_device_does_not_find_what_another_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_node.demo.DemoDevice", _Forgetful)
-    monkeypatch.setattr("crystal_node.demo.pair", lambda here, there, name: name)
+    monkeypatch.setattr("crystal_node.demo.steps.DemoDevice", _Forgetful)
+    monkeypatch.setattr("crystal_node.demo.steps.pair", lambda here, there, name: name)
     told: list[str] = []
-    demo = Demo(demosource.sample(), lambda step: told.append(describe_step(step)), tmp_path)
+    demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):
         demo.run()
     assert len(told) == 11
 
 
 def test_a_relay_that_stores_in_clear_would_be_seen(tmp_path: Path) -> None:
-    relay = democlient.DemoRelay(tmp_path)
+    relay = machines.DemoRelay(tmp_path)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "object").write_bytes(bytes(1024 * 1024 - 4) + b"pelican")
     assert relay.look_for(["pelican", "heron"]) == (1024 * 1024 + 3, ["pelican"])
@@ -112,6 +112,6 @@ def test_a_relay_that_does_not_start_is_an_error_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(democlient.CommandFailed, match="did not start") as caught:
-        democlient.DemoRelay(tmp_path / "relay").start()
+    with pytest.raises(machines.CommandFailed, match="did not start") as caught:
+        machines.DemoRelay(tmp_path / "relay").start()
     assert "relay" in caught.value.hint

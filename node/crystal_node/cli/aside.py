@@ -40,7 +40,7 @@ def tell(arguments: Sequence[str]) -> None:
 def _news(home: "Home") -> None:
     from crystal_node.cli.output import note
     from crystal_node.journal import SqliteJournal
-    from crystal_node.newsdesk import mark_waiting_shown, waiting_lines
+    from crystal_node.members.newsdesk import mark_waiting_shown, waiting_lines
 
     waiting = waiting_lines(home.state_database)
     if waiting is None:

@@ -8,7 +8,7 @@ from crystal_node.cli.options import Debug, Json
 from crystal_node.cli.output import emit, say
 
 if TYPE_CHECKING:
-    from crystal_node.demo import Step
+    from crystal_node.demo.steps import Step
 
 Mine = Annotated[
     bool,
@@ -29,20 +29,21 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
 
         crystal demo --mine
     """
-    from crystal_node import demo, demosource
+    from crystal_node.demo import source as sources
+    from crystal_node.demo.steps import Demo, make_folder, remove_folder
     from crystal_node.settings import resolve
 
-    source = demosource.mine(resolve()) if mine else demosource.sample()
-    folder = demo.make_folder()
+    source = sources.mine(resolve()) if mine else sources.sample()
+    folder = make_folder()
     try:
-        showing = demo.Demo(source, (lambda _: None) if as_json else _tell, folder)
+        showing = Demo(source, (lambda _: None) if as_json else _tell, folder)
         if not as_json:
             say("One memory on three devices, and a relay that can read none of it:")
             say()
         showing.run()
     finally:
         if not keep:
-            demo.remove_folder(folder)
+            remove_folder(folder)
     seconds = sum(step.seconds for step in showing.steps)
     if as_json:
         steps = [
@@ -78,6 +79,6 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
 
 
 def _tell(step: "Step") -> None:
-    from crystal_node.demo import describe_step
+    from crystal_node.demo.steps import describe_step
 
     say(f"  ✓ {describe_step(step)}")

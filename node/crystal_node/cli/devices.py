@@ -10,7 +10,7 @@ from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device import Device
-    from crystal_node.devicelist import Party, Row
+    from crystal_node.members.listing import Party, Row
 
 _WIDE_COLUMNS = 100
 """What all columns take without words being cut; on less the system is left out."""
@@ -46,8 +46,8 @@ def run(
     import asyncio
 
     from crystal_node.device import opened
-    from crystal_node.devicelist import refresh, rows_of
-    from crystal_node.newsdesk import lines_of, mark_all_shown
+    from crystal_node.members.listing import refresh, rows_of
+    from crystal_node.members.newsdesk import lines_of, mark_all_shown
     from crystal_node.settings import resolve
     from crystal_node.wording import counted
 
@@ -87,8 +87,8 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
     import asyncio
 
     from crystal_mirror.records import DETAIL_CHARS_MAX
-    from crystal_node.administering import rename_device
     from crystal_node.errors import Usage
+    from crystal_node.members.administering import rename_device
     from crystal_node.wording import printable
 
     wanted = printable(name).strip()
@@ -113,7 +113,7 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
     """
     import asyncio
 
-    from crystal_node.administering import grant_device
+    from crystal_node.members.administering import grant_device
 
     with _opened() as opened_device:
         target, called = _find(opened_device, device)
@@ -138,7 +138,7 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
     """
     import asyncio
 
-    from crystal_node.administering import renew_keys as renew
+    from crystal_node.members.administering import renew_keys as renew
     from crystal_node.wording import counted
 
     with _opened() as opened_device:
@@ -170,8 +170,8 @@ def held(
     """
     import asyncio
 
-    from crystal_node.administering import accept_left, count_held, drop_left
     from crystal_node.errors import Usage
+    from crystal_node.members.administering import accept_left, count_held, drop_left
 
     if accept and drop:
         raise Usage("--accept or --drop, not both")
@@ -223,8 +223,8 @@ def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes
     import asyncio
 
     from crystal_mirror.status import devices
-    from crystal_node.devicelist import refresh
-    from crystal_node.naming import find_device, name_of
+    from crystal_node.members.listing import refresh
+    from crystal_node.members.naming import find_device, name_of
 
     asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
@@ -308,7 +308,7 @@ def _table(rows: list["Row"]) -> None:
 
 
 def _added(row: "Row") -> str:
-    from crystal_node.devicelist import Way
+    from crystal_node.members.listing import Way
     from crystal_node.wording import iso
 
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"

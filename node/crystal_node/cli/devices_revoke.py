@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
     from crystal_mirror.status import DeviceEntry
     from crystal_node.device import Device
-    from crystal_node.revoking import Revoked
+    from crystal_node.members.revoking import Revoked
 
 Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
 Claim = Annotated[
@@ -72,10 +72,10 @@ def revoke(
 
     from crystal_mirror.status import devices
     from crystal_node.device import opened
-    from crystal_node.devicelist import refresh
     from crystal_node.errors import Usage
-    from crystal_node.naming import find_device, name_of
-    from crystal_node.revoking import leads, revoke_device
+    from crystal_node.members.listing import refresh
+    from crystal_node.members.naming import find_device, name_of
+    from crystal_node.members.revoking import leads, revoke_device
     from crystal_node.settings import resolve
 
     if kit == "-" and not yes and not is_terminal():
@@ -116,9 +116,9 @@ def _ask(
     as_json: bool,
 ) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
-    from crystal_node.naming import name_of
-    from crystal_node.rerooting import chosen_root
-    from crystal_node.revoking import check_revocable, leads, replaces_root
+    from crystal_node.members.naming import name_of
+    from crystal_node.members.rerooting import chosen_root
+    from crystal_node.members.revoking import check_revocable, leads, replaces_root
     from crystal_node.wording import one_line
 
     target = entry.info.device

@@ -23,7 +23,7 @@ def run(offline: Offline = False, as_json: Json = False, debug: Debug = False) -
 
         crystal doctor --offline
     """
-    from crystal_node.doctor import examine, exit_code
+    from crystal_node.health.doctor import examine, exit_code
     from crystal_node.settings import resolve
 
     checks = examine(resolve(), offline=offline)

@@ -9,7 +9,7 @@ from crystal_node.cli.options import Debug, Json
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.keyreport import KeyReport
+    from crystal_node.keys.report import KeyReport
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -42,7 +42,7 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
     """
     if context.invoked_subcommand is not None:
         return
-    from crystal_node.keyreport import key_report
+    from crystal_node.keys.report import key_report
     from crystal_node.settings import resolve
 
     found = key_report(resolve())
@@ -68,7 +68,7 @@ def passphrase(
         crystal keys passphrase
     """
     from crystal_node.errors import Usage
-    from crystal_node.keymoves import PassphraseChange, remove_passphrase, set_passphrase
+    from crystal_node.keys.moves import PassphraseChange, remove_passphrase, set_passphrase
     from crystal_node.settings import resolve
 
     if remove and new_file is not None:
@@ -110,7 +110,7 @@ def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
         crystal keys move --to keyring
     """
     from crystal_node.errors import Usage
-    from crystal_node.keymoves import move_keys
+    from crystal_node.keys.moves import move_keys
     from crystal_node.settings import KeyStoreKind, resolve
 
     if to not in (KeyStoreKind.KEYRING, KeyStoreKind.FILE):

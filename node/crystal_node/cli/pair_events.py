@@ -66,10 +66,16 @@ class Inviting:
     def added(self, machine: Machine) -> None:
         emit_line({"event": "added", **described(machine)})
 
+    def settling(self, seconds_left: float) -> None:
+        """A program counts by itself."""
+
+    def away(self, gone: bool) -> None:
+        _away(gone)
+
     def ended(self) -> None:
         """Events are whole lines."""
 
-    def withdrawn(self, *, added: bool) -> None:
+    def withdrawn(self, *, added: bool | None) -> None:
         emit_line({"event": "stopped", "added": added})
 
 
@@ -108,5 +114,12 @@ class Joining:
     def ended(self) -> None:
         """Events are whole lines."""
 
-    def left(self) -> None:
-        emit_line({"event": "stopped", "added": False})
+    def away(self, gone: bool) -> None:
+        _away(gone)
+
+    def left(self, listed: bytes) -> None:
+        emit_line({"event": "stopped", "added": bool(listed), **({"device": listed.hex()} if listed else {})})
+
+
+def _away(gone: bool) -> None:
+    emit_line({"event": "relay-away" if gone else "relay-back"})

@@ -21,6 +21,8 @@ _YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no", "q", "quit"})
 _LOCAL = ("//127.", "//localhost", "//[::1]")
 _LAST_CALLS_SECONDS = (60, 300)
+_AWAY = "The relay cannot be reached. Trying again as long as the invite is good."
+_BACK = "The relay is back."
 
 
 def shown(machine: Machine) -> str:
@@ -73,6 +75,10 @@ class Inviting:
         self._qr = qr
         self._asked = False
         self._waiting = _Waiting("Waiting for the new machine")
+        self._settling = _Waiting(
+            "Waiting until it says that it is set up: answer there. Ctrl-C leaves it as it is"
+        )
+        self._machine: Machine | None = None
 
     def show(self, invite: ShownInvite) -> None:
         if any(local in invite.relay for local in _LOCAL):
@@ -94,6 +100,7 @@ class Inviting:
         self._waiting.tick(seconds_left)
 
     def arrived(self, machine: Machine) -> None:
+        self._machine = machine
         self._waiting.end()
         note(f"{shown(machine)} wants to join. It shows six digits: type them here, or no.")
 
@@ -120,22 +127,41 @@ class Inviting:
         note("Six digits, please; that did not count.")
 
     def added(self, machine: Machine) -> None:
-        note(f"{shown(machine)} is added. Waiting for its word that all went well: answer what it asks.")
+        note(f"{shown(machine)} is added.")
+
+    def settling(self, seconds_left: float) -> None:
+        self._settling.tick(seconds_left)
+
+    def away(self, gone: bool) -> None:
+        asked = self._asked
+        self.ended()
+        note(_AWAY if gone else _BACK)
+        if asked:
+            sys.stderr.write("Digits: ")
+            sys.stderr.flush()
+            self._asked = True
 
     def ended(self) -> None:
         self._waiting.end()
+        self._settling.end()
         if self._asked:
             note("")
         self._asked = False
 
-    def withdrawn(self, *, added: bool) -> None:
+    def withdrawn(self, *, added: bool | None) -> None:
         self._waiting.end()
+        self._settling.end()
         self._asked = False
         note("")
+        if added is False or self._machine is None:
+            note("The invite is withdrawn; nobody was added.")
+            return
+        name, device = shown(self._machine), self._machine.device.hex()[:8]
         note(
-            "Too late: the machine is added. `crystal devices` shows it."
+            f"{name} stays added. If it is not set up, pair it again: it is not added twice. To take it out: "
+            f"crystal devices revoke {device}"
             if added
-            else "The invite is withdrawn; nobody was added."
+            else f"Whether {name} was added is not known: once the relay is there, `crystal sync` and `crystal devices` tell."
         )
 
 
@@ -182,7 +208,16 @@ class Joining:
     def ended(self) -> None:
         self._waiting.end()
 
-    def left(self) -> None:
+    def away(self, gone: bool) -> None:
+        self._waiting.end()
+        note(_AWAY if gone else _BACK)
+
+    def left(self, listed: bytes) -> None:
         self._waiting.end()
         note("")
         note("Stopped: nothing was set up here.")
+        if listed:
+            note(
+                "The vault lists this machine still. Run this again with a new invite, or take it out on the inviting one: "
+                f"crystal devices revoke {listed.hex()[:8]}"
+            )

@@ -115,7 +115,7 @@ def verify(
     import msgspec
 
     from crystal_node.kit.standing import check_kit
-    from crystal_node.kitstate import kit_mark
+    from crystal_node.kit.state import kit_mark
     from crystal_node.settings import resolve
 
     settings = resolve()
@@ -157,7 +157,7 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
     import asyncio
 
     from crystal_node.device import opened
-    from crystal_node.rerooting import replace_root
+    from crystal_node.members.rerooting import replace_root
     from crystal_node.settings import resolve
 
     with opened(resolve()) as device:

@@ -7,7 +7,7 @@ from crystal_node.cli.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_node.device import Device
-    from crystal_node.standing import Standing
+    from crystal_node.health.standing import Standing
 
 
 def run(as_json: Json = False, debug: Debug = False) -> None:
@@ -18,8 +18,8 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
         crystal status --json
     """
     from crystal_node.device import opened
+    from crystal_node.health.standing import standing
     from crystal_node.settings import resolve
-    from crystal_node.standing import standing
 
     with opened(resolve()) as device:
         found = standing(device)
@@ -31,8 +31,8 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
 def _document(device: "Device", found: "Standing") -> dict[str, object]:
     from crystal_mirror.news import news
-    from crystal_node.concerns import concerns
-    from crystal_node.newsdesk import line_of
+    from crystal_node.health.concerns import concerns
+    from crystal_node.members.newsdesk import line_of
     from crystal_node.noticetexts import notice_text
     from crystal_node.wording import iso
 
@@ -102,8 +102,8 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
 
 def _print(device: "Device", found: "Standing") -> None:
     from crystal_node.clock import now_ms
-    from crystal_node.concerns import concerns
-    from crystal_node.newsdesk import lines_of, mark_all_shown
+    from crystal_node.health.concerns import concerns
+    from crystal_node.members.newsdesk import lines_of, mark_all_shown
     from crystal_node.noticetexts import notice_text
     from crystal_node.wording import ago, counted, one_line
 

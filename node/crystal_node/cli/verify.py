@@ -16,8 +16,8 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
     from crystal_core.errors import VaultDamaged
     from crystal_node.device import opened
     from crystal_node.errors import MemoryDiffers
+    from crystal_node.health.verifying import verify
     from crystal_node.settings import resolve
-    from crystal_node.verifying import verify
 
     with opened(resolve()) as device:
         result = verify(device)

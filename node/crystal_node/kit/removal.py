@@ -2,7 +2,7 @@
 
 from crystal_node.device import Device
 from crystal_node.errors import HomeBusy
-from crystal_node.roots import NEXT
+from crystal_node.keys.roots import NEXT
 
 
 def remove_root(device: Device) -> None:

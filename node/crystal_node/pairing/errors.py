@@ -146,6 +146,21 @@ class NotInTheLog(PairingFailed):
     )
 
 
+class RelayLost(PairingFailed):
+    """The relay was away until the invite's time was over, or refused. The exit code is that of what it said."""
+
+    exit_code = ExitCode.RELAY_UNREACHABLE
+    hint = "Check the network and the relay, then make a new invite with `crystal pair`."
+
+    @classmethod
+    def by(cls, cause: CrystalError, standing: str, hint: str) -> "RelayLost":
+        """``standing`` is what the pairing came to; ``hint`` counts unless the relay was there and has one of its own."""
+        away = cause.exit_code == ExitCode.RELAY_UNREACHABLE
+        error = cls(f"{standing}: {cause}", hint=hint if away or not cause.hint else cause.hint)
+        error.exit_code = ExitCode(cause.exit_code)
+        return error
+
+
 class LastStepFailed(PairingFailed):
     """The newcomer is in the device log and could not be told."""
 

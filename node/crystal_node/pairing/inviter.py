@@ -4,25 +4,27 @@
 
     OPEN --a join that opens--> MET --right digits--> ADDING --log, token--> ADDED --welcome--> WELCOMED --done--> over: used
      |  \\                        |  \\                   |                      |                   |  \\
-     |   ten minutes: expired    |   ten minutes        |  fails: what the      |  fails: added,    |   30 s silent: used
-     |                           |   wrong 3 times:     |  log holds counts     |  not told         |
+     |   ten minutes: expired    |   ten minutes        |  fails: what the      |  fails: added,    |   ten minutes: used
+     |                           |   wrong 3 times:     |  log holds counts     |  not told         +-- stopped: stays added
      +-- stopped: withdrawn      |   burnt              +-- stopped: finished first, then told      +-- refuses: taken back
                                  +-- stopped: withdrawn
 
-Before ADDING nothing was added to anything but the mailbox. From ADDING on a stop comes too late: the step is finished, and
-the person is told so. Whatever happens the invite is closed at the relay, unless that is out of reach: then it expires.
+Before ADDING nothing was added to anything but the mailbox. Once something was sent that adds the newcomer a stop comes too
+late: the step is finished, and the person is told so. A relay that is away is tried again as long as the invite lives. Whatever
+happens the invite is closed at the relay, unless that is out of reach: then it expires.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crystal_crypto.errors import BadJoin, BadMessage, CrystalError
 from crystal_crypto.invite import EndReason, Inviter, Newcomer
 from crystal_crypto.invite_code import encode_invite
+from crystal_mirror.requests import StoreFailure
 from crystal_node.enrol import system_name
 from crystal_node.errors import Usage
 from crystal_node.pairing.errors import (
@@ -33,13 +35,14 @@ from crystal_node.pairing.errors import (
     NewcomerLeft,
     NobodyCame,
     PairingFailed,
+    RelayLost,
     RevokedBefore,
     StrangeNewcomer,
     TooManyOpen,
 )
 from crystal_node.pairing.mailbox import Countdown, InviterMailbox, Post, over
 from crystal_node.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
-from crystal_node.pairing.registrar import Admission, Registrar
+from crystal_node.pairing.registrar import Admission, Registrar, Standing
 from crystal_node.runner import store_failure
 from crystal_node.wording import one_line
 from crystal_relay.errors import RelayError, TooManyInvites
@@ -49,13 +52,17 @@ if TYPE_CHECKING:
     from crystal_node.device import Device
     from crystal_relay.client import HttpStore
 
-DONE_SECONDS_MAX = 30.0
-"""So long the newcomer's last word is waited for."""
+DONE_SECONDS_MAX = 600.0
+"""So long the newcomer's last word is waited for at most, if the invite lives as long: its person may have to find it first."""
 ADD_SECONDS_MIN = 10.0
 """With less than this left of the invite nobody is added: the welcome could come too late."""
+_FINISH_SECONDS_MAX = 30.0
+"""For a step that was begun when the person stopped it."""
 _CLOSE_SECONDS_MAX = 5.0
 _READ_SECONDS = 0.5
 """For a newcomer to read why it ended: behind a closed invite nothing is read any more."""
+
+T = TypeVar("T")
 
 
 class Step(Enum):
@@ -100,9 +107,8 @@ async def invite(
     try:
         seconds = await http.create_invite(side.code.mailbox, access_hash(side.code.access))
         mailbox = InviterMailbox(http, device.member.vault, side.code.mailbox)
-        serving = _Serving(
-            side, registrar, mailbox, Post(mailbox, Countdown(seconds, monotonic)), person, grant
-        )
+        post = Post(mailbox, Countdown(seconds, monotonic), person.away)
+        serving = _Serving(side, registrar, mailbox, post, person, grant)
         return await serving.run(settings.relay_url)
     except TooManyInvites as error:
         raise TooManyOpen(f"no invite was made: {error}") from error
@@ -129,6 +135,7 @@ class _Serving:
         self._post = post
         self._person = person
         self._grant = grant
+        self._newcomer: Newcomer | None = None
 
     async def run(self, relay: str) -> Invited:
         try:
@@ -138,6 +145,9 @@ class _Serving:
             await self._agree(newcomer)
             admission = await self._admit(newcomer)
             return await self._conclude(newcomer, admission)
+        except (RelayError, StoreFailure) as error:
+            await self._close_after(error)
+            raise self._lost(error) from error
         except BaseException as error:
             await self._close_after(error)
             raise
@@ -170,7 +180,7 @@ class _Serving:
             self._person.wrong(self._side.tries_left)
             if not self._side.tries_left:
                 raise DigitsDiffer("other digits three times: the invite is burnt")
-        info = await self._mailbox.info()
+        info = await self._post.info()
         if info.state is not InviteState.OPEN:
             raise over(info)
         if self._post.seconds_left < ADD_SECONDS_MIN:
@@ -208,19 +218,24 @@ class _Serving:
 
     async def _admit(self, newcomer: Newcomer) -> Admission:
         """Adds the newcomer and tells it. Once begun it is not left half way: a stop waits for it."""
-        admitting = asyncio.create_task(self._add_and_welcome(newcomer))
+        return await self._finished(self._add_and_welcome(newcomer))
+
+    async def _finished(self, step: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(step)
         try:
-            return await asyncio.shield(admitting)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait({admitting}, timeout=DONE_SECONDS_MAX)
-            admitting.cancel()
-            await asyncio.gather(admitting, return_exceptions=True)
+            if self._standing() is not Standing.OUT:
+                await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             raise
 
     async def _add_and_welcome(self, newcomer: Newcomer) -> Admission:
         self.step = Step.ADDING
         self._registrar.intend(newcomer)
-        admission = await self._registrar.admit(newcomer)
+        self._newcomer = newcomer
+        admission = await self._post.patiently(lambda: self._registrar.admit(newcomer))
         self.step = Step.ADDED
         try:
             welcome = self._side.welcome(
@@ -228,20 +243,41 @@ class _Serving:
             )
             await self._put(InviteSlot.WELCOME, welcome)
         except (RelayError, PairingFailed) as error:
-            raise LastStepFailed(f"{_shown(newcomer)} was added and could not be told: {error}") from error
+            raise LastStepFailed(f"{_shown(newcomer)} is added and could not be told: {error}") from error
         self.step = Step.WELCOMED
         return admission
+
+    def _standing(self) -> Standing:
+        return Standing.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
+
+    def _lost(self, cause: RelayError | StoreFailure) -> PairingFailed:
+        """The relay's failure, with the word whether anybody was added."""
+        error = cause if isinstance(cause, StoreFailure) else store_failure(cause)
+        if self._newcomer is None or self._standing() is Standing.OUT:
+            return RelayLost.by(error, "nobody was added", RelayLost.hint)
+        if self._standing() is Standing.IN:
+            return LastStepFailed(
+                f"{_shown(self._newcomer)} is added, and could not be let in at the relay: {error}"
+            )
+        return RelayLost.by(
+            error,
+            f"whether {_shown(self._newcomer)} was added is not known, the relay's answer did not come",
+            "Once the relay is there, `crystal sync` and `crystal devices` tell. Pairing it again with a new invite is right "
+            "in either case: it is not added twice.",
+        )
 
     async def _conclude(self, newcomer: Newcomer, admission: Admission) -> Invited:
         self._person.added(_machine(newcomer))
         confirmation = Confirmation.SILENT
         found = None
         with suppress(RelayError, PairingFailed):  # it is added and was told: nothing depends on its word
-            found = await self._post.first_of([InviteSlot.DONE], within=DONE_SECONDS_MAX)
+            found = await self._post.first_of(
+                [InviteSlot.DONE], within=DONE_SECONDS_MAX, tick=self._person.settling
+            )
         if found is not None:
             with suppress(BadMessage):
                 if not self._side.open_done(found[1]):
-                    await self._refused(newcomer, admission)
+                    await self._finished(self._refused(newcomer, admission))
                 confirmation = Confirmation.CONFIRMED
                 self._registrar.settle()
         await self._close(CloseReason.USED)
@@ -282,7 +318,8 @@ class _Serving:
         else:
             await self._close(CloseReason.WITHDRAWN, EndReason.FAILED)
         if isinstance(error, asyncio.CancelledError):
-            self._person.withdrawn(added=self.step in (Step.ADDED, Step.WELCOMED))
+            standing = self._standing()
+            self._person.withdrawn(added=None if standing is Standing.UNKNOWN else standing is Standing.IN)
 
     async def _close(self, reason: CloseReason, end: EndReason | None = None) -> None:
         """Best effort: a relay that is gone lets the invite expire, which says the same a little later."""

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+from crystal_mirror.requests import StoreFailure
+from crystal_node.errors import ExitCode
 from crystal_node.pairing.errors import Expired, UnknownInvite, Used, Withdrawn
 from crystal_node.wording import ago
 from crystal_relay.client import HttpStore
@@ -30,6 +32,8 @@ WAIT_SECONDS_MAX = 20.0
 """One long poll. Shorter than what proxies cut off."""
 TICK_SECONDS = 1.0
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+_TRIES_UNTOLD = 2
+"""So often a call may fail before the person is told that the relay is away."""
 
 T = TypeVar("T")
 
@@ -120,9 +124,13 @@ class Countdown:
 class Post:
     """One side's use of a mailbox while its invite lives."""
 
-    def __init__(self, mailbox: Mailbox, countdown: Countdown) -> None:
+    def __init__(
+        self, mailbox: Mailbox, countdown: Countdown, away: Callable[[bool], None] = lambda _: None
+    ) -> None:
         self._mailbox = mailbox
         self._countdown = countdown
+        self._tell_away = away
+        self._away = False
         self._seen: str | None = None
         """The mailbox's token of the last wait: what was written since ends the next one at once."""
 
@@ -138,14 +146,18 @@ class Post:
             RelayError: the relay cannot be reached for as long as the invite lives, or refuses.
         """
         try:
-            await self._patiently(lambda: self._mailbox.put_new(slot, data))
+            await self.patiently(lambda: self._mailbox.put_new(slot, data))
         except AlreadyExists:
             return await self.get(slot) == data
         return True
 
     async def get(self, slot: InviteSlot) -> bytes | None:
         """A slot's bytes, or None. Raises as ``put``."""
-        return await self._patiently(lambda: self._mailbox.get(slot))
+        return await self.patiently(lambda: self._mailbox.get(slot))
+
+    async def info(self) -> InviteInfo:
+        """What the relay says of the invite. Raises as ``put``."""
+        return await self.patiently(self._mailbox.info)
 
     async def first_of(
         self,
@@ -169,34 +181,48 @@ class Post:
         finally:
             ticking.cancel()
 
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Does what may be repeated until it succeeds, as long as the relay is only away and the invite lives.
+
+        Whoever was given as ``away`` is told when the relay is, and when it is back. Raises as ``put``, and as the call.
+        """
+        tries = 0
+        while True:
+            try:
+                result = await call()
+                self._note_away(False)
+                return result
+            except InviteOver as error:
+                raise await self._over(error) from error
+            except Closed:
+                raise
+            except (StoreUnavailable, Busy, StoreFailure) as error:
+                pause = _PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)]
+                passing = not isinstance(error, StoreFailure) or error.exit_code == ExitCode.RELAY_UNREACHABLE
+                if not passing or self.seconds_left <= pause:
+                    raise
+            tries += 1
+            if tries == _TRIES_UNTOLD:
+                self._note_away(True)
+            await asyncio.sleep(pause)
+
     async def _first_of(self, slots: Sequence[InviteSlot]) -> tuple[InviteSlot, bytes]:
         while True:
             for slot in slots:
                 data = await self.get(slot)
                 if data is not None:
                     return slot, data
-            self._seen = await self._patiently(lambda: self._mailbox.wait(self._seen, WAIT_SECONDS_MAX))
+            self._seen = await self.patiently(lambda: self._mailbox.wait(self._seen, WAIT_SECONDS_MAX))
 
     async def _tick(self, tick: Callable[[float], None]) -> None:
         while True:
             tick(self.seconds_left)
             await asyncio.sleep(TICK_SECONDS)
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        tries = 0
-        while True:
-            try:
-                return await call()
-            except InviteOver as error:
-                raise await self._over(error) from error
-            except Closed:
-                raise
-            except (StoreUnavailable, Busy):
-                pause = _PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)]
-                if self.seconds_left <= pause:
-                    raise
-            tries += 1
-            await asyncio.sleep(pause)
+    def _note_away(self, away: bool) -> None:
+        if away != self._away:
+            self._away = away
+            self._tell_away(away)
 
     async def _over(self, error: InviteOver) -> Expired | Used | Withdrawn:
         """Why the invite is over, as exactly as the relay tells."""

@@ -8,13 +8,17 @@
       |  nobody waits  |  no reveal: nobody waits       |  stopped: refuses                               |
                                                                                                           v
                                        set up <--config.json names the vault--  the person says yes  CONFIRMED
-                                                                                the person says no:  refuses
+                                                                                no, or stopped:      refuses
 
 The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
 person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
-of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, and when
-it is told that they were revoked. Otherwise they stay: whatever was added of it is added once. A home that is set up, and comes
-as another device, keeps the keys that it has until it is in.
+of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, when it
+is told that they were revoked, and when it refused and they are not in the device log any more. Otherwise they are kept:
+whatever was added of it is added once. A home that is set up, and comes as another device, keeps the keys that it has until
+it is in.
+
+A refusal is heard when the inviting machine closes the invite upon it. Where nobody hears it the vault's list may have this
+machine still: then the person is told its id, by which it is taken out.
 """
 
 import asyncio
@@ -24,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crystal_crypto.errors import BadMessage, CryptoError
+from crystal_crypto.errors import BadMessage, CryptoError, CrystalError
 from crystal_crypto.invite import EndReason, InviterInfo, Joiner, Welcome
 from crystal_crypto.invite_code import InviteCode
 from crystal_mirror.devicelog import DeviceLog
@@ -33,6 +37,7 @@ from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import load_log
+from crystal_mirror.requests import StoreFailure
 from crystal_node.enrol import Enrolled, Joining, joining, system_name
 from crystal_node.journal import SqliteJournal
 from crystal_node.pairing.errors import (
@@ -43,6 +48,7 @@ from crystal_node.pairing.errors import (
     NotConfirmed,
     NotInTheLog,
     PairingFailed,
+    RelayLost,
     RelayOfTheCode,
     RevokedHere,
     StrangeInviter,
@@ -53,7 +59,7 @@ from crystal_node.pairing.errors import (
 from crystal_node.pairing.mailbox import Countdown, NewcomerMailbox, Post, over
 from crystal_node.pairing.person import Machine, NewcomerPerson
 from crystal_node.relaystore import invite_store, open_store
-from crystal_node.runner import Runner, store_failure
+from crystal_node.runner import Runner, TokenRefused, store_failure
 from crystal_relay.errors import Busy, Forbidden, NotFound, RelayError, StoreUnavailable, Unauthorized
 from crystal_relay.invites import InviteSlot, InviteState
 from crystal_relay.tokens import new_token, token_hash
@@ -64,6 +70,14 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX = 30.0
 """So long the inviting machine, which needs no person for that, may take to answer a join."""
 _LAST_WORD_SECONDS_MAX = 5.0
+HEARD_SECONDS_MAX = 15.0
+"""So long the inviting machine may take to put this one out again."""
+_HEARD_PAUSE_SECONDS = 0.25
+
+_RELAY_LOST_HINT = (
+    "Once the relay can be reached, run this again with a new invite. If the other machine says that it added this one: it is "
+    "not added twice."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +109,12 @@ async def join_by_invite(
         store = invite_store(settings, code)
         try:
             mailbox = NewcomerMailbox(store)
-            post = Post(mailbox, Countdown(await _seconds_left(mailbox, settings.relay_url), monotonic))
+            seconds = await _seconds_left(mailbox, settings.relay_url)
+            post = Post(mailbox, Countdown(seconds, monotonic), person.away)
             return await _Meeting(home, code, post, person).run()
-        except RelayError as error:
-            raise store_failure(error) from error
+        except (RelayError, StoreFailure) as error:
+            cause = error if isinstance(error, StoreFailure) else store_failure(error)
+            raise RelayLost.by(cause, "nothing was set up here", _RELAY_LOST_HINT) from error
         finally:
             await store.aclose()
 
@@ -133,21 +149,27 @@ class _Meeting:
             token_hash=token_hash(self._token),
         )
         self._revealed = False
+        self._welcome: Welcome | None = None
 
     async def run(self) -> Joined:
         try:
             inviter = await self._meet()
-            welcome = await self._welcomed()
+            welcome = self._welcome = await self._welcomed()
             read = SqliteJournal.open(":memory:")
-            await self._verified(read, welcome)
+            await self._post.patiently(lambda: self._verified(read, welcome))
             if not await self._person.confirms(inviter, self._code.vault):
                 raise NotConfirmed("not confirmed: this machine was not set up")
         except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
             if isinstance(error, NotConfirmed):
                 self._home.abandon()
-            await self._say(accepted=False)
+            listed = await self._refuse()
             if isinstance(error, asyncio.CancelledError):
-                self._person.left()
+                self._person.left(listed)
+            elif listed:
+                error.hint = (
+                    "Nothing was set up here, and the vault lists this machine still: take it out on the inviting one with "
+                    f"`crystal devices revoke {listed.hex()[:8]}`."
+                )
             raise
         await self._keep_log(read, welcome)
         read.close()
@@ -269,10 +291,54 @@ class _Meeting:
         except (CryptoError, KeysWithheld) as error:
             raise NotInTheLog(f"the device log brings this machine no keys that open: {error}") from error
 
-    async def _say(self, *, accepted: bool) -> None:
-        """The last word to the inviting machine, which likes to know and does not depend on it."""
+    async def _refuse(self) -> bytes:
+        """Has the inviting machine put this one out again. Returns this device's id if it is in its list still."""
+        said = await self._say(accepted=False)
+        heard = said and await self._heard()
+        if self._welcome is None or not (self._home.fresh or self._home.anew):
+            return b""  # it was not added as far as anybody here was told, or is the device that it was
+        if said and await self._is_out(guess=heard):
+            self._home.abandon()
+            return b""
+        return self._home.identity.id
+
+    async def _heard(self) -> bool:
+        """Whether the inviting machine took note: it closes the invite then, and does so last."""
+        try:
+            async with asyncio.timeout(HEARD_SECONDS_MAX):
+                while True:
+                    if (await self._post.info()).state is not InviteState.OPEN:
+                        return True
+                    await asyncio.sleep(_HEARD_PAUSE_SECONDS)
+        except PairingFailed:
+            return True
+        except (RelayError, TimeoutError):
+            return False
+
+    async def _is_out(self, *, guess: bool) -> bool:
+        """Whether this machine is no device of the vault: one that was a member before its refusal stays one."""
+        vault = self._code.vault
+        journal = SqliteJournal.open(":memory:")
+        log = load_log(journal, vault)
+        try:
+            async with (
+                asyncio.timeout(_LAST_WORD_SECONDS_MAX),
+                open_store(self._home.settings, vault=vault, token=self._token) as store,
+            ):
+                await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+        except TokenRefused:
+            return True
+        except (RelayError, CrystalError, TimeoutError):
+            return guess
+        finally:
+            journal.close()
+        return not log.is_active(self._home.identity.id)
+
+    async def _say(self, *, accepted: bool) -> bool:
+        """The last word to the inviting machine, which likes to know and does not depend on it. Returns whether it is there."""
         if not self._revealed:
-            return
+            return False
         with suppress(RelayError, PairingFailed, TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS_MAX):
-                await self._post.put(InviteSlot.DONE, self._side.done(accepted=accepted))
+                return await self._post.put(InviteSlot.DONE, self._side.done(accepted=accepted))
+        return False

@@ -82,12 +82,20 @@ class InviterPerson(Protocol):
         """The machine is in the device log; its word that all went well is waited for."""
         ...
 
+    def settling(self, seconds_left: float) -> None:
+        """It has not said so yet. Called every second or so."""
+        ...
+
+    def away(self, gone: bool) -> None:
+        """The relay cannot be reached, or can be again: it is tried as long as the invite lives."""
+        ...
+
     def ended(self) -> None:
         """It is over: what stands half said on a screen is ended before anything else is written."""
         ...
 
-    def withdrawn(self, *, added: bool) -> None:
-        """The invite was closed because the person stopped it."""
+    def withdrawn(self, *, added: bool | None) -> None:
+        """The person stopped it. ``added``: whether the newcomer is a device of the vault; None where nobody can know."""
         ...
 
 
@@ -114,6 +122,10 @@ class NewcomerPerson(Protocol):
         """As above."""
         ...
 
-    def left(self) -> None:
-        """The person stopped it: nothing was set up."""
+    def away(self, gone: bool) -> None:
+        """As above."""
+        ...
+
+    def left(self, listed: bytes) -> None:
+        """The person stopped it: nothing was set up. ``listed``: this device's id, if the vault's list has it still."""
         ...

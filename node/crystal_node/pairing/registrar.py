@@ -7,6 +7,7 @@ Everything may be repeated: the log holds a device once, a token is let in once.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from crystal_node.pairing.errors import RevokedBefore, StrangeNewcomer
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RelayError
+from crystal_relay.store import Body
 from crystal_relay.tokens import Preset
 
 if TYPE_CHECKING:
@@ -52,14 +54,26 @@ class Admission:
     fresh: bool
 
 
+class Standing(Enum):
+    """Whether the newcomer is in the device log, as far as this device knows."""
+
+    OUT = "out"
+    """Nothing that adds it was ever sent."""
+    UNKNOWN = "unknown"
+    """It was sent, and the relay's answer never came."""
+    IN = "in"
+
+
 class Registrar:
     """One vault's doorkeeper, on a device that may be it."""
 
     def __init__(self, device: "Device", http: "HttpStore", *, grant: bool) -> None:
         self._device = device
         self._http = http
-        self._runner = Runner(RetryingStore(http, policy=RetryPolicy(tries=3)), None)
+        self._store = _Writing(http, policy=RetryPolicy(tries=3))
+        self._runner = Runner(self._store, None)
         self._grant = grant
+        self._known = False
 
     async def refresh(self) -> None:
         """Reads the device log to its end. Raises StoreFailure, LogForked."""
@@ -105,6 +119,8 @@ class Registrar:
 
     def intend(self, newcomer: Newcomer) -> None:
         """Before anything is added: from here on the journal knows whom."""
+        self._known = self._device.member.log.is_active(newcomer.device)
+        self._store.wrote = False
         self._keep(msgspec.msgpack.encode(Intent(newcomer.device, newcomer.name, newcomer.system)))
 
     def settle(self) -> None:
@@ -115,8 +131,14 @@ class Registrar:
         with self._device.journal.transaction() as transaction:
             transaction.meta_set(META_INTENT, intent)
 
+    def standing(self, device: bytes) -> Standing:
+        """What is known of a newcomer since ``intend``."""
+        if self._device.member.log.is_active(device):
+            return Standing.IN
+        return Standing.UNKNOWN if self._store.wrote else Standing.OUT
+
     async def admit(self, newcomer: Newcomer) -> Admission:
-        """Takes it into the log, and its token in at the relay.
+        """Takes it into the log, and its token in at the relay. May be repeated after a failure.
 
         Raises:
             NotAllowed, Revoked, Malformed, StoreFailure: as the flows do.
@@ -146,7 +168,9 @@ class Registrar:
             )
         except RelayError as error:
             raise store_failure(error) from error
-        return Admission(added.slot, added.entry_hash, member.log.head, member.log.root_number, added.fresh)
+        # A repeated call finds what the one before wrote: what counts is whether it was there before the first.
+        fresh = not self._known
+        return Admission(added.slot, added.entry_hash, member.log.head, member.log.root_number, fresh)
 
     async def take_back(self, device: bytes) -> bool:
         """Puts a newcomer that refused out of the log again. Returns whether it is out."""
@@ -156,3 +180,13 @@ class Registrar:
         except (CrystalError, RelayError):
             return not self._device.member.log.is_active(device)
         return True
+
+
+class _Writing(RetryingStore):
+    """A store that knows whether anything was ever written through it, even if no answer came."""
+
+    wrote = False
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        self.wrote = True
+        await super().put_new(key, body)

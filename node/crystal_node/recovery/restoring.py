@@ -34,9 +34,11 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device, opened
 from crystal_node.enrol import Joining, joining, system_name
 from crystal_node.errors import Usage
+from crystal_node.health.verifying import verify
 from crystal_node.journal import SqliteJournal
+from crystal_node.keys.roots import take_root
 from crystal_node.kit.standing import KitOutdated, WrongKit, check_kit
-from crystal_node.kitstate import kit_mark
+from crystal_node.kit.state import kit_mark
 from crystal_node.privacy import read_privacy
 from crystal_node.recovery.copying import (
     META_RESTORED,
@@ -51,11 +53,9 @@ from crystal_node.recovery.outcome import Core, Lack, Restored
 from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
 from crystal_node.registering import UnknownVault, create_vault, register, token_of
 from crystal_node.relaystore import open_http
-from crystal_node.roots import take_root
 from crystal_node.runner import Runner
 from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
-from crystal_node.verifying import verify
 from crystal_relay.client import HttpStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RecoveryReplaced

@@ -21,7 +21,7 @@ from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
-from crystal_node.rootholders import Known, known_of
+from crystal_node.members.rootholders import Known, known_of
 from crystal_node.runner import Runner, TokenRefused
 from crystal_relay.errors import RelayError
 

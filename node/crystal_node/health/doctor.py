@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from crystal_node.clock import now_ms
 from crystal_node.errors import ExitCode, describe
 from crystal_node.home import exposure
-from crystal_node.keyreport import PassphraseState, key_report
-from crystal_node.keys import keyring_store
-from crystal_node.kitstate import KitState, kit_state
+from crystal_node.keys.devicekeys import keyring_store
+from crystal_node.keys.report import PassphraseState, key_report
+from crystal_node.kit.state import KitState, kit_state
 from crystal_node.locking import is_held
 from crystal_node.settings import KeyStoreKind, Settings
 from crystal_node.wording import ago, counted, one_line
@@ -59,7 +59,7 @@ def examine(settings: Settings, *, offline: bool) -> list[Check]:
     checks += _guarded("device", lambda: _device(settings))
     if offline:
         return checks
-    from crystal_node.relaycheck import relay_checks
+    from crystal_node.health.relaycheck import relay_checks
 
     return checks + _guarded("relay", lambda: relay_checks(settings))
 
@@ -77,7 +77,7 @@ def failed(name: str, error: BaseException) -> Check:
 
 def kit_reminder(settings: Settings, member: "Member") -> str | None:
     """A sentence for who has no recovery kit that works, as far as this device knows; None if there is one."""
-    from crystal_node.rootholders import holders
+    from crystal_node.members.rootholders import holders
 
     match kit_state(settings.config, member.log.root):
         case KitState.NEVER if member.root is not None or not holders(member):
@@ -214,7 +214,7 @@ def _generation(member: "Member") -> Check:
 
 
 def _kit(settings: Settings, member: "Member") -> Check:
-    from crystal_node.rootholders import holders
+    from crystal_node.members.rootholders import holders
 
     reminder = kit_reminder(settings, member)
     if reminder is not None:

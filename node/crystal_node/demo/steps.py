@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.democlient import CommandFailed, DemoDevice, DemoRelay
-from crystal_node.demopair import pair
-from crystal_node.demosource import DemoSource
+from crystal_node.demo.machines import CommandFailed, DemoDevice, DemoRelay
+from crystal_node.demo.pairing import pair
+from crystal_node.demo.source import DemoSource
 from crystal_node.errors import ExitCode
 from crystal_node.wording import counted, one_line, size
 

@@ -25,7 +25,8 @@ from crystal_mirror.administer import may_have_root
 from crystal_mirror.cursors import read_cursors, seen_cursors
 from crystal_mirror.logsync import META_PUT_BACK, read_log
 from crystal_node.device import Device
-from crystal_node.due import (
+from crystal_node.keys.roots import settle_next
+from crystal_node.members.due import (
     META_LEADS,
     META_MEMBERS,
     META_RECOVERY,
@@ -39,7 +40,6 @@ from crystal_node.due import (
     settling_due,
     told_leads,
 )
-from crystal_node.roots import settle_next
 from crystal_node.runner import Runner, store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import Forbidden, NotFound, RelayError, Unauthorized, WrongNumber

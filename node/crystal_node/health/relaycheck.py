@@ -7,8 +7,8 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from crystal_node.clock import now_ms
-from crystal_node.doctor import Check, State
 from crystal_node.errors import ExitCode
+from crystal_node.health.doctor import Check, State
 from crystal_node.relaystore import CONNECT_SECONDS_MAX
 from crystal_node.settings import Settings
 from crystal_relay.address import check_relay_url, http_client

@@ -17,7 +17,7 @@ from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Pre
 from crystal_crypto.limits import KEY_BYTES
 from crystal_node.errors import BadConfig
 from crystal_node.home import Home
-from crystal_node.passphrase import ask_passphrase
+from crystal_node.keys.passphrase import ask_passphrase
 from crystal_node.settings import KeyStoreKind
 
 _IDENTITY = "identity"

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from crystal_crypto.keystore import State
 from crystal_node.errors import NotSetUp
-from crystal_node.keys import file_store
+from crystal_node.keys.devicekeys import file_store
 from crystal_node.settings import KeyStoreKind, Settings
 
 

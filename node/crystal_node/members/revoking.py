@@ -20,11 +20,11 @@ from crystal_mirror.administer import RevokeReport, may_have_root, revoke
 from crystal_mirror.cursors import says_root
 from crystal_mirror.errors import BehindTheFloor, NotAllowed, NotAMember, RootHeld, Unready
 from crystal_mirror.logsync import read_log
-from crystal_node.administering import check_administers
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.due import META_REVOKING
-from crystal_node.rerooting import chosen_root, let_in, put_new_root, tell_relay
+from crystal_node.members.administering import check_administers
+from crystal_node.members.due import META_REVOKING
+from crystal_node.members.rerooting import chosen_root, let_in, put_new_root, tell_relay
 from crystal_node.sync import Syncer, syncing
 
 _PURPOSE = "crystal devices revoke"

@@ -31,9 +31,9 @@ from crystal_crypto.errors import KeyStoreError, WrongPassphrase
 from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, State
 from crystal_crypto.wiping import wiped
 from crystal_node.errors import NotSetUp, Usage
-from crystal_node.keys import NAMES, file_store, keyring_store
+from crystal_node.keys.devicekeys import NAMES, file_store, keyring_store
+from crystal_node.keys.passphrase import ask_new_passphrase, has_terminal
 from crystal_node.locking import FileLock
-from crystal_node.passphrase import ask_new_passphrase, has_terminal
 from crystal_node.settings import KeyStoreKind, Settings, read_config
 
 _WAIT_SECONDS = 10.0

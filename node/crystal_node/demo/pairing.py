@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from crystal_node.democlient import CommandFailed, DemoDevice, command_of, failure
+from crystal_node.demo.machines import CommandFailed, DemoDevice, command_of, failure
 
 PAIR_SECONDS_MAX = 60.0
 

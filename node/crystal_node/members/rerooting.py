@@ -18,9 +18,9 @@ from crystal_mirror.errors import NotAllowed
 from crystal_mirror.logsync import read_log
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.duties import raise_self
 from crystal_node.errors import HomeBusy
-from crystal_node.roots import prepare_next, settle_next
+from crystal_node.keys.roots import prepare_next, settle_next
+from crystal_node.members.duties import raise_self
 from crystal_node.runner import store_failure
 from crystal_node.settings import read_config
 from crystal_node.sync import Syncer, syncing

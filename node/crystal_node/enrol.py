@@ -26,6 +26,7 @@ from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import found, join
 from crystal_mirror.member import load_log
 from crystal_mirror.outbox import restart_stream
+from crystal_mirror.ports import JournalView
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
 from crystal_node.access import META_ACCESS
@@ -48,13 +49,18 @@ _SETUP_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended."""
+    """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended.
+
+    ``anew``: it was set up, and is another device now; ``replaced`` is the one that it was, b"" where nothing tells.
+    """
 
     settings: Settings
     keys: DeviceKeys
     vault: bytes
     device: bytes
     fresh: bool
+    anew: bool = False
+    replaced: bytes = b""
 
 
 async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
@@ -87,6 +93,7 @@ async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
         async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
         settings = _finish(settings, vault)
+        _note_device(settings, vault, identity.id)
     return Enrolled(settings, keys, vault, identity.id, fresh)
 
 
@@ -124,7 +131,8 @@ async def join_vault(
 class Joining:
     """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet.
 
-    ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in.
+    ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in. ``before``: the device
+    that it was, as far as that is known. ``keyless``: its keys were lost, and ``identity`` is new.
     """
 
     settings: Settings
@@ -133,6 +141,8 @@ class Joining:
     vault: bytes
     fresh: bool
     anew: bool = False
+    before: bytes = b""
+    keyless: bool = False
 
     def journal(self) -> SqliteJournal:
         """The home's own journal, which belongs to the vault from now on."""
@@ -143,9 +153,20 @@ class Joining:
         self.settings = _finish(self.settings, self.vault)
         if self.anew:
             self.keys.take_next_identity()
+        _note_device(self.settings, self.vault, self.identity.id)
         if not self.fresh:
             _adopt_outbox(self.settings)
-        return Enrolled(self.settings, self.keys, self.vault, self.identity.id, self.fresh)
+        replaced = self.before if self.before != self.identity.id else b""
+        anew = not self.fresh and (self.anew or self.keyless or bool(replaced))
+        return Enrolled(
+            self.settings,
+            self.keys,
+            self.vault,
+            self.identity.id,
+            self.fresh,
+            anew,
+            replaced if anew else b"",
+        )
 
     def abandon(self) -> None:
         """Drops the keys that are not in use yet: whoever was told of them is not to meet them again."""
@@ -179,8 +200,10 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         if fresh and kept is not None and vault not in (kept.vault, belongs):
             raise _other_vault(kept.vault)
         anew = new_keys and not fresh
+        own = keys.identity()
+        before = own.id if anew and own is not None else _device_before(settings)
         identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
-        yield Joining(settings, keys, identity, vault, fresh, anew)
+        yield Joining(settings, keys, identity, vault, fresh, anew, before, keyless=own is None)
 
 
 def prepare_node(settings: Settings) -> Settings:
@@ -308,6 +331,23 @@ def _check_journal(settings: Settings, vault: bytes) -> bytes | None:
         journal.close()
 
 
+def _device_before(settings: Settings) -> bytes:
+    """The device that this home was when it was set up last, or that recorded what waits in it; b"" if nothing tells."""
+    if not settings.home.state_database.exists():
+        return b""
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        return journal.meta_get(META_DEVICE) or _outbox_sender(journal) or b""
+    finally:
+        journal.close()
+
+
+def _outbox_sender(journal: JournalView) -> bytes | None:
+    names = journal.names()
+    row = journal.row(names[0].incarnation, names[0].sequence) if names else None
+    return None if row is None else parse(row.sealed).header.sender
+
+
 def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
     belongs = journal.meta_get(META_VAULT)
     if belongs is not None and belongs != vault and (journal.log_entries() or journal.outbox_count()):
@@ -316,20 +356,30 @@ def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
 
 META_VAULT = "node.vault"
 """In the journal: the vault that it belongs to."""
+META_DEVICE = "node.device"
+"""In the journal: the device that this home is, so that one whose keys are lost can name what it was."""
 
 
 def _adopt_outbox(settings: Settings) -> None:
     """What an identity that this home has lost had accepted is offered by the new one, under its old names."""
     with opened(settings) as device, device.journal.transaction() as transaction:
-        names = transaction.names()
-        row = transaction.row(names[0].incarnation, names[0].sequence) if names else None
-        if row is not None and parse(row.sealed).header.sender != device.identity.id:
+        sender = _outbox_sender(transaction)
+        if sender is not None and sender != device.identity.id:
             restart_stream(device.member, transaction)
         transaction.meta_set(META_ACCESS, None)  # whatever kept it out before, it was let in now
 
 
 def _finish(settings: Settings, vault: bytes) -> Settings:
     return settings.save(_config(settings, vault=vault.hex()))
+
+
+def _note_device(settings: Settings, vault: bytes, device: bytes) -> None:
+    journal = _journal(settings, vault)
+    try:
+        with journal.transaction() as transaction:
+            transaction.meta_set(META_DEVICE, device)
+    finally:
+        journal.close()
 
 
 def system_name() -> str:

@@ -15,6 +15,7 @@ from crystal_node.wording import one_line
 
 if TYPE_CHECKING:
     from crystal_crypto.invite_code import InviteCode
+    from crystal_node.enrol import Enrolled
     from crystal_node.pairing.newcomer import Joined
     from crystal_node.settings import Settings
 
@@ -87,8 +88,8 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     vault = joined.enrolled.vault.hex()[:8]
     if joined.enrolled.fresh:
         say(f"This machine ({settings.name.value}) has joined vault {vault}.")
-    elif new_keys:
-        say(f"This machine ({settings.name.value}) is back in vault {vault}, as another device than before.")
+    elif joined.enrolled.anew:
+        say_anew(joined.enrolled, new_keys=new_keys)
     else:
         say(f"This machine was in vault {vault} already; the relay {settings.relay_url} knows it again.")
     if not synced:
@@ -98,6 +99,37 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
         say("Next:  crystal capture          record this machine's conversations")
         say("       crystal sync --watch     stay in touch with the relay")
         say("       crystal search WORDS     find anything, offline")
+
+
+def say_anew(enrolled: "Enrolled", *, new_keys: bool) -> None:
+    """A home that was set up is another device now: so it says, and which one is left behind."""
+    vault = enrolled.vault.hex()[:8]
+    say(
+        f"This machine ({enrolled.settings.name.value}) is back in vault {vault}, as another device than before."
+    )
+    listed = _listed(enrolled)
+    if listed is False:
+        return
+    why = "" if new_keys else "The keys of the one that it was are not here any more. "
+    if listed is None:
+        note(
+            f"{why}`crystal devices` shows it still: take it out with `crystal devices revoke`, where that is allowed."
+        )
+        return
+    note(
+        f"{why}The list has it still. If nothing else is that device, take it out on a machine that may: "
+        f"crystal devices revoke {enrolled.replaced.hex()[:8]}"
+    )
+
+
+def _listed(enrolled: "Enrolled") -> bool | None:
+    """Whether the device that this home was is a member still; None if it is not known which one that was."""
+    from crystal_node.device import opened
+
+    if not enrolled.replaced:
+        return None
+    with opened(enrolled.settings) as device:
+        return device.member.log.is_active(enrolled.replaced)
 
 
 def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
@@ -170,6 +202,8 @@ def _document(joined: "Joined", *, synced: bool) -> dict[str, object]:
         "home": str(settings.home.root),
         "keys": enrolled.keys.kind.value,
         "fresh": enrolled.fresh,
+        "anew": enrolled.anew,
+        "replaced": enrolled.replaced.hex() or None,
         "inviter": pair_events.described(joined.inviter),
         "synced": synced,
     }

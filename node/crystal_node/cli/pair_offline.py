@@ -82,11 +82,15 @@ def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> N
                 "keys": enrolled.keys.kind.value,
                 "key_check": key_check(offline.root),
                 "fresh": enrolled.fresh,
+                "anew": enrolled.anew,
+                "replaced": enrolled.replaced.hex() or None,
             }
         )
         return
-    if not enrolled.fresh and new_keys:
-        say(f"This machine ({settings.name.value}) is back in the vault, as another device than before.")
+    if enrolled.anew:
+        from crystal_node.cli.pair_invite import say_anew
+
+        say_anew(enrolled, new_keys=new_keys)
         return
     if not enrolled.fresh:
         say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")

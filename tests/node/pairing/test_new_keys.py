@@ -12,7 +12,7 @@ from crystal_node.settings import Settings
 from tests.node.test_devices import device_id
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
-from tests.support.pairing import inviting
+from tests.support.pairing import inviting, pair
 
 STEPS_MAX = 40
 
@@ -155,3 +155,30 @@ def test_killed_before_it_takes_over_what_was_waiting_the_next_sync_sends_it(
     vault.settle()
     assert vault.core.found("lost key store") == ["Waited through a lost key store."]
     assert phone.call("status", "--json").json["outbox"]["pending"] == 0
+
+
+def test_a_home_whose_keys_are_lost_says_that_it_is_a_new_device_and_names_the_old_one(vault: Vault) -> None:
+    phone = invite(vault, "phone")
+    before = device_id(phone)
+    for path in (phone.home / "state" / "secrets").iterdir():
+        path.unlink()
+    back = phone.call("pair", "--code", "-", typed=vault.code() + "\n")
+    assert "knows it again" not in back.out
+    assert "as another device than before" in back.out
+    assert f"crystal devices revoke {before[:8]}" in back.err
+    vault.core.call("sync")
+    vault.core.call("devices", "revoke", before[:8], "--yes")
+    again = phone.call("pair", "--code", "-", typed=vault.code() + "\n")
+    assert "knows it again" in again.out
+
+
+def test_a_home_whose_keys_are_lost_says_so_to_a_program_by_an_invite(vault: Vault) -> None:
+    phone = invite(vault, "phone")
+    before = device_id(phone)
+    (phone.home / "state" / "secrets" / "identity").unlink()
+    _, newcomer = pair(vault.core, phone)
+    joined = newcomer.events[-1]
+    assert (joined["fresh"], joined["anew"], joined["replaced"]) == (False, True, before)
+    assert joined["device"] == device_id(phone)
+    _, newcomer = pair(vault.core, phone)
+    assert (newcomer.events[-1]["anew"], newcomer.events[-1]["replaced"]) == (False, None)

@@ -281,7 +281,7 @@ class Database:
             connection.enable_load_extension(False)
         except apsw.Error as error:
             raise VaultDataError(
-                f"sqlite-vec cannot be loaded: {error}", hint="install memory-crystal again"
+                f"sqlite-vec cannot be loaded: {error}", hint="Install memory-crystal again"
             ) from error
         version = self._check_identity(len(migrations))
         if self.path != MEMORY:
@@ -324,7 +324,7 @@ class Database:
             if mode != "wal":
                 raise VaultDataError(
                     f"{self.path} cannot be used in WAL mode",
-                    hint="a memory must be on a local disk, not on a network share",
+                    hint="A memory must be on a local disk, not on a network share",
                 )
             return
 
@@ -371,7 +371,7 @@ def _extension() -> str:
     """The path of sqlite-vec's library, without the ending. Importing the package would load numpy only to know this."""
     found = find_spec("sqlite_vec")
     if found is None or not found.submodule_search_locations:
-        raise VaultDataError("sqlite-vec is not installed", hint="install memory-crystal again")
+        raise VaultDataError("sqlite-vec is not installed", hint="Install memory-crystal again")
     return str(Path(found.submodule_search_locations[0]) / "vec0")
 
 
@@ -386,7 +386,7 @@ def translated(error: apsw.Error, path: str) -> Exception:
             return VaultDamaged(f"{path} is damaged: {error}")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return VaultDataError(
-                f"{path} may not be written: {error}", hint="check who owns the file and its folder"
+                f"{path} may not be written: {error}", hint="Check who owns the file and its folder"
             )
         case apsw.CantOpenError() | apsw.IOError() | apsw.NoLFSError():
             return VaultDataError(f"{path} cannot be read or written: {error}")

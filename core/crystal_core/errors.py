@@ -11,14 +11,14 @@ class VaultDataError(CrystalError):
     """The memory's database cannot be used as it should. The root of this folder's errors."""
 
     exit_code = 8
-    hint = "see that the disk works and has room, then try again"
+    hint = "See that the disk works and has room, then try again"
 
 
 class VaultDamaged(VaultDataError):
     """The file is not a sound SQLite database."""
 
     hint = (
-        "move crystal.db and its -wal file away and run `crystal sync`: the memory is rebuilt from the vault's log; "
+        "Move crystal.db and its -wal file away and run `crystal sync`: the memory is rebuilt from the vault's log; "
         "what this device had not sent yet is kept in its outbox"
     )
 
@@ -27,44 +27,44 @@ class ForeignFile(VaultDataError):
     """The file is a database, but not one of Crystal's."""
 
     hint = (
-        "check CRYSTAL_DATA_DIR: another program's file is where crystal.db is expected; it was not touched"
+        "Check CRYSTAL_DATA_DIR: another program's file is where crystal.db is expected; it was not touched"
     )
 
 
 class SchemaTooNew(VaultDataError):
     """A newer version of Crystal has written this database."""
 
-    hint = "update Crystal on this device; the database was not touched"
+    hint = "Update Crystal on this device; the database was not touched"
 
 
 class VaultFull(VaultDataError):
     """The disk or a quota is full. Nothing of the change was kept."""
 
-    hint = "make room on the disk; nothing was lost, the work is repeated by itself"
+    hint = "Make room on the disk; nothing was lost, the work is repeated by itself"
 
 
 class VaultBusy(VaultDataError):
     """Another process has held the database for longer than we wait."""
 
     exit_code = 9
-    hint = "another Crystal process is at work on this memory; try again in a moment"
+    hint = "Another Crystal process is at work on this memory; try again in a moment"
 
 
 class ForeignSecret(VaultDataError):
     """The database was written with the keys of another vault."""
 
     exit_code = 7
-    hint = "this memory belongs to another vault: move crystal.db away, or use the home that it belongs to"
+    hint = "This memory belongs to another vault: move crystal.db away, or use the home that it belongs to"
 
 
 class UnusableVectors(VaultDataError):
     """Vectors of another size than those kept, or with values that are not finite numbers. Nothing was stored."""
 
-    hint = "the embedding model of the Core has changed: update Crystal on all devices"
+    hint = "The embedding model of the Core has changed: update Crystal on all devices"
 
 
 class EmptyQuery(CrystalError):
     """There is nothing to search for."""
 
     exit_code = 2
-    hint = 'give some words: crystal search "what we decided about backups"'
+    hint = 'Give some words: crystal search "what we decided about backups"'

@@ -32,7 +32,7 @@ class Malformed(CryptoError):
 class UnknownVersion(Malformed):
     """A version or suite that this program does not know: perhaps written by a newer one. Keep it and retry later."""
 
-    hint = "it may come from a newer version of Crystal: update this device"
+    hint = "It may come from a newer version of Crystal: update this device"
 
 
 class TooLarge(Malformed):
@@ -46,19 +46,19 @@ class BadSignature(CryptoError):
 class WrongKey(CryptoError):
     """A key that does not open these bytes: the MAC, the AEAD tag or the name does not agree."""
 
-    hint = "the bytes were sealed with another key, or they were changed"
+    hint = "The bytes were sealed with another key, or they were changed"
 
 
 class BadCode(CryptoError):
     """A pairing text that is not a pairing code; the message says in which way."""
 
-    hint = "copy the whole code again, from `mc1:` to its end"
+    hint = "Copy the whole code again, from `mc1:` to its end"
 
 
 class BadMessage(CryptoError):
     """A message of a pairing that is not what the other side must have written: damaged, swapped, or forged."""
 
-    hint = "make a new invite and pair again"
+    hint = "Make a new invite and pair again"
 
 
 class BadJoin(BadMessage):
@@ -75,10 +75,10 @@ class WrongPassphrase(KeyStoreError):
     """The passphrase that was given does not open the key store."""
 
     exit_code = 7
-    hint = "type it again, or check the file that CRYSTAL_PASSPHRASE_FILE names; nothing was changed"
+    hint = "Type it again, or check the file that CRYSTAL_PASSPHRASE_FILE names; nothing was changed"
 
 
 class PassphraseNeeded(KeyStoreError):
     """The key store is closed by a passphrase, and nobody here can give it."""
 
-    hint = "set CRYSTAL_PASSPHRASE_FILE to a file that only you can read, or run the command at a terminal"
+    hint = "Set CRYSTAL_PASSPHRASE_FILE to a file that only you can read, or run the command at a terminal"

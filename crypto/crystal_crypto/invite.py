@@ -234,7 +234,7 @@ class Joiner(Secret):
             shared = ephemeral.exchange(code.exchange)
         except Malformed:
             raise BadCode(
-                "the invite holds a key that is of no use", hint="make a new invite on the other device"
+                "the invite holds a key that is of no use", hint="Make a new invite on the other device"
             ) from None
         self.code = code
         self.stage = Stage.WAITING

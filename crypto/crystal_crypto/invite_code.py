@@ -39,7 +39,7 @@ _BARE_BYTES: Final = _LENGTH_AT + 1 + INVITE_CHECK_BYTES
 _ALPHABET: Final = frozenset(string.ascii_letters + "234567")
 _SEPARATORS: Final = frozenset(" \t\r\n\u00a0-")
 _SCHEMES: Final = ("https://", "http://")
-_COPY: Final = "copy the whole invite again, from `MC2:` to its end"
+_COPY: Final = "Copy the whole invite again, from `MC2:` to its end"
 _OFFLINE_PREFIX: Final = "mc1:"
 
 
@@ -111,7 +111,7 @@ def decode_invite(text: str) -> InviteCode:
         if char not in _ALPHABET:
             raise BadCode(
                 f"the invite has a character at position {at} that cannot occur in it",
-                hint="an invite has the letters A to Z and the digits 2 to 7 only; " + _COPY,
+                hint="An invite has the letters A to Z and the digits 2 to 7 only. " + _COPY,
             )
     data = _bytes("".join(char for _, char in payload).upper())
     body, check = data[:-INVITE_CHECK_BYTES], data[-INVITE_CHECK_BYTES:]
@@ -132,12 +132,12 @@ def _check_prefix(code: str, prefix: str) -> None:
         return
     if prefix.lower() == _OFFLINE_PREFIX:
         raise BadCode(
-            "this is an offline pairing code (mc1), not an invite", hint="use it as an offline code"
+            "this is an offline pairing code (mc1), not an invite", hint="Use it as an offline code"
         )
     if code.lower().startswith(_SCHEMES):
         raise BadCode(
             "this is an address, not an invite",
-            hint="an invite begins with `MC2:`; the relay's address is inside",
+            hint="An invite begins with `MC2:`; the relay's address is inside",
         )
     raise BadCode("the invite does not begin with `MC2:`", hint=_COPY)
 
@@ -155,7 +155,7 @@ def _bytes(payload: str) -> bytes:
     if version != _VERSION:
         raise BadCode(
             f"the invite is of version {version}, which is unknown here",
-            hint="update this device, or copy the invite again if it was typed",
+            hint="Update this device, or copy the invite again if it was typed",
         )
     if len(start) <= _LENGTH_AT:
         raise _cut(there, least)
@@ -202,7 +202,7 @@ def _url(data: bytes) -> str:
     except UnicodeDecodeError:
         url = ""
     if not url.startswith(_SCHEMES) or not url.isprintable() or " " in url:
-        raise BadCode("the invite names no relay's address", hint="make a new invite on the other device")
+        raise BadCode("the invite names no relay's address", hint="Make a new invite on the other device")
     return url
 
 

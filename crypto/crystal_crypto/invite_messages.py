@@ -181,7 +181,7 @@ def check_frame(slot: Slot, data: bytes, skip: int = 0) -> None:
     if data[0] != VERSION:
         raise BadMessage(
             f"the message `{slot.value}` is of version {data[0]}, which is unknown here",
-            hint="the other device may run a newer version of Crystal: update both",
+            hint="The other device may run a newer version of Crystal: update both",
         )
     if len(data) < 1 + skip + TAG_BYTES:
         raise BadMessage(f"the message `{slot.value}` is cut short")

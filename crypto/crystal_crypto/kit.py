@@ -38,7 +38,7 @@ _SEPARATORS: Final = frozenset(" \t\u00a0-")
 _NUMBERED: Final = re.compile(r"\s*([1-9])(?:\s*[:.)]|(?=\s))\s*(.*)", re.DOTALL)
 _GROUPS: Final = re.compile(r"[0-9A-Za-z]{1,5}(?:[ \t\u00a0-]+[0-9A-Za-z]{1,5}){2,}|[0-9A-Za-z]{10,20}")
 _NEXT_LINE: Final = re.compile(r"[\r\n]+|(?<=\s)(?=[1-6]:)")
-_HINT: Final = "type the line again as it stands on the kit"
+_HINT: Final = "Type the line again as it stands on the kit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def decode_line(number: int, text: str) -> bytes:
     if at is None:
         raise BadCode(f"line {number} of the kit was mistyped: its check does not agree", hint=_HINT)
     if at != number:
-        raise BadCode(f"that is line {at} of the kit, not line {number}", hint=f"type line {number}")
+        raise BadCode(f"that is line {at} of the kit, not line {number}", hint=f"Type line {number}")
     if stated not in (None, number):
         raise BadCode(f"line {number} of the kit has the number {stated} before it", hint=_HINT)
     return _packed(chars)[:KIT_LINE_BYTES]
@@ -80,7 +80,7 @@ def decode_line(number: int, text: str) -> bytes:
 def decode_kit(text: str) -> Kit:
     """From the lines, the whole printed page, or an mc1: code. Raises BadCode, which names the line."""
     if len(text) > KIT_TEXT_CHARS_MAX:
-        raise BadCode(f"a kit has at most {KIT_TEXT_CHARS_MAX} characters", hint="give the six lines only")
+        raise BadCode(f"a kit has at most {KIT_TEXT_CHARS_MAX} characters", hint="Give the six lines only")
     code = text.strip()
     if code[: len(PREFIX)].lower() == PREFIX:
         return _from_code(code)
@@ -89,7 +89,7 @@ def decode_kit(text: str) -> Kit:
     for line in written:
         number, data = _good_line(line)
         if number is not None and found.setdefault(number, data) != data:
-            raise BadCode(f"line {number} is there twice, and differently", hint="use one kit at a time")
+            raise BadCode(f"line {number} is there twice, and differently", hint="Use one kit at a time")
     missing = [number for number in range(1, KIT_LINES + 1) if number not in found]
     if len(missing) == KIT_LINES:
         for word in text.split():
@@ -124,7 +124,7 @@ def _meant(number: int, written: list[str]) -> str:
             return line
     if len(written) == KIT_LINES and _split(written[number - 1])[0] is None:
         return written[number - 1]
-    raise BadCode(f"line {number} of the kit is missing", hint="give all six lines")
+    raise BadCode(f"line {number} of the kit is missing", hint="Give all six lines")
 
 
 def _split(line: str) -> tuple[int | None, str]:
@@ -138,7 +138,7 @@ def _chars(number: int, text: str) -> str:
         if char not in _VALUES:
             raise BadCode(
                 f"line {number} of the kit has a character at place {at} that cannot occur in it",
-                hint="a kit has digits and letters without U; " + _HINT,
+                hint="A kit has digits and letters without U. " + _HINT,
             )
     return chars
 

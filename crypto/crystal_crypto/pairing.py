@@ -100,6 +100,6 @@ def _wrong_prefix(code: str) -> BadCode:
         return BadCode("the pairing code must begin with `mc1:` in lower case")
     if lower == _INVITE_PREFIX:
         return BadCode(
-            "this is an invite (MC2), not an offline pairing code (mc1)", hint="use it as an invite"
+            "this is an invite (MC2), not an offline pairing code (mc1)", hint="Use it as an invite"
         )
     return BadCode("the pairing code does not begin with `mc1:`")

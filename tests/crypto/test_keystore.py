@@ -163,7 +163,7 @@ def test_a_secret_that_others_can_use_is_refused_with_the_remedy(tmp_path: Path,
     path.chmod(mode)
     with pytest.raises(KeyStoreError) as caught:
         store.load("device")
-    assert caught.value.hint == f"chmod 600 {path}"
+    assert caught.value.hint == f"Close it to others: chmod 600 {path}"
     path.chmod(0o600)
     assert store.load("device") == SECRET
 
@@ -181,7 +181,7 @@ def test_a_folder_that_others_can_enter_is_refused_with_the_remedy(tmp_path: Pat
     for call in calls:
         with pytest.raises(KeyStoreError) as caught:
             call()
-        assert caught.value.hint == f"chmod 700 {folder}"
+        assert caught.value.hint == f"Close it to others: chmod 700 {folder}"
     folder.chmod(0o700)
     assert store.load("device") == SECRET
 

@@ -38,7 +38,7 @@ class ModelDamaged(EmbeddingError):
     """The files of the model are missing or are not the ones that were shipped."""
 
     exit_code = 8
-    hint = "install memory-crystal again; until then search works by keyword"
+    hint = "Install memory-crystal again; until then search works by keyword"
 
 
 class EmbedderClosed(EmbeddingError):

@@ -71,7 +71,7 @@ def open_session(graph: Path, *, threads: int = 1) -> Session:
         # The weights stand in a file of their own, which onnxruntime finds by the graph's path and maps.
         session = runtime.InferenceSession(str(graph.resolve()), options, providers=["CPUExecutionProvider"])
     except tuple(getattr(failures, name) for name in known) as error:
-        hint = "install a newer onnxruntime; until then search works by keyword"
+        hint = "Install a newer onnxruntime; until then search works by keyword"
         message = f"onnxruntime {runtime.__version__} cannot run {graph.name}: {error}"
         raise EmbeddingError(message, hint=hint) from error
     return cast("Session", session)

@@ -60,7 +60,7 @@ class FileKeyStore:
             if self._folder.read(HEADER_FILE) == header:
                 return None if data is None else self._plain(name, data, header)
         raise KeyStoreError(
-            f"{self._folder.path} is being changed all the time", hint="run the command again"
+            f"{self._folder.path} is being changed all the time", hint="Run the command again"
         )
 
     def store(self, name: str, secret: bytes) -> None:
@@ -199,7 +199,7 @@ class FileKeyStore:
         data = self._folder.read(HEADER_FILE)
         if data is None:
             raise KeyStoreError(
-                "the passphrase was removed by another process meanwhile", hint="run the command again"
+                "the passphrase was removed by another process meanwhile", hint="Run the command again"
             )
         return self._parsed(data)
 
@@ -211,14 +211,14 @@ class FileKeyStore:
         except Malformed as error:
             raise KeyStoreError(
                 f"{self._folder.path / HEADER_FILE} is damaged: {error}",
-                hint="restore state/secrets from a backup: without this file no passphrase opens these keys",
+                hint="Restore state/secrets from a backup: without this file no passphrase opens these keys",
             ) from None
 
     def _refuse_unfinished(self, header: bytes) -> None:
         if self._parsed(header).state is not State.SEALED:
             raise KeyStoreError(
                 "another process changes the passphrase",
-                hint="wait until it is done, then run the command again",
+                hint="Wait until it is done, then run the command again",
             )
 
     def _keys(self, header: bytes) -> MasterKeys:
@@ -244,7 +244,7 @@ class FileKeyStore:
         if is_wrapped(data):
             raise KeyStoreError(
                 f"{self._folder.path / name} is wrapped, but {self._folder.path / HEADER_FILE} is gone",
-                hint="restore that file from a backup: without it no passphrase opens these keys",
+                hint="Restore that file from a backup: without it no passphrase opens these keys",
             )
         return self._sized(name, data)
 
@@ -255,12 +255,12 @@ class FileKeyStore:
         if is_wrapped(data):
             raise KeyStoreError(
                 f"{self._folder.path / name} was wrapped under another passphrase's key",
-                hint="restore state/secrets as a whole from one backup",
+                hint="Restore state/secrets as a whole from one backup",
             )
         if state is State.SEALED:
             raise KeyStoreError(
                 f"{self._folder.path / name} is not wrapped, though this store has a passphrase: it is not ours",
-                hint="restore it from a backup; `crystal keys` shows the state of the key store",
+                hint="Restore it from a backup; `crystal keys` shows the state of the key store",
             )
         return self._sized(name, data)
 

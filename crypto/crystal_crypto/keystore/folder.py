@@ -116,10 +116,12 @@ def refuse_others(path: Path, found: os.stat_result, mode: str) -> None:
     """Raises KeyStoreError if anybody but this user can use the file; the hint is the command that mends it."""
     if found.st_uid != os.geteuid():
         raise KeyStoreError(
-            f"{path} belongs to another user", hint=f"chown it to the user who runs crystal: {path}"
+            f"{path} belongs to another user", hint=f"Give it to the user who runs crystal: chown USER {path}"
         )
     if found.st_mode & _OTHERS:
-        raise KeyStoreError(f"{path} can be used by others than its owner", hint=f"chmod {mode} {path}")
+        raise KeyStoreError(
+            f"{path} can be used by others than its owner", hint=f"Close it to others: chmod {mode} {path}"
+        )
 
 
 @contextlib.contextmanager
@@ -130,7 +132,7 @@ def reported(what: str) -> Generator[None]:
     except OSError as error:
         raise KeyStoreError(
             f"{what}: {error.strerror or type(error).__name__}",
-            hint="check the disk's free space and the permissions of that place",
+            hint="Check the disk's free space and the permissions of that place",
         ) from error
 
 

@@ -38,9 +38,9 @@ BACKENDS: Final = frozenset(
 _PREFIX: Final = "crystal:"  # an empty or foreign value in the keyring is thereby told from ours
 
 _FILES_HINT: Final = (
-    "log in at the desktop, so that its keyring runs; without one, keep keys in files (--key-store file)"
+    "Log in at the desktop, so that its keyring runs; without one, keep keys in files (--key-store file)"
 )
-_LOCKED_HINT: Final = "unlock the keyring at the desktop or in its own program, then run the command again"
+_LOCKED_HINT: Final = "Unlock the keyring at the desktop or in its own program, then run the command again"
 _LOCKED: Final = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException"})
 _ABSENT: Final = frozenset(
     {"InitError", "NoKeyringError", "SecretServiceNotAvailableException", "RuntimeError"}
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 class _TimedOut(KeyStoreError):
     """The keyring did not answer in time."""
 
-    hint = "it may wait for a dialog: unlock the keyring at the desktop, then run the command again"
+    hint = "It may wait for a dialog: unlock the keyring at the desktop, then run the command again"
 
 
 class KeyringKeyStore:
@@ -127,7 +127,7 @@ class KeyringKeyStore:
         except ValueError:
             raise KeyStoreError(
                 f"{self.description} holds something under {name!r} that is no secret of ours",
-                hint="restore the keyring from a backup, or delete that entry in the keyring's program and join anew",
+                hint="Restore the keyring from a backup, or delete that entry in the keyring's program and join anew",
             ) from None
         return secret
 

@@ -254,11 +254,11 @@ def _argon2id(passphrase: bytearray, salt: bytes, cost: Cost) -> bytearray:
     except MemoryError:
         raise KeyStoreError(
             f"there is not enough memory to check a passphrase: it takes {cost.memory_kib // 1024} MiB",
-            hint="close other programs, or raise the memory limit of this one",
+            hint="Close other programs, or raise the memory limit of this one",
         ) from None
     except UnsupportedAlgorithm:
         raise KeyStoreError(
-            "this installation's OpenSSL has no Argon2id", hint="update cryptography"
+            "this installation's OpenSSL has no Argon2id", hint="Update cryptography"
         ) from None
     return kek
 

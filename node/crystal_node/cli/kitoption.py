@@ -97,7 +97,7 @@ def _typed(compare: Compare | None) -> str:
             try:
                 data = decode_line(number, line)
             except BadCode as error:
-                note(f"  {error}; {error.hint}")
+                note(f"  {error}. {error.hint}")
                 continue
             if compare is not None and not compare(number, data):
                 note(

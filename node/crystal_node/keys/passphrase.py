@@ -103,7 +103,7 @@ def _check_file(path: Path, found: os.stat_result) -> None:
     if found.st_mode & others:
         raise BadConfig(
             f"the passphrase file {path} can be used by others than its owner",
-            hint=f"chmod 600 {path}, and think about who has read it: `crystal keys passphrase` sets another.",
+            hint=f"Run `chmod 600 {path}`, and think about who has read it: `crystal keys passphrase` sets another.",
         )
 
 

@@ -186,7 +186,7 @@ def test_a_core_whose_root_was_removed_moves_to_another_relay_with_the_kit(
 ) -> None:
     core, laptop, _ = lived_in(vault, _TEXTS)
     kit, digest = kit_of(core), digest_of(core)
-    core.call("recovery", "verify", "--remove-root", typed=kit)
+    core.call("recovery", "verify", "--remove-root", "--yes", typed=kit)
     with running_relay(tmp_path / "second" / "store") as second:
         refused = core.call(
             *("init", "--role", "core", "--relay", second.url, "--yes", "--json"),

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_the_config_outlives_another_set_up_of_the_same_home(vault: Vault) -> No
 
 def test_a_kit_is_checked_on_a_device_that_has_no_root_too(vault: Vault) -> None:
     kit = kit_of(vault.core)
-    vault.core.call("recovery", "verify", "--remove-root", typed=kit)
+    vault.core.call("recovery", "verify", "--remove-root", "--yes", typed=kit)
     refused = vault.core.call("recovery", "show", "--yes", "--json", check=False)
     assert (refused.code, refused.out) == (7, "")
     assert "does not hold the vault's root" in refused.error["error"]
@@ -121,7 +122,7 @@ def test_a_kit_is_checked_on_a_device_that_has_no_root_too(vault: Vault) -> None
 
 def test_a_removed_root_is_gone_from_the_disk_and_the_kit_takes_its_place(vault: Vault) -> None:
     kit = kit_of(vault.core)
-    removed = vault.core.call("recovery", "verify", "--remove-root", "--json", typed=kit).json
+    removed = vault.core.call("recovery", "verify", "--remove-root", "--yes", "--json", typed=kit).json
     assert (removed["root_here"], removed["root_removed"]) == (False, True)
     root = decode_kit(kit).root.to_bytes()
     for path in vault.core.home.rglob("*"):
@@ -242,3 +243,18 @@ def _log(machine: Machine) -> DeviceLog:
         return load_log(journal, vault)
     finally:
         journal.close()
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_the_root_is_not_removed_through_a_pipe_unless_that_was_confirmed(
+    vault: Vault, tmp_path: Path, as_json: tuple[str, ...]
+) -> None:
+    kit = kit_of(vault.core)
+    path = tmp_path / "kit.txt"
+    path.write_text(kit)
+    verify = ("recovery", "verify", "--remove-root", *as_json)
+    assert vault.core.call(*verify, typed=kit, check=False).code == 2
+    assert vault.core.call(*verify, "--file", str(path), typed="", check=False).code == 2
+    assert vault.core.call("recovery", "verify", "--json", typed=kit).json["root_here"]
+    vault.core.call(*verify, "--file", str(path), typed="remove\n")
+    assert not vault.core.call("recovery", "verify", "--json", typed=kit).json["root_here"]

@@ -106,7 +106,7 @@ def verify(
     """Type the recovery kit back, and know that it works.
 
     Each line is judged as it is typed. Without a terminal the kit is read from standard input. Afterwards the vault's root may
-    be removed from this machine, so that the kit alone holds it.
+    be removed from this machine, so that the kit alone holds it. --remove-root asks before it does; --yes does not.
 
     Example:
 
@@ -114,15 +114,23 @@ def verify(
     """
     import msgspec
 
+    from crystal_node.errors import Usage
     from crystal_node.kit.standing import check_kit
     from crystal_node.kit.state import kit_mark
     from crystal_node.settings import resolve
 
     settings = resolve()
+    if remove_root and not yes and file == "-" and not is_terminal():
+        raise Usage(
+            "the kit comes through a pipe, so nobody can confirm that the root is to be removed; nothing was done",
+            hint="Add --yes.",
+        )
     root, log = _root_and_log(settings)
     kit = read_kit(file, _comparing(root, log))
     check_kit(kit, log)
     settings = settings.save(msgspec.structs.replace(settings.config, kit_verified=kit_mark(kit.root)))
+    if root is not None and remove_root and not yes:
+        confirm("Type remove to go on: ", expect="remove", about=_COST, as_json=as_json)
     removed = root is not None and _removed(settings, asks=not yes and not as_json, remove=remove_root)
     if as_json:
         emit(

@@ -151,6 +151,7 @@ def test_a_fourth_open_invite_is_refused_with_what_to_do(vault: Vault) -> None:
             inviter.code()
             inviter.kill()
     with inviting(vault.core) as inviter:
+        assert inviter.event_unless("invite", lambda: False) is None
         assert inviter.end() == 5
     assert "invites" in inviter.error["error"]
     assert "expired" in inviter.error["hint"]
@@ -289,6 +290,7 @@ def test_a_code_with_a_slip_is_named_and_uses_nothing_up(vault: Vault, machine: 
 def test_two_invites_at_once_from_one_home_are_one_too_many(vault: Vault) -> None:
     with inviting(vault.core) as first:
         first.code()
-        outcome = vault.core.run("pair", "--json", check=False)
-    assert outcome.code == 9
-    assert "crystal pair" in outcome.error["error"]
+        with inviting(vault.core) as second:
+            assert second.event_unless("invite", lambda: False) is None
+            assert second.end() == 9
+    assert "crystal pair" in second.error["error"]

@@ -35,14 +35,17 @@ _STORAGE_SQLITE = frozenset(
     {
         "FullError",
         "IOError",
-        "CorruptError",
-        "NotADBError",
         "CantOpenError",
         "ReadOnlyError",
         "PermissionsError",
         "FormatError",
         "NoLFSError",
     }
+)
+_DAMAGED_SQLITE = frozenset({"CorruptError", "NotADBError"})
+_DAMAGED_HINT = (
+    "Do not delete state.db: it may hold conversations that are nowhere else yet. Copy the home away, and restore "
+    "state.db from a backup. What crystal.db holds comes again: move it away, with its -wal file, and run `crystal sync`."
 )
 _BUSY_SQLITE = frozenset({"BusyError", "LockedError", "ProtocolError"})
 
@@ -147,6 +150,8 @@ def describe(error: BaseException) -> Failure:
         return Failure(str(error) or type(error).__name__, hint, int(code))
     name = type(error).__name__
     if type(error).__module__.split(".", 1)[0] == "apsw":
+        if name in _DAMAGED_SQLITE:
+            return Failure(f"a database of this home is damaged: {error}", _DAMAGED_HINT, ExitCode.STORAGE)
         if name in _STORAGE_SQLITE:
             return Failure(f"the database cannot be used: {error}", LocalStorage.hint, ExitCode.STORAGE)
         if name in _BUSY_SQLITE:

@@ -1,8 +1,10 @@
 """Errors: every failure becomes one sentence, a hint and the exit code that the manual names."""
 
+import ast
 import errno
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 import pytest
@@ -16,6 +18,8 @@ from crystal_node.cli.output import json_line
 from crystal_node.errors import ExitCode, describe, passes
 from crystal_relay import errors as relay_errors
 from crystal_relay.wire import error_of_reply
+
+_ROOT = Path(__file__).parents[2]
 
 
 def _sqlite(error: type[apsw.Error]) -> apsw.Error:
@@ -59,6 +63,42 @@ def test_each_error_has_its_exit_code_and_a_hint(error: BaseException, code: int
     assert failure.message
     assert failure.hint
     assert code in set(ExitCode)
+
+
+def test_a_damaged_database_is_not_a_matter_of_free_space() -> None:
+    for error in (apsw.CorruptError, apsw.NotADBError):
+        failure = describe(_sqlite(error))
+        assert "damaged" in failure.message
+        assert "Do not delete state.db" in failure.hint
+
+
+def test_every_hint_begins_as_a_sentence_does() -> None:
+    def begins_low(value: ast.expr | None) -> bool:
+        match value:
+            case ast.IfExp():
+                return begins_low(value.body) or begins_low(value.orelse)
+            case ast.BinOp():
+                return begins_low(value.left)
+            case ast.JoinedStr():
+                return begins_low(value.values[0])
+            case ast.Constant(value=str(text)):
+                return text[:1].islower()
+            case _:
+                return False
+
+    low, seen = [], 0
+    for package in ("crypto", "core", "mirror", "relay", "node"):
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                named = isinstance(node, ast.keyword) and node.arg == "hint"
+                named |= isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).lower().endswith(
+                    "hint"
+                )
+                if named and isinstance(node, ast.keyword | ast.Assign):
+                    seen += 1
+                    low += [f"{path.name}:{node.value.lineno}"] if begins_low(node.value) else []
+    assert seen > 200
+    assert low == []
 
 
 def test_every_error_of_the_device_says_what_to_do() -> None:

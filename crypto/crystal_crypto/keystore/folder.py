@@ -21,6 +21,10 @@ HEADER_FILE: Final = "_passphrase"
 
 FILE_BYTES_MAX: Final = SECRET_BYTES_MAX + WRAPPED_OVERHEAD_BYTES
 
+NO_SECRET_HINT: Final = (
+    "Restore that file from a backup. If there is none, delete it, and run `crystal pair --code -`."
+)
+
 _TEMPORARY: Final = ".tmp"
 # A link is not followed, and a pipe in place of a file does not make the reader wait.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,7 +55,9 @@ class SecretFolder:
                 refuse_others(path, found, "600")
                 data = file.read(FILE_BYTES_MAX + 1)
         if not 1 <= len(data) <= FILE_BYTES_MAX:
-            raise KeyStoreError(f"{path} holds {found.st_size} bytes, which is no secret of ours")
+            raise KeyStoreError(
+                f"{path} holds {found.st_size} bytes, which is no secret of ours", hint=NO_SECRET_HINT
+            )
         return data
 
     def names(self) -> list[str]:

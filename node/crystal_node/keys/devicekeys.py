@@ -10,7 +10,7 @@ the home, so that several homes of one user don't share keys.
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crystal_crypto.errors import KeyStoreError
+from crystal_crypto.errors import KeyStoreError, Malformed, UnknownVersion
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Preference, choose_keystore
@@ -51,8 +51,21 @@ class DeviceKeys:
             self.store.close()
 
     def identity(self) -> DeviceIdentity | None:
+        """Raises KeyStoreError if what is kept as such is none."""
         data = self.store.load(_IDENTITY)
-        return None if data is None else DeviceIdentity.from_bytes(data)
+        try:
+            return None if data is None else DeviceIdentity.from_bytes(data)
+        except UnknownVersion:
+            raise
+        except Malformed as error:
+            place = (
+                "state/secrets/identity" if self.kind is KeyStoreKind.FILE else "the keyring's entry identity"
+            )
+            raise KeyStoreError(
+                f"this device's keys, {place}, are damaged: {error}",
+                hint=f"Restore {place} from a backup. If there is none, delete it, and join as a new device: "
+                "`crystal pair --code -`.",
+            ) from error
 
     def keep_identity(self, identity: DeviceIdentity) -> None:
         self.store.store(_IDENTITY, identity.to_bytes())

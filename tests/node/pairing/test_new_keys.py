@@ -182,3 +182,16 @@ def test_a_home_whose_keys_are_lost_says_so_to_a_program_by_an_invite(vault: Vau
     assert joined["device"] == device_id(phone)
     _, newcomer = pair(vault.core, phone)
     assert (newcomer.events[-1]["anew"], newcomer.events[-1]["replaced"]) == (False, None)
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"nothing of ours", b"CRYD\x02" + bytes(88)])
+def test_a_damaged_identity_is_named_with_what_to_do_and_that_works(vault: Vault, spoilt: bytes) -> None:
+    phone = invite(vault, "phone")
+    path = phone.home / "state" / "secrets" / "identity"
+    path.write_bytes(spoilt)
+    refused = phone.call("status", "--json", check=False)
+    assert refused.code == 8
+    assert "identity" in refused.error["error"]
+    assert "backup" in refused.error["hint"]
+    path.unlink()
+    pair(vault.core, phone)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from crystal_crypto.errors import KeyStoreError, Malformed, PassphraseNeeded, UnknownVersion
-from crystal_crypto.keystore.folder import HEADER_FILE, NO_SECRET_HINT, LockedFolder, SecretFolder
+from crystal_crypto.keystore.folder import HEADER_FILE, NOT_OURS_HINT, LockedFolder, SecretFolder
 from crystal_crypto.keystore.port import check_name, check_secret
 from crystal_crypto.keystore.wrapping import (
     COST,
@@ -268,6 +268,6 @@ class FileKeyStore:
         if not 1 <= len(secret) <= SECRET_BYTES_MAX:
             raise KeyStoreError(
                 f"{self._folder.path / name} holds {len(secret)} bytes, which is no secret of ours",
-                hint=NO_SECRET_HINT,
+                hint=NOT_OURS_HINT,
             )
         return secret

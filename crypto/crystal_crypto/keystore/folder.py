@@ -21,7 +21,7 @@ HEADER_FILE: Final = "_passphrase"
 
 FILE_BYTES_MAX: Final = SECRET_BYTES_MAX + WRAPPED_OVERHEAD_BYTES
 
-NO_SECRET_HINT: Final = (
+NOT_OURS_HINT: Final = (
     "Restore that file from a backup. If there is none, delete it, and run `crystal pair --code -`."
 )
 
@@ -56,7 +56,7 @@ class SecretFolder:
                 data = file.read(FILE_BYTES_MAX + 1)
         if not 1 <= len(data) <= FILE_BYTES_MAX:
             raise KeyStoreError(
-                f"{path} holds {found.st_size} bytes, which is no secret of ours", hint=NO_SECRET_HINT
+                f"{path} holds {found.st_size} bytes, which is no secret of ours", hint=NOT_OURS_HINT
             )
         return data
 

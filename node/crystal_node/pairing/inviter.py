@@ -60,7 +60,7 @@ _FINISH_SECONDS_MAX = 30.0
 """For a step that was begun when the person stopped it."""
 _CLOSE_SECONDS_MAX = 5.0
 _READ_SECONDS = 0.5
-"""For a newcomer to read why it ended: behind a closed invite nothing is read any more."""
+"""For a newcomer to read the welcome, or why it ended: behind a closed invite nothing is read any more."""
 
 T = TypeVar("T")
 
@@ -304,6 +304,8 @@ class _Serving:
     async def _close_after(self, error: BaseException) -> None:
         """Closes the invite as what it has come to, and tells the newcomer why nothing comes of it."""
         if self.step in (Step.ADDED, Step.WELCOMED):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(_READ_SECONDS)  # the welcome may have been written a moment ago
             await self._close(CloseReason.USED)
         elif isinstance(error, (NobodyCame, Expired)):
             return  # the relay has it as expired, and says so to whoever comes late

@@ -187,8 +187,13 @@ class Device:
             return self.keys.token(self.identity.id)
 
         token = load()
-        if not self.settings.relay_url or token is None:
+        if not self.settings.relay_url:
             raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
+        if token is None:
+            raise NotSetUp(
+                "this device has no token of its own for the relay",
+                hint="Join again: `crystal pair --code -`.",
+            )
         return FreshToken(load, token)
 
 

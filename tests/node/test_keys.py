@@ -218,7 +218,7 @@ def test_keys_under_a_passphrase_move_and_leave_no_header_behind(vault: Vault, t
 @pytest.mark.parametrize(
     ("mood", "said", "hint"),
     [
-        ("locked", "locked", "unlock"),
+        ("locked", "locked", "Unlock"),
         ("absent", "keyring cannot be reached", "--key-store file"),
         ("hanging", "did not answer within", "unlock"),
         ("lying", "does not return what was stored", "--key-store file"),

@@ -81,8 +81,16 @@ def test_another_vaults_token_is_refused_and_pairing_again_mends_it(
     node = vault.add()
     foreign = Vault(relay, tmp_path / "foreign").add()
     secrets = node.home / "state" / "secrets"
-    shutil.copy(foreign.home / "state" / "secrets" / "relay-token", secrets / "relay-token")
+    own, theirs = (
+        (machine.home / "state" / "secrets" / "relay-token").read_text() for machine in (node, foreign)
+    )
+    (secrets / "relay-token").write_text(theirs)
     node.call("remember", _WORDS)
+    foreigner = node.call("sync", "--json", check=False)
+    assert foreigner.code == 3, "a token that names another device is none of this one's"
+    assert "no token" in foreigner.error["error"]
+    # Nor does it get in under this device's own name.
+    (secrets / "relay-token").write_text(f"{own.partition('.')[0]}.{theirs.partition('.')[2]}")
     outcome = node.call("sync", "--json", check=False)
     assert (outcome.code, outcome.error["exit_code"]) == (5, 5)
     assert "crystal pair" in outcome.error["hint"]

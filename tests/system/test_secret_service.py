@@ -67,7 +67,7 @@ def test_a_locked_keyring_is_told_within_seconds_and_nothing_is_lost(
     refused = machine.run("status", "--json", check=False)
     assert refused.code == 8
     assert "locked" in refused.error["error"] or "did not answer" in refused.error["error"]
-    assert "unlock" in refused.error["hint"]
+    assert "Unlock" in refused.error["hint"]
     service.unlock()
     assert machine.run("status", "--json").json["device"] == made["device"]
 

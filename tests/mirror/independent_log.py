@@ -5,7 +5,7 @@ It stands on the second reader of the byte formats and on a MessagePack decoder,
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -39,11 +39,17 @@ def _flag(value: Any) -> bool:
 
 
 def _pairs(first: Callable[[Any], bool], second: Callable[[Any], bool], most: int) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list)
-        and len(value) <= most
-        and all(isinstance(p, list) and len(p) == 2 and first(p[0]) and second(p[1]) for p in value)
-    )
+    def are(value: Any) -> bool:
+        is_list = isinstance(value, list)
+        pairs = cast("list[Any]", value if is_list else [None])
+        return len(pairs) <= most and all(is_pair(each) for each in pairs)
+
+    def is_pair(value: Any) -> bool:
+        is_list = isinstance(value, list)
+        pair = cast("list[Any]", value if is_list else [])
+        return len(pair) == 2 and first(pair[0]) and second(pair[1])
+
+    return are
 
 
 _ID, _KEY, _BUNDLE = _binary(16, 16), _binary(32, 32), _binary(32, 1024)
@@ -105,8 +111,9 @@ class Log:
         must(header.at(120, 32) == header.at(88, 32) == self.head)
         must(header.at(48, 8) == bytes(8))
         decoded: Any = msgspec.msgpack.decode(entry.public)
-        must(isinstance(decoded, list) and decoded != [] and isinstance(decoded[0], str))
-        record: list[Any] = decoded
+        is_list = isinstance(decoded, list)
+        record = cast("list[Any]", decoded if is_list else [])
+        must(record != [] and isinstance(record[0], str))
         must(record[0] in FIELDS)
         fields = FIELDS[record[0]]
         must(len(record) == len(fields) + 1)
@@ -175,7 +182,8 @@ class Log:
                 return self._active(device) and not self.devices[device].grant
             case ["name", device]:
                 return self._active(device)
-        raise AssertionError("a record that the document does not know")
+            case _:
+                raise AssertionError("a record that the document does not know")
 
     def _take(self, entry: SealedEntry, record: list[Any]) -> None:
         before = self.head

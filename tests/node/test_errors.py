@@ -86,7 +86,8 @@ def test_every_hint_begins_as_a_sentence_does() -> None:
             case _:
                 return False
 
-    low, seen = [], 0
+    low: list[str] = []
+    seen = 0
     for package in ("crypto", "core", "mirror", "relay", "node"):
         for path in sorted((_ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -89,11 +89,15 @@ class _Forgetful(machines.DemoDevice):
         return canned[arguments[0]]
 
 
+def _paired(_here: object, _there: object, name: str) -> str:
+    return name
+
+
 def test_it_fails_when_a_device_does_not_find_what_another_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crystal_node.demo.steps.DemoDevice", _Forgetful)
-    monkeypatch.setattr("crystal_node.demo.steps.pair", lambda here, there, name: name)
+    monkeypatch.setattr("crystal_node.demo.steps.pair", _paired)
     told: list[str] = []
     demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):

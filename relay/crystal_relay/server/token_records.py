@@ -102,7 +102,9 @@ class TokenRecords:
         strangers_first = sorted(out, key=lambda each: each.partition("/")[0] in kept)
         spare = strangers_first[: max(0, len(out) - MARKS_KEPT_MAX)]
         await self._records.delete_all([_revoked(vault) + each for each in spare])
-        left = frozenset(tokens).difference(gone) if len(tokens) - len(gone) > TOKENS_MAX else frozenset()
+        left: frozenset[str] = frozenset()
+        if len(tokens) - len(gone) > TOKENS_MAX:
+            left = frozenset(tokens).difference(gone)
         reserved = await self._records.names(_reserved(vault))
         await self._records.delete_all([_reserved(vault) + each for each in reserved if each not in left])
 

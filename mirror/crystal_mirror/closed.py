@@ -20,6 +20,9 @@ from crystal_mirror.slots import VOID, SlotKind, judge_slot
 from crystal_mirror.types import Position
 
 READ_AT_ONCE = 16
+VOIDS_IN_A_ROW_MAX = 4096
+"""Void slots in a row after which no end is expected any more: a relay may show junk for ever. More than a Core that writes
+behind junk was ever made to step over."""
 
 
 @dataclass
@@ -45,6 +48,7 @@ def needs_its_end(member: Member, epoch: int) -> bool:
 def read_to_the_end(member: Member, position: Position) -> Flow[ClosedEpochs | None]:
     """Reads on from ``position`` to the seal that leads to an epoch of an active Core. None if that is not shown."""
     closed = ClosedEpochs()
+    voids = 0
     while needs_its_end(member, position.epoch):
         keys = tuple(
             member.keys.mirror(position.epoch, position.sequence + ahead) for ahead in range(READ_AT_ONCE)
@@ -57,6 +61,9 @@ def read_to_the_end(member: Member, position: Position) -> Flow[ClosedEpochs | N
             slot = judge_slot(data, position, member.log)
             if slot.kind is SlotKind.DIVERGED:
                 slot = VOID  # for whoever stands here
+            voids = voids + 1 if slot.kind is SlotKind.VOID else 0
+            if voids > VOIDS_IN_A_ROW_MAX:
+                return None
             position = slot.after(position)
             if slot.kind is SlotKind.SEAL:
                 break

@@ -35,8 +35,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BaseException as error:  # noqa: BLE001  where every error becomes an exit code
+        _ignore_interrupts()
         return _failed(error, arguments)
+    _ignore_interrupts()
     return code
+
+
+def _ignore_interrupts() -> None:
+    """The outcome is decided: Ctrl-C while the interpreter shuts down must not replace the exit code by a signal's."""
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _forbid_core_dumps() -> None:

@@ -6,7 +6,7 @@
 Rules:
 - A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is noticed.
 - The header's MAC commits the blob to its key: a wrong key is told before anything is decrypted.
-- The name is a keyed hash of the content, and is checked when all of it was read. What `open_blob` yields is authentic
+- The name is a keyed hash of the content (and of its turn), and is checked when all of it was read. What `open_blob` yields is authentic
   chunk by chunk, but it is the whole blob only once the iteration has ended without an error: write it to a place of its
   own, and use it after that.
 - Nothing holds more than two chunks in memory, and the padding hides the exact length.
@@ -80,8 +80,9 @@ def seal_blob(
     key: GenerationKey,
     secret: VaultSecret,
     salt: bytes,
+    turn: int = 0,
 ) -> Iterator[bytes]:
-    """The blob, piece by piece: `blob_bytes(length)` bytes in all, to be stored under `secret.blob_name(content_hash)`.
+    """The blob, piece by piece: `blob_bytes(length)` bytes in all, to be stored under `secret.blob_name(content_hash, turn)`.
 
     `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
     the last piece, if the content turns out to have another length or hash (a file that changed while it was read).
@@ -90,7 +91,7 @@ def seal_blob(
     header = BlobHeader(
         generation=key.number,
         vault=exactly(vault, VAULT_BYTES, "a vault id"),
-        name=secret.blob_name(content_hash),
+        name=secret.blob_name(content_hash, turn),
         salt=exactly(salt, SALT_BYTES, "a salt"),
         payload_bytes=padded_length(BLOB_LENGTH_BYTES + length),
     )
@@ -120,7 +121,13 @@ def parse_blob_header(data: bytes) -> BlobHeader:
 
 
 def open_blob(
-    stored: Iterable[bytes], *, name: bytes, vault: bytes, key: GenerationKey, secret: VaultSecret
+    stored: Iterable[bytes],
+    *,
+    name: bytes,
+    vault: bytes,
+    key: GenerationKey,
+    secret: VaultSecret,
+    turn: int = 0,
 ) -> Iterator[bytes]:
     """The content, in pieces of up to 64 KiB; `stored` may come in pieces of any size. See the module's rules on its use.
 
@@ -141,7 +148,7 @@ def open_blob(
     for piece in _content(source, header.payload_bytes, AESGCM(encryption)):
         digest.update(piece)
         yield piece
-    if not hmac.compare_digest(secret.blob_name(digest.digest()), name):
+    if not hmac.compare_digest(secret.blob_name(digest.digest(), turn), name):
         raise WrongKey("the blob's content does not have the name under which it is stored")
 
 

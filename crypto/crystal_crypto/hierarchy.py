@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from crystal_crypto import labels
 from crystal_crypto.identity import ExchangeKey, Random, SigningKey, VerifyKey
 from crystal_crypto.limits import (
+    BLOB_TURN_MAX,
     CHECK_VALUE_BYTES,
     DEVICE_BYTES,
     HASH_BYTES,
@@ -206,9 +207,15 @@ class VaultSecret(Secret):
         """The keyed hash (32 bytes) under which a text is suppressed; `content_hash` is SHA-256 of its UTF-8."""
         return hmac.digest(self.forget_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
 
-    def blob_name(self, content_hash: bytes) -> bytes:
-        """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it."""
-        return hmac.digest(self.blob_name_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
+    def blob_name(self, content_hash: bytes, turn: int = 0) -> bytes:
+        """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it.
+
+        `turn` (0 to 255): a name whose blob was deleted is not used again; the same content comes back under the next turn's.
+        """
+        if not 0 <= turn <= BLOB_TURN_MAX:
+            raise ValueError(f"a blob's turn is 0 to {BLOB_TURN_MAX}")
+        named = exactly(content_hash, HASH_BYTES, "a content hash") + (bytes([turn]) if turn else b"")
+        return hmac.digest(self.blob_name_key, named, "sha256")
 
     def _derive(self, label: bytes) -> bytes:
         return hkdf(self._raw, salt=b"", info=label, length=KEY_BYTES)

@@ -43,6 +43,8 @@ BLOB_BYTES_MAX = 8 * MIB
 BLOB_CHUNK_BYTES = 64 * KIB
 BLOB_LENGTH_BYTES = 8
 """The content's length, at the head of the sealed payload."""
+BLOB_TURN_MAX = 255
+"""Equal contents can have this many names after each other."""
 
 # Sealed key bundles and device identities.
 BUNDLE_BYTES = 114

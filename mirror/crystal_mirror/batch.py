@@ -3,6 +3,9 @@
 Body of a batch: frame 0 the head (MessagePack), frame 1 the vectors (raw: they do not compress), then one frame for each
 operation, verbatim as its maker encoded it, so that one session's text never shares a zstd frame with another's.
 
+Beside operations a batch carries what only the Core decides: a snapshot that it announces, the floor below which the log will
+not be kept, names of blobs that it condemns, and vectors that replace others after a change of model.
+
 The head says what the entry does to the acks: every operation's origin is done, and so is everything in ``also_done`` (the
 places of offers whose operation was done before). It states the digest after it, and which model made the vectors.
 """
@@ -27,7 +30,29 @@ WINDOWS_MAX = 65_535
 VECTOR_BYTES_MAX = 8192
 """One vector: 4,096 dimensions of float16."""
 
+CONDEMNED_MAX = 4096
+"""Names that one batch condemns."""
+
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A snapshot: the state before slot ``sequence`` of ``epoch``, whose last entry has the hash ``previous``; its digest; and
+    the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn."""
+
+    epoch: Number
+    sequence: Number
+    previous: Bytes32
+    digest: Bytes32
+    manifest: Bytes32
+    length: Number
+    turn: Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+    @property
+    def position(self) -> Position:
+        """The place in the mirror from which who restores it reads on."""
+        return Position(self.epoch, self.sequence, self.previous)
 
 
 class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -39,6 +64,11 @@ class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     vector_bytes: Annotated[int, msgspec.Meta(ge=0, le=VECTOR_BYTES_MAX)]
     model: Annotated[str, msgspec.Meta(max_length=200)]
     digest: Bytes32
+    announced: Announced | None
+    floor: tuple[Number, Number] | None
+    condemned: Annotated[tuple[Bytes32, ...], msgspec.Meta(max_length=CONDEMNED_MAX)]
+    embedded_anew: Annotated[tuple[Bytes32, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
+    drops_vectors: bool
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -50,7 +80,9 @@ class Batch:
     """An opened mirror entry.
 
     ``vectors`` holds, for each chunk that the batch adds to the replicated state, in order of first appearance, the
-    float16 vectors of its windows.
+    float16 vectors of its windows; behind them those of the chunks ``embedded_anew`` (by content hash), in their order.
+    With ``drops_vectors`` all vectors that stand are dropped before anything else: the model has changed. The order in which a
+    batch is applied: ``drops_vectors``, operations, ``embedded_anew``, ``condemned``; ``digest`` is what it all leads to.
     """
 
     operations: tuple[tuple[Origin, bytes], ...]
@@ -58,6 +90,11 @@ class Batch:
     vectors: tuple[tuple[bytes, ...], ...]
     model: str
     digest: bytes
+    announced: Announced | None = None
+    floor: tuple[int, int] | None = None
+    condemned: tuple[bytes, ...] = ()
+    embedded_anew: tuple[bytes, ...] = ()
+    drops_vectors: bool = False
 
     def decoded(self) -> list[tuple[Origin, Operation]]:
         return [(origin, decode_operation(data)) for origin, data in self.operations]
@@ -80,6 +117,11 @@ def encode_batch(batch: Batch) -> list[Frame]:
         vector_bytes=size,
         model=batch.model,
         digest=batch.digest,
+        announced=batch.announced,
+        floor=batch.floor,
+        condemned=batch.condemned,
+        embedded_anew=batch.embedded_anew,
+        drops_vectors=batch.drops_vectors,
     )
     return [
         Frame(_encoder.encode(head)),
@@ -119,6 +161,11 @@ def decode_batch(frames: Sequence[bytes]) -> Batch:
         vectors=tuple(vectors),
         model=head.model,
         digest=head.digest,
+        announced=head.announced,
+        floor=head.floor,
+        condemned=head.condemned,
+        embedded_anew=head.embedded_anew,
+        drops_vectors=head.drops_vectors,
     )
 
 

@@ -59,6 +59,14 @@ class VaultKeys:
         return self.epoch_prefix(epoch) + slot_name(sequence)
 
     @property
+    def blob_prefix(self) -> str:
+        return f"{self.root}blob/"
+
+    def blob(self, name: bytes) -> str:
+        """``name`` is the keyed hash of its content (``VaultSecret.blob_name``)."""
+        return self.blob_prefix + name.hex()
+
+    @property
     def cursor_prefix(self) -> str:
         return f"{self.root}cursor/"
 

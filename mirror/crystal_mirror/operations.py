@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from crystal_crypto.errors import Malformed, TooLarge
+from crystal_mirror.filenames import PATH_BYTES_MAX, check_path
 from crystal_mirror.types import HASH_BYTES
 
 OPERATION_BYTES_MAX = 256 * 1024
@@ -29,6 +30,11 @@ TARGETS_MAX = 4096
 """Targets of one forget."""
 NAME_CHARS_MAX = 1024
 """Any name: agent, session, project, message id."""
+FILE_PARTS_MAX = 6144
+"""Parts of one file: their references fill an operation."""
+FILE_PART_BYTES_MAX = 4 * 1024 * 1024
+FILE_BYTES_MAX = FILE_PARTS_MAX * FILE_PART_BYTES_MAX
+TURN_MAX = 255
 MILLISECONDS_MAX = 2**53
 """Moments, since 1970."""
 
@@ -84,7 +90,42 @@ class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     ]
 
 
-Operation = Capture | Remember | Forget
+class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a file: SHA-256 of its content and its length in bytes. ``turn`` tells blobs of equal content apart: a name
+    that was condemned is never used again, so the content comes back under the next turn's (``VaultSecret.blob_name``)."""
+
+    content: Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+    length: Annotated[int, msgspec.Meta(ge=1, le=FILE_PART_BYTES_MAX)]
+    turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] = 0
+
+
+Version = tuple[
+    Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)],
+    Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)],
+    Annotated[int, msgspec.Meta(ge=0, le=2**53)],
+]
+"""The origin of the operation that made a file what it is: its version. See ``types.Origin``."""
+
+
+class PutFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="p"):
+    """A file of the memory home as its maker found it. ``base`` is the version that it replaces, as far as its maker knew; None
+    for a new one. If another version came first, that one keeps the path and this one is kept beside it (``filetree``)."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_BYTES_MAX)]
+    base: Version | None
+    executable: bool
+    modified_at: Milliseconds
+    parts: Annotated[tuple[FilePart, ...], msgspec.Meta(max_length=FILE_PARTS_MAX)]
+
+
+class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="d"):
+    """A tombstone: its maker deleted the file when it was at version ``base``. Of no effect on any other version."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_BYTES_MAX)]
+    base: Version
+
+
+Operation = Capture | Remember | Forget | PutFile | DropFile
 
 
 class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
@@ -103,9 +144,8 @@ class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[_CaptureColumns | Remember | Forget] = msgspec.msgpack.Decoder(
-    _CaptureColumns | Remember | Forget
-)
+_Written = _CaptureColumns | Remember | Forget | PutFile | DropFile
+_decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written)
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -145,6 +185,9 @@ def decode_operation(data: bytes) -> Operation:
             _check_texts((decoded.text,))
             return decoded
         case Forget():
+            return decoded
+        case PutFile() | DropFile():
+            check_path(decoded.path)
             return decoded
 
 

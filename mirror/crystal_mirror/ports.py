@@ -10,20 +10,66 @@ What implementers must hold, for both databases:
 - Methods raise on failure, and a failure leaves the database as it was before the transaction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from crystal_mirror.operations import Operation
+from crystal_mirror.operations import FilePart, Operation
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
+
+SNAPSHOT_PART_BYTES_MAX = 4 * 1024 * 1024
+"""Content of one part of a snapshot."""
 
 Random = Callable[[int], bytes]
 """``random(n)`` gives n unpredictable bytes (``os.urandom``; in the simulator, the seed's)."""
 
 Vectors = Callable[[str], Sequence[bytes]]
 """Called once for each text that is new to the replicated state, in order: its windows' vectors, float16 little-endian."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file of the replicated tree. ``version`` is the origin of the operation that made it so; ``gone``: a tombstone."""
+
+    path: str
+    version: Origin
+    executable: bool
+    modified_at: int
+    parts: tuple[FilePart, ...]
+    gone: bool
+
+    @property
+    def size(self) -> int:
+        return sum(part.length for part in self.parts)
+
+
+class Export(Protocol):
+    """The replicated state as of one moment, however long it is read and whatever is committed meanwhile."""
+
+    def position(self) -> Position: ...
+
+    def digest(self) -> StateDigest: ...
+
+    def model(self) -> bytes | None:
+        """The model that made the vectors; None if there are none."""
+        ...
+
+    def parts(self) -> Iterator[bytes]:
+        """The rows as parts of a snapshot, each at most ``SNAPSHOT_PART_BYTES_MAX`` bytes; the same rows in the same order give
+        the same parts, and a change far from a part leaves its bytes as they were."""
+        ...
+
+
+class PartSums(Protocol):
+    """The digest of what parts hold, without a database: proves that a snapshot can be read back whole."""
+
+    def add(self, part: bytes) -> None:
+        """Raises Malformed."""
+        ...
+
+    def digest(self) -> StateDigest: ...
 
 
 class ReplicaView(Protocol):
@@ -65,6 +111,28 @@ class ReplicaView(Protocol):
 
     def meta_get(self, name: str) -> bytes | None: ...
 
+    def is_condemned(self, name: bytes) -> bool:
+        """Whether the Core has condemned the blob of that name: it is never used again."""
+        ...
+
+    def files(self) -> Iterator[FileRow]:
+        """The replicated tree, tombstones included, by path."""
+        ...
+
+    def file(self, path: str) -> FileRow | None: ...
+
+    def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
+        """Content hash and text of chunks of the replicated state that have no vectors, oldest first."""
+        ...
+
+    def oldest_kept(self) -> tuple[int, int] | None:
+        """Epoch and slot of the first kept entry."""
+        ...
+
+    def kept_bytes(self, epoch: int, first: int) -> int:
+        """Bytes of the kept entries from that place on, in all epochs."""
+        ...
+
 
 class ReplicaTransaction(ReplicaView, Protocol):
     """Changes that commit together: rows, acks, position, digest and kept entries."""
@@ -93,6 +161,30 @@ class ReplicaTransaction(ReplicaView, Protocol):
         """Removes every replicated row, all acks and the position. Provisional rows, kept entries and meta stay."""
         ...
 
+    def load(self, part: bytes) -> None:
+        """Adds the rows of a snapshot's part, indexes and running digest included.
+
+        Raises:
+            Malformed: not such a part, or its rows clash with those that stand. The transaction must then be abandoned.
+        """
+        ...
+
+    def embed_anew(self, content: bytes, windows: Sequence[bytes]) -> None:
+        """Replaces a chunk's vectors. Does nothing if the replicated state does not have that chunk."""
+        ...
+
+    def drop_vectors(self) -> None:
+        """Removes all vectors: those of another model are about to come."""
+        ...
+
+    def condemn(self, names: Sequence[bytes]) -> None:
+        """Remembers names of blobs that are never used again. Idempotent."""
+        ...
+
+    def drop_entries_before(self, epoch: int, sequence: int) -> int:
+        """Drops all kept entries before that place. Returns how many."""
+        ...
+
 
 class Replica(ReplicaView, Protocol):
     """``crystal.db``."""
@@ -105,6 +197,12 @@ class Replica(ReplicaView, Protocol):
         A forget hides at once. Does nothing for an origin that is done.
         """
         ...
+
+    def export(self) -> AbstractContextManager[Export]:
+        """Opens the committed state for reading at length, while this and other processes go on writing."""
+        ...
+
+    def part_sums(self) -> PartSums: ...
 
     def provisional_origins(self) -> set[Origin]: ...
 

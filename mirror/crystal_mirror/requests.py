@@ -74,7 +74,50 @@ class Embed:
     texts: tuple[str, ...]
 
 
-Request = Get | GetMany | PutNew | Put | List | Embed
+@dataclass(frozen=True, slots=True)
+class Has:
+    """Reply: a list of bools, whether there is an object under each key. Moves no content."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GetBlob:
+    """Reply: the blob's bytes (``BLOB_BYTES_MAX`` and one more byte at most), or None if there is none."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutBlob:
+    """Create-only write of a blob, like ``PutNew`` for what an entry could not hold. Reply: True if created."""
+
+    key: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Condemn:
+    """Asks the relay to delete: the named keys, or everything under ``prefix`` up to the key ``through``. Needs the lead's right.
+
+    Reply: None, once the relay has noted it for good; it deletes when it gets to it. Idempotent. 500 keys at most.
+    """
+
+    keys: tuple[str, ...] = ()
+    prefix: str = ""
+    through: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Tells whoever waits how far a long flow is: ``done`` of ``total`` bytes of ``what``. Reply: None, at once."""
+
+    what: str
+    done: int
+    total: int
+
+
+Request = Get | GetMany | PutNew | Put | List | Embed | Has | GetBlob | PutBlob | Condemn | Progress
 
 T = TypeVar("T")
 Flow = Generator[Request, Any, T]

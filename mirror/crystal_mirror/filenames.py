@@ -1,0 +1,80 @@
+"""Names of files that may travel: relative paths that mean one and the same file on Linux, macOS and Windows.
+
+A path is refused, wherever it comes from, that is absolute, climbs, is not in Unicode's composed form (NFC), holds control
+characters or what Windows keeps for itself (its reserved names and characters, a dot or a space at the end of a component),
+or is too long. Two paths whose ``folded`` forms are equal would be one file where case does not count, so the tree holds
+only one of them at a time. Who meets such a file on its own disk leaves it where it is and says so; nothing is renamed behind
+a person's back.
+"""
+
+import re
+import unicodedata
+
+from crystal_crypto.errors import Malformed
+
+PATH_BYTES_MAX = 1024
+"""UTF-8 bytes of a whole path."""
+COMPONENT_BYTES_MAX = 200
+"""UTF-8 bytes of one component: 255 is what file systems take, the rest is room for the mark of a conflict copy."""
+DEPTH_MAX = 32
+"""Components of a path."""
+
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"\\|?*]')
+_RESERVED = re.compile(
+    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$)(\..*)?", re.IGNORECASE
+)
+
+
+def fault_of(path: str) -> str | None:
+    """Why this path may not travel, in words; None if it may."""
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "its name is not Unicode text"
+    if not path or size > PATH_BYTES_MAX:
+        return f"its path is empty or longer than {PATH_BYTES_MAX} bytes"
+    if path.startswith("/"):
+        return "its path is absolute"
+    if unicodedata.normalize("NFC", path) != path:
+        return "its name is not in Unicode's composed form"
+    components = path.split("/")
+    if len(components) > DEPTH_MAX:
+        return f"it lies deeper than {DEPTH_MAX} folders"
+    for component in components:
+        if component in ("", ".", ".."):
+            return "its path climbs or has an empty component"
+        if len(component.encode()) > COMPONENT_BYTES_MAX:
+            return f"a component of its path is longer than {COMPONENT_BYTES_MAX} bytes"
+        if _FORBIDDEN.search(component):
+            return "its name holds a character that not every system allows"
+        if component[-1] in ". ":
+            return "its name ends with a dot or a space, which Windows drops"
+        if _RESERVED.fullmatch(component):
+            return "its name is one that Windows keeps for a device"
+    return None
+
+
+def check_path(path: str) -> None:
+    """Raises Malformed for a path that may not travel."""
+    fault = fault_of(path)
+    if fault is not None:
+        raise Malformed(f"a file cannot be synced: {fault}")
+
+
+def folded(path: str) -> str:
+    """The path as file systems see it for which case and composition don't count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
+
+
+def conflict_path(path: str, device: bytes, number: int) -> str:
+    """The path at which a version is kept that came second: the same on every device. ``number`` is its operation's sequence."""
+    folder, slash, name = path.rpartition("/")
+    stem, dot, suffix = name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = name, "", ""
+    mark = f" (conflict {device.hex()[:8]}-{number})"
+    room = COMPONENT_BYTES_MAX - len(mark.encode()) - len((dot + suffix).encode())
+    if room < 1:
+        stem, dot, suffix, room = name, "", "", COMPONENT_BYTES_MAX - len(mark.encode())
+    stem = stem.encode()[:room].decode(errors="ignore").rstrip(". ") or "file"
+    return f"{folder}{slash}{stem}{mark}{dot}{suffix}"

@@ -19,10 +19,16 @@ from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Get, GetMany, Put
-from crystal_mirror.types import HASH_BYTES
+from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES
 
 META_CURSOR = "cursor.sent"
 META_SEEN = "cursors.seen"
+META_SNAPSHOT_SLOT = "snapshot.slot"
+"""In the replica: epoch and sequence of the entry that announces the newest snapshot, as a MessagePack array."""
+META_ASKS = "handover.asks"
+META_DRAINED = "handover.drained"
+META_OFFERS = "handover.offers"
+"""In the journal: what the cursor says of a planned change of the Core (``handover.py``)."""
 TOLD_AGAIN_MS = 6 * 3600 * 1000
 """After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
 VERSION_CHARS_MAX = 64
@@ -40,6 +46,11 @@ class About:
     token: bytes = b""
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Id = Annotated[bytes, msgspec.Meta(max_length=DEVICE_ID_BYTES)]
+"""A claim or the id of a device, which are equally long; empty for none."""
+
+
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     epoch: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     sequence: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -49,6 +60,10 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     holds_root: bool
     version: Annotated[str, msgspec.Meta(max_length=VERSION_CHARS_MAX)]
     token: Annotated[bytes, msgspec.Meta(max_length=HASH_BYTES)]
+    snapshot: tuple[_Count, _Count] | None = None
+    asks: _Id = b""
+    drained_for: _Id = b""
+    offers: _Id = b""
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +91,14 @@ class Cursor:
     token: bytes
     """The hash of its relay token; empty if it does not tell."""
     log_head_known: bool
+    snapshot: tuple[int, int] | None = None
+    """The slot of the mirror entry that announces the newest snapshot that this device knows of."""
+    asks: bytes = b""
+    """The claim with which it asks the Core for the lead; empty if it does not."""
+    drained_for: bytes = b""
+    """A Core's: the claim for which it has collected and published all, and holds; empty if it does not."""
+    offers: bytes = b""
+    """A Core's: the device that it wants to give the lead to; empty if none."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -88,6 +111,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 _encoder = msgspec.msgpack.Encoder()
 _body_decoder: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
 _seen_decoder: msgspec.msgpack.Decoder[list[_Seen]] = msgspec.msgpack.Decoder(list[_Seen])
+_slot_decoder: msgspec.msgpack.Decoder[tuple[int, int]] = msgspec.msgpack.Decoder(tuple[int, int])
 _sent_decoder: msgspec.msgpack.Decoder[_Sent] = msgspec.msgpack.Decoder(_Sent)
 
 
@@ -111,6 +135,10 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         member.root is not None and in_force(member.log, member.root),
         about.version[:VERSION_CHARS_MAX],
         about.token,
+        _snapshot_slot(member),
+        member.journal.meta_get(META_ASKS) or b"",
+        member.journal.meta_get(META_DRAINED) or b"",
+        member.journal.meta_get(META_OFFERS) or b"",
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
@@ -150,6 +178,11 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         transaction.meta_set(
             META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, sha256(sealed).digest()))
         )
+
+
+def _snapshot_slot(member: Member) -> tuple[int, int] | None:
+    kept = member.replica.meta_get(META_SNAPSHOT_SLOT)
+    return _slot_decoder.decode(kept) if kept else None
 
 
 def _own_count(member: Member, there: bytes) -> int:
@@ -269,4 +302,10 @@ def _cursor(member: Member, seen: _Seen) -> Cursor:
         body.version,
         body.token,
         member.log.knows_head(seen.log_head),
+        body.snapshot,
+        *(_whole(each) for each in (body.asks, body.drained_for, body.offers)),
     )
+
+
+def _whole(told: bytes) -> bytes:
+    return told if len(told) == DEVICE_ID_BYTES else b""

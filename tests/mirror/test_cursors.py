@@ -2,11 +2,23 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.entry import Channel, Frame, Kind, parse, seal
-from crystal_mirror.cursors import TOLD_AGAIN_MS, About, Cursor, put_cursor, read_cursors, seen_cursors
+from crystal_mirror.cursors import (
+    META_ASKS,
+    META_DRAINED,
+    META_OFFERS,
+    META_SNAPSHOT_SLOT,
+    TOLD_AGAIN_MS,
+    About,
+    Cursor,
+    put_cursor,
+    read_cursors,
+    seen_cursors,
+)
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.status import devices
@@ -52,6 +64,34 @@ def test_a_cursor_tells_where_a_device_is_and_what_it_is(home: Household) -> Non
     assert laptop.log_head_known
     assert {c.device: c for c in seen_cursors(home.core)} == told
     assert [entry.cursor for entry in devices(home.core)] == [core, laptop]
+
+
+def test_a_cursor_tells_of_the_newest_snapshot_and_of_a_change_of_the_core(home: Household) -> None:
+    asks, drained, offers = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
+    with home.laptop.journal.transaction() as transaction:
+        for name, value in ((META_ASKS, asks), (META_DRAINED, drained), (META_OFFERS, offers)):
+            transaction.meta_set(name, value)
+    with home.laptop.replica.transaction() as replica:
+        replica.meta_set(META_SNAPSHOT_SLOT, msgspec.msgpack.encode([1, 5]))
+    tell(home, home.laptop)
+    told = read(home, home.core)[home.laptop.device_id]
+    assert (told.snapshot, told.asks, told.drained_for, told.offers) == ((1, 5), asks, drained, offers)
+
+
+def test_a_cursor_without_the_newer_fields_is_read(home: Household) -> None:
+    tell(home, home.laptop)
+    key = home.laptop.keys.cursor(home.laptop.device_id)
+    good = parse(home.store[key])
+    body = msgspec.msgpack.decode(good.open(home.laptop.generation_key)[0])
+    home.store[key] = seal(
+        replace(good.header, sequence=9),
+        [Frame(msgspec.msgpack.encode(body[:8]))],
+        key=home.laptop.generation_key,
+        signer=home.laptop.identity.signing,
+        salt=bytes(24),
+    )
+    told = read(home, home.core)[home.laptop.device_id]
+    assert (told.count, told.snapshot, told.asks, told.drained_for, told.offers) == (9, None, b"", b"", b"")
 
 
 def test_a_root_that_was_replaced_is_told_of_as_none(home: Household) -> None:

@@ -7,11 +7,11 @@ name, so that a test can be named after one and a random world can draw any.
 from collections.abc import Callable
 from random import Random
 
-from crystal_mirror.requests import List, Listing
+from crystal_mirror.requests import Condemn, List, Listing
 from tests.sim.store import Lie, SimStore
 
 
-class _Honest:
+class Honest:
     """The base of lies: everything as it is."""
 
     name = "honest"
@@ -25,8 +25,14 @@ class _Honest:
     def put_new(self, store: SimStore, device: str, key: str, body: bytes) -> bool | None:
         return None
 
+    def has(self, store: SimStore, device: str, key: str) -> bool | None:
+        return None
 
-class Tampers(_Honest):
+    def condemn(self, store: SimStore, request: Condemn) -> frozenset[str] | None:
+        return None
+
+
+class Tampers(Honest):
     """Flips one bit of what it shows of one channel. `part` says where in the entry, from 0 to 1."""
 
     def __init__(self, channel: str, part: float) -> None:
@@ -38,7 +44,7 @@ class Tampers(_Honest):
         return flipped(data, self._part) if data and self._channel in key else data
 
 
-class Truncates(_Honest):
+class Truncates(Honest):
     """Shows only the first half of every entry."""
 
     name = "truncates"
@@ -48,7 +54,7 @@ class Truncates(_Honest):
         return data[: len(data) // 2] if data else data
 
 
-class Replays(_Honest):
+class Replays(Honest):
     """Shows, in the newest slots of a channel and behind them, entries of that channel's beginning."""
 
     def __init__(self, channel: str) -> None:
@@ -62,7 +68,7 @@ class Replays(_Honest):
         return store.objects[keys[0]] if key <= next_key(keys[-1]) else None
 
 
-class Reorders(_Honest):
+class Reorders(Honest):
     """Shows the two newest slots of a channel in each other's place."""
 
     def __init__(self, channel: str) -> None:
@@ -76,7 +82,7 @@ class Reorders(_Honest):
         return store.objects.get(key)
 
 
-class RollsBack(_Honest):
+class RollsBack(Honest):
     """Shows what stood there at an earlier time; takes writes all the same. `victim` "" means everybody."""
 
     def __init__(self, before: dict[str, bytes], victim: str = "") -> None:
@@ -103,7 +109,7 @@ class LooksEmpty(RollsBack):
         self.name = "looks empty"
 
 
-class Withholds(_Honest):
+class Withholds(Honest):
     """Says that the newest entries of a channel are not there."""
 
     def __init__(self, channel: str, count: int) -> None:
@@ -114,7 +120,7 @@ class Withholds(_Honest):
         return None if key in store.keys(self._channel)[-self._count :] else store.objects.get(key)
 
 
-class WithholdsOne(_Honest):
+class WithholdsOne(Honest):
     """Says that one entry in the middle of a channel is not there: a gap."""
 
     def __init__(self, channel: str) -> None:
@@ -126,7 +132,7 @@ class WithholdsOne(_Honest):
         return None if len(keys) > 1 and key == keys[-2] else store.objects.get(key)
 
 
-class Jumbles(_Honest):
+class Jumbles(Honest):
     """Lists keys out of order, twice, with junk among them, and calls every page the last but one."""
 
     name = "jumbles listings"
@@ -137,7 +143,7 @@ class Jumbles(_Honest):
         return Listing((*reversed(page.keys), *page.keys, *junk), True)
 
 
-class CutsListings(_Honest):
+class CutsListings(Honest):
     """Lists only every other key, and says that there is no more."""
 
     name = "cuts listings"
@@ -147,7 +153,7 @@ class CutsListings(_Honest):
         return Listing(page.keys[1::2], False)
 
 
-class SwallowsWrites(_Honest):
+class SwallowsWrites(Honest):
     """Says that new entries of a channel are stored, and keeps none of them."""
 
     def __init__(self, channel: str) -> None:
@@ -158,7 +164,7 @@ class SwallowsWrites(_Honest):
         return True if self._channel in key else None
 
 
-class RefusesWrites(_Honest):
+class RefusesWrites(Honest):
     """Says of every new key that it is taken, and shows an old entry of that channel there."""
 
     name = "calls free places taken"
@@ -174,7 +180,7 @@ class RefusesWrites(_Honest):
         return False if self.get(store, device, key) is not None else None
 
 
-class CrossesChannels(_Honest):
+class CrossesChannels(Honest):
     """Shows conversations as mirror slots and mirror slots as conversations."""
 
     name = "crosses channels"

@@ -1,8 +1,8 @@
 """The simulated relay: objects in a dictionary, weather, and lies.
 
 Honest and calm it keeps the store's contract. *Weather* is what any honest relay and network do: requests that fail before
-or after their effect, a success whose reply is lost, a write delivered again much later, short pages. A *lie* (`lies.py`)
-is put between the objects and who asks for them.
+or after their effect, a success whose reply is lost, a write delivered again much later, short pages, a deletion that was
+asked for and is carried out much later, twice, or never. A *lie* (`lies.py`) is put between the objects and who asks for them.
 """
 
 from collections import Counter
@@ -12,7 +12,22 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Protocol
 
-from crystal_mirror.requests import Embed, Get, GetMany, List, Listing, Put, PutNew, Request, StoreFailure
+from crystal_mirror.requests import (
+    Condemn,
+    Embed,
+    Get,
+    GetBlob,
+    GetMany,
+    Has,
+    List,
+    Listing,
+    Progress,
+    Put,
+    PutBlob,
+    PutNew,
+    Request,
+    StoreFailure,
+)
 from tests.sim.embedding import embed
 
 
@@ -24,14 +39,21 @@ class Weather:
     fails_after: float = 0.0
     repeats_late: float = 0.0
     page_max: int = 1000
+    sweeps_late: float = 0.0
+    """That a deletion is put off; CONDEMNED_NEVER of those put off are forgotten."""
 
 
 CALM = Weather()
-STORM = Weather(fails_before=0.08, fails_after=0.08, repeats_late=0.15, page_max=3)
+STORM = Weather(fails_before=0.08, fails_after=0.08, repeats_late=0.15, page_max=3, sweeps_late=0.7)
+CONDEMNED_NEVER = 0.15
+CONDEMNED_TWICE = 0.25
+"""That a deletion which was carried out is carried out once more, later."""
+SWEEPS = 0.04
+"""That one of the deletions put off is carried out, before any request."""
 
 
 class Lie(Protocol):
-    """What a relay may do with a request. None from `listing` or `put_new`: as an honest one would."""
+    """What a relay may do with a request. None from `has`, `listing`, `put_new` or `condemn`: as an honest one would."""
 
     @property
     def name(self) -> str: ...
@@ -41,6 +63,12 @@ class Lie(Protocol):
     def listing(self, store: "SimStore", device: str, request: List) -> Listing | None: ...
 
     def put_new(self, store: "SimStore", device: str, key: str, body: bytes) -> bool | None: ...
+
+    def has(self, store: "SimStore", device: str, key: str) -> bool | None: ...
+
+    def condemn(self, store: "SimStore", request: Condemn) -> frozenset[str] | None:
+        """The keys that are deleted at once instead of those that were named."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -71,12 +99,20 @@ class SimStore:
         """To some devices the device log ends before this key: an ex-device that goes on as if it had heard of nothing."""
         self._draw = draw
         self._late: list[_Late] = []
+        self._condemned: list[Condemn] = []
+        """Deletions that were asked for and put off."""
+        self.swept: Callable[[frozenset[str]], None] = lambda _keys: None
+        """Is told of every deletion that was asked for, once it was carried out."""
 
     def perform(self, device: str, request: Request) -> Any:
         """Answers a request. Raises StoreFailure when the device is told that it failed, whether or not it did."""
+        if isinstance(request, Progress):
+            return None
         self.counts["requests"] += 1
         weather = self.weather
         self._deliver_late(weather.repeats_late)
+        if self._condemned and self._draw.random() < SWEEPS:
+            self._sweep(self._condemned.pop(self._draw.randrange(len(self._condemned))))
         if isinstance(request, Embed):
             return [embed(text) for text in request.texts]
         if self._draw.random() < weather.fails_before:
@@ -84,7 +120,7 @@ class SimStore:
             raise StoreFailure("the simulated relay answered 503")
         if device in self.refused:
             raise StoreFailure("the simulated relay answered 401")
-        if isinstance(request, PutNew | Put):
+        if isinstance(request, PutNew | Put | PutBlob):
             self.watch(device, request.body)
         reply = self._answer(device, request)
         if self._draw.random() < weather.fails_after:
@@ -94,11 +130,13 @@ class SimStore:
 
     def _answer(self, device: str, request: Request) -> Any:
         match request:
-            case Get(key):
+            case Get(key) | GetBlob(key):
                 return self._get(device, key)
+            case Has(keys):
+                return [self._has(device, key) for key in keys]
             case GetMany(keys):
                 return [self._get(device, key) for key in keys]
-            case PutNew(key, body):
+            case PutNew(key, body) | PutBlob(key, body):
                 return self._put_new(device, key, body)
             case Put(key, body):
                 self.objects[key] = body
@@ -107,8 +145,10 @@ class SimStore:
             case List():
                 told = self.lie.listing(self, device, request) if self.lie else None
                 return told if told is not None else self.honest_listing(request)
-            case Embed():
-                raise AssertionError("embedding is no business of the store")
+            case Condemn():
+                return self._condemn(request)
+            case Embed() | Progress():
+                raise AssertionError("no business of the store")
 
     def honest_listing(self, request: List) -> Listing:
         limit = max(1, min(request.limit, self._draw.randint(1, self.weather.page_max)))
@@ -122,6 +162,39 @@ class SimStore:
         if self.lie is None or (device in self.joining and "/devlog/" in key):
             return self.objects.get(key)
         return self.lie.get(self, device, key)
+
+    def _has(self, device: str, key: str) -> bool:
+        told = self.lie.has(self, device, key) if self.lie else None
+        return told if told is not None else self._get(device, key) is not None
+
+    def _condemn(self, request: Condemn) -> None:
+        self.counts["condemned"] += 1
+        told = self.lie.condemn(self, request) if self.lie else None
+        if told is not None:
+            self._delete(told)
+        elif self._draw.random() >= self.weather.sweeps_late:
+            self._sweep(request)
+        elif self._draw.random() >= CONDEMNED_NEVER:
+            self._condemned.append(request)
+
+    def _sweep(self, request: Condemn) -> None:
+        """Deletes what was named, as it stands now."""
+        if self.weather.sweeps_late and self._draw.random() < CONDEMNED_TWICE:
+            self._condemned.append(request)
+        self._delete(self.named(request))
+
+    def _delete(self, keys: frozenset[str]) -> None:
+        gone = frozenset(keys & self.objects.keys())
+        for key in gone:
+            del self.objects[key]
+        self.counts["swept"] += len(gone)
+        if gone:
+            self.swept(gone)
+
+    def named(self, request: Condemn) -> frozenset[str]:
+        """The keys that stand here now and that the request names."""
+        below = {k for k in self.objects if k.startswith(request.prefix) and k <= request.through}
+        return frozenset(self.objects.keys() & request.keys) | (below if request.prefix else frozenset())
 
     def _put_new(self, device: str, key: str, body: bytes) -> bool:
         told = self.lie.put_new(self, device, key, body) if self.lie else None
@@ -149,9 +222,11 @@ class SimStore:
                 self.objects[late.key] = late.body
 
     def calm_down(self) -> None:
-        """Fair weather, no lies, nothing under way any more."""
+        """Fair weather, no lies, nothing under way any more: what was to be deleted is."""
         self.weather, self.lie = CALM, None
         self._late.clear()
+        while self._condemned:
+            self._sweep(self._condemned.pop(0))
 
     def keys(self, channel: str) -> list[str]:
         """The keys of one channel, in order."""

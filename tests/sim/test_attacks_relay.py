@@ -9,12 +9,13 @@ from crystal_mirror.notices import Notice
 from crystal_mirror.requests import List, Listing
 from tests.sim.administering import call, put_out, renew
 from tests.sim.device import Home
+from tests.sim.lies import Honest
 from tests.sim.members_script import MembersStage
 from tests.sim.store import SimStore
 from tests.sim.thief import Thief, member_of, unmoved
 
 
-class TwoLogs:
+class TwoLogs(Honest):
     """Shows each device its own device log from some slot on. What a device writes there, only its side sees."""
 
     name = "two logs"

@@ -19,7 +19,21 @@ from crystal_mirror.authority import in_force
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.offers import open_offer
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
-from crystal_mirror.requests import Embed, Flow, Get, GetMany, List, Put, PutNew, Request
+from crystal_mirror.requests import (
+    Condemn,
+    Embed,
+    Flow,
+    Get,
+    GetBlob,
+    GetMany,
+    Has,
+    List,
+    Progress,
+    Put,
+    PutBlob,
+    PutNew,
+    Request,
+)
 from tests.sim import ending
 from tests.sim.checks import Checks
 from tests.sim.device import Crasher, Home, SimCrash, seeded
@@ -328,12 +342,18 @@ class World:
 def describe(request: Request | None) -> str:
     """A request without its ciphertext: its kind, key and size."""
     match request:
-        case Get(key):
+        case Get(key) | GetBlob(key):
             return f"get {key}"
         case GetMany(keys):
             return f"get {len(keys)} from {keys[:1]}"
-        case PutNew(key, body) | Put(key, body):
+        case Has(keys):
+            return f"has {len(keys)} from {keys[:1]}"
+        case PutNew(key, body) | Put(key, body) | PutBlob(key, body):
             return f"put {key} {len(body)}"
+        case Condemn(keys, prefix, through):
+            return f"condemn {len(keys)} from {keys[:1]}, {prefix} through {through}"
+        case Progress(what, done, total):
+            return f"progress of {what}: {done} of {total}"
         case List(prefix, after, _):
             return f"list {prefix} after {after}"
         case Embed(texts):

@@ -4,39 +4,51 @@
 A flow yields a request, the runner performs it and sends the reply, until the flow returns. What the store
 cannot answer is thrown into the flow as a ``StoreFailure`` (or a child that keeps the relay's own exit code
 and hint), so that a flow sees one kind of failure whatever the network did. Everything that comes from the
-relay is bounded before it is held: an object is read up to one byte more than an entry may have, which is
-enough to see that it is none.
+relay is bounded before it is held: an object is read up to one byte more than an entry (or a blob) may have,
+which is enough to see that it is none. Whether something is there (``Has``) is asked by reading one byte; what the
+relay says to that proves nothing.
+
+``Condemn`` goes to the store if it takes condemnations, as a relay does; on any other store the objects are deleted
+there and then (``crystal_relay.condemning``).
 
 Databases are used between requests on the event loop's thread; embedding runs in a thread, since it takes
 seconds.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from crystal_core.embed.port import Embedder
-from crystal_crypto.limits import ENTRY_BYTES_MAX
+from crystal_crypto.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX
 from crystal_mirror.requests import (
+    Condemn,
     Embed,
     Flow,
     Get,
+    GetBlob,
     GetMany,
+    Has,
     List,
     Listing,
+    Progress,
     Put,
+    PutBlob,
     PutNew,
     Request,
     StoreFailure,
 )
 from crystal_node.errors import ExitCode
+from crystal_relay.condemning import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
     BadRequest,
+    Forbidden,
     NotFound,
     QuotaExceeded,
     RelayError,
+    StoreUnavailable,
     TooLarge,
     Unauthorized,
     VaultDropped,
@@ -47,9 +59,14 @@ from crystal_relay.store import Store
 GETS_AT_ONCE = 16
 """Objects fetched side by side: enough to hide a round trip of 100 ms, few enough not to be a burden."""
 
+READS_OF_BLOB_MAX = 4
+"""A blob whose reading breaks off is read on from there, so often at most, and only if each time brought bytes."""
+
 T = TypeVar("T")
 EmbedderSource = Callable[[], Embedder]
 """Gives the embedder, loading it at the first call; only asked when a flow needs vectors."""
+OnProgress = Callable[[str, int, int], None]
+"""Told what is under way, how many bytes are done, and of how many."""
 
 
 class RelayRefused(StoreFailure):
@@ -67,6 +84,12 @@ class TokenRefused(RelayRefused):
         "back in, pair it again: `crystal pair --code -`. A Core registers its vault at an emptied relay again: "
         "`crystal init --role core --enroll-token -`."
     )
+
+
+class DeletionRefused(RelayRefused):
+    """Deleting at the relay is for the Core, and the device log is for nobody to delete."""
+
+    hint = "Only the Core's token may delete. `crystal role` tells who leads; nothing was deleted."
 
 
 class RelayHasNoRoom(StoreFailure):
@@ -110,9 +133,12 @@ class Runner:
         store: Store,
         embedder: EmbedderSource | None,
         on_embedded: Callable[[int], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were."""
         self._store = store
+        self._condemner = condemner_of(store)
+        self._on_progress = on_progress
         self._embedder = embedder
         self._on_embedded = on_embedded
         self._gate = asyncio.Semaphore(GETS_AT_ONCE)
@@ -148,6 +174,10 @@ class Runner:
             if self._on_embedded is not None:
                 self._on_embedded(len(request.texts))
             return vectors
+        if isinstance(request, Progress):
+            if self._on_progress is not None:
+                self._on_progress(request.what, request.done, request.total)
+            return None
         try:
             return await self._ask(request)
         except RelayError as error:
@@ -158,8 +188,8 @@ class Runner:
             case Get(key):
                 return await self._get(key)
             case GetMany(keys):
-                return await self._get_many(keys)
-            case PutNew(key, body):
+                return await self._many(self._get, keys)
+            case PutNew(key, body) | PutBlob(key, body):
                 return await self._put_new(key, body)
             case Put(key, body):
                 await self._store.put(key, body)
@@ -167,8 +197,15 @@ class Runner:
                 return None
             case List(prefix, after, limit):
                 return await self._list(prefix, after, min(limit, LIST_LIMIT_MAX))
-            case Embed():
-                raise AssertionError("embedding asks no store")
+            case Has(keys):
+                return await self._many(self._has, keys)
+            case GetBlob(key):
+                return await self._get_blob(key)
+            case Condemn():
+                await self._condemn(request)
+                return None
+            case Embed() | Progress():
+                raise AssertionError("embedding and telling ask no store")
 
     async def _get(self, key: str) -> bytes | None:
         async with self._gate:
@@ -181,22 +218,52 @@ class Runner:
         self.traffic.bytes_down += len(body)
         return body
 
-    async def _get_many(self, keys: tuple[str, ...]) -> list[bytes | None]:
+    async def _has(self, key: str) -> bool:
+        async with self._gate:
+            self.traffic.requests += 1
+            try:
+                await (await self._store.get(key, length=1)).read()
+            except NotFound:
+                return False
+            return True
+
+    async def _get_blob(self, key: str) -> bytes | None:
+        held = bytearray()
+        async with self._gate:
+            for left in reversed(range(READS_OF_BLOB_MAX)):
+                before = len(held)
+                try:
+                    await self._read_on(key, held)
+                    break
+                except NotFound:
+                    return None
+                except StoreUnavailable:
+                    if not left or len(held) == before or len(held) > BLOB_BYTES_MAX:
+                        raise
+        return bytes(held)
+
+    async def _read_on(self, key: str, held: bytearray) -> None:
+        """Adds what ``held`` lacks of a blob. What came before it breaks off stays in ``held``."""
+        self.traffic.requests += 1
+        before = len(held)
+        try:
+            async with await self._store.get(key, start=before, length=BLOB_BYTES_MAX + 1 - before) as found:
+                async for piece in found:
+                    held += piece
+        finally:
+            self.traffic.bytes_down += len(held) - before
+
+    async def _many(self, ask: Callable[[str], Awaitable[T]], keys: tuple[str, ...]) -> list[T]:
+        """Asks for all keys side by side, within the gate's bound."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._get_or_error(key)) for key in keys]
-        results: list[bytes | None] = []
+            tasks = [group.create_task(_result_or_error(ask, key)) for key in keys]
+        results: list[T] = []
         for task in tasks:
             outcome = task.result()
             if isinstance(outcome, RelayError):
                 raise outcome
             results.append(outcome)
         return results
-
-    async def _get_or_error(self, key: str) -> bytes | RelayError | None:
-        try:
-            return await self._get(key)
-        except RelayError as error:  # returned, not raised: one failure must not surface as a group of them
-            return error
 
     async def _put_new(self, key: str, body: bytes) -> bool:
         try:
@@ -206,6 +273,15 @@ class Runner:
             return False
         self._count_up(body)
         return True
+
+    async def _condemn(self, request: Condemn) -> None:
+        self.traffic.requests += 1
+        try:
+            await self._condemner.condemn(keys=request.keys, prefix=request.prefix, through=request.through)
+        except VaultDropped:
+            raise
+        except Forbidden as error:
+            raise DeletionRefused(f"the relay lets this device delete nothing there: {error}") from error
 
     async def _list(self, prefix: str, after: str, limit: int) -> Listing:
         self.traffic.requests += 1
@@ -226,6 +302,13 @@ class Runner:
         if self._embedder is None:
             raise AssertionError("this flow was not to ask for vectors")
         return self._embedder().embed_windows(texts)
+
+
+async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | RelayError:
+    try:
+        return await ask(key)
+    except RelayError as error:  # returned, not raised: one failure must not surface as a group of them
+        return error
 
 
 def store_failure(error: RelayError) -> StoreFailure:

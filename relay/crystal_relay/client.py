@@ -8,7 +8,7 @@ A write whose reply was lost raises StoreUnavailable although it may have happen
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from crystal_relay.client_replies import (
     size_of,
 )
 from crystal_relay.client_vaults import VaultCalls, header_safe
+from crystal_relay.condemning import check_condemned
 from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES
@@ -43,7 +44,14 @@ from crystal_relay.store import (
     part_length,
     whole_body,
 )
-from crystal_relay.wire import ERROR_JSON_BYTES_MAX, Direction, ListReply, WaitReply
+from crystal_relay.wire import (
+    ERROR_JSON_BYTES_MAX,
+    Condemnation,
+    CondemnedReply,
+    Direction,
+    ListReply,
+    WaitReply,
+)
 
 CALLS_MAX = 16
 """At once; further ones queue. Waits, and objects that are being read, have connections beside."""
@@ -165,6 +173,17 @@ class HttpStore(VaultCalls):
         await self._http.aclose()
         await self._direct.aclose()
 
+    # --- beside the port ---
+
+    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
+        """See `condemning.Condemner`: the relay has it on record when this returns, and its sweeper deletes."""
+        check_condemned(keys, prefix, through)
+        if keys:
+            asked = Condemnation(keys=[self._within(key) for key in keys])
+        else:
+            asked = Condemnation(prefix=self._within(prefix), through=self._within(through))
+        await self._ask("condemned", asked, CondemnedReply)
+
     # --- inside ---
 
     async def _put(self, key: str, body: bytes | Body, condition: dict[str, str]) -> None:
@@ -213,7 +232,7 @@ class HttpStore(VaultCalls):
         )
         response = await self._send(request, sleeps=patience is not None)
         try:
-            if response.status_code not in (200, 201):
+            if response.status_code not in (200, 201, 202):
                 raise await error_of(response)
             text = await limited_body(response, REPLY_JSON_BYTES_MAX)
         finally:

@@ -6,12 +6,13 @@ Usual nesting: `RetryingStore(LimitedStore(LoggedStore(HttpStore(…))))`, so th
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
 
+from crystal_relay.condemning import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
     Busy,
@@ -102,13 +103,26 @@ class RetryingStore:
     async def delete(self, key: str) -> None:
         await self._repeat(lambda: self._store.delete(key))
 
+    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
+        """As `Condemner`. Who is told to come again later than the longest pause is not kept waiting."""
+        condemner = condemner_of(self._store)
+        await self._repeat(
+            lambda: condemner.condemn(keys=keys, prefix=prefix, through=through), waits_for_long=False
+        )
+
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
 
     async def aclose(self) -> None:
         await self._store.aclose()
 
-    async def _repeat(self, attempt: Callable[[], Awaitable[Result]], *, repeatable: bool = True) -> Result:
+    async def _repeat(
+        self,
+        attempt: Callable[[], Awaitable[Result]],
+        *,
+        repeatable: bool = True,
+        waits_for_long: bool = True,
+    ) -> Result:
         tried = 0
         while True:
             try:
@@ -118,6 +132,8 @@ class RetryingStore:
                 if tried >= self._policy.tries or not repeatable or isinstance(error, Closed):
                     raise
                 told = error.retry_after if isinstance(error, TooManyRequests) else 0.0
+                if told > TOLD_SECONDS_MAX and not waits_for_long:
+                    raise
             pause = self._policy.pause(tried, self._random())
             await self._sleep(max(pause, min(told, TOLD_SECONDS_MAX)))
 
@@ -169,6 +185,11 @@ class LimitedStore:
         async with self._places:
             await self._store.delete(key)
 
+    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
+        """As `Condemner`."""
+        async with self._places:
+            await condemner_of(self._store).condemn(keys=keys, prefix=prefix, through=through)
+
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
 
@@ -205,6 +226,11 @@ class LoggedStore:
     async def delete(self, key: str) -> None:
         async with self._logged("delete", key):
             await self._store.delete(key)
+
+    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
+        """As `Condemner`."""
+        async with self._logged("condemn", through or f"{len(keys)} keys"):
+            await condemner_of(self._store).condemn(keys=keys, prefix=prefix, through=through)
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         async with self._logged("wait", prefix):

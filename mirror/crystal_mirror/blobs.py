@@ -1,0 +1,140 @@
+"""Blobs on the relay: parts of snapshots and of files, sealed under the generation in force and named by their content.
+
+A blob is put create-only and read back by whoever counts on it. Its name is a keyed hash, so equal content is stored once; a
+name that was condemned, or under which the relay holds something else, is given up for the next turn's.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from crystal_crypto.blob import open_blob, parse_blob_header, seal_blob
+from crystal_crypto.errors import CryptoError, WrongKey
+from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
+from crystal_mirror.errors import ProtocolError
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob
+
+HAS_AT_ONCE = 64
+
+
+class BlobDamaged(ProtocolError):
+    """The relay lacks a blob, or holds other bytes under its name."""
+
+    exit_code = 7
+    hint = "`crystal verify --deep` names what the relay lacks; `crystal repair` on a device that has it puts it back."
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """What is needed to fetch a blob and to know that it is the right one."""
+
+    content: bytes
+    """SHA-256 of the content."""
+    length: int
+    turn: int = 0
+
+
+def blob_key(member: Member, ref: BlobRef) -> str:
+    return member.keys.blob(member.secret.blob_name(ref.content, ref.turn))
+
+
+def put_blob(member: Member, content: bytes, first_turn: int = 0) -> Flow[BlobRef]:
+    """Stores the content unless it is there; does not read it back. Raises KeysWithheld."""
+    digest = sha256(content).digest()
+    ref = BlobRef(digest, len(content), usable_turn(member, digest, first_turn))
+    key = blob_key(member, ref)
+    there = yield Has((key,))
+    if not there[0]:
+        yield PutBlob(key, _sealed(member, ref, content))
+    return ref
+
+
+def put_verified(member: Member, content: bytes) -> Flow[BlobRef]:
+    """Stores the content and reads it back; goes on to another turn where the relay holds something else.
+
+    Raises:
+        BlobDamaged: no turn is left.
+    """
+    turn = 0
+    while turn <= BLOB_TURN_MAX:
+        ref = yield from put_blob(member, content, turn)
+        try:
+            if (yield from get_blob(member, ref)) == content:
+                return ref
+        except BlobDamaged:
+            pass  # what stands there is nobody's: the next turn's name is free
+        turn = ref.turn + 1
+    raise BlobDamaged("the relay holds something else under every name of a blob")
+
+
+def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
+    """The content, whole and authentic.
+
+    Raises:
+        BlobDamaged: the relay does not have it, or not as it was stored.
+        WrongKey: the key of its generation has not reached this device.
+    """
+    data: bytes | None = yield GetBlob(blob_key(member, ref))
+    if data is None:
+        raise BlobDamaged(f"the relay lacks the blob {_short(member, ref)}")
+    if len(data) > BLOB_BYTES_MAX:
+        raise BlobDamaged(f"the relay's blob {_short(member, ref)} is too large for one")
+    return opened(member, ref, data)
+
+
+def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
+    """The content of these bytes. Raises as ``get_blob`` does."""
+    try:
+        generation = parse_blob_header(data).generation
+    except CryptoError as error:
+        raise BlobDamaged(f"the relay's blob {_short(member, ref)} is damaged: {error}") from error
+    key = member.key_for(generation)
+    if key is None:
+        raise WrongKey(f"a blob needs the key of generation {generation}, which has not arrived")
+    name = member.secret.blob_name(ref.content, ref.turn)
+    try:
+        content = b"".join(
+            open_blob([data], name=name, vault=member.vault, key=key, secret=member.secret, turn=ref.turn)
+        )
+    except CryptoError as error:
+        raise BlobDamaged(f"the relay's blob {_short(member, ref)} is damaged: {error}") from error
+    if len(content) != ref.length:
+        raise BlobDamaged(f"the relay's blob {_short(member, ref)} has another length")
+    return content
+
+
+def lacking(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
+    """Those of which the relay has no blob. Moves no content."""
+    missing: list[BlobRef] = []
+    for start in range(0, len(refs), HAS_AT_ONCE):
+        some = refs[start : start + HAS_AT_ONCE]
+        there = yield Has(tuple(blob_key(member, ref) for ref in some))
+        missing += [ref for ref, found in zip(some, there, strict=True) if not found]
+    return missing
+
+
+def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
+    """The first turn from ``first`` on whose name was not condemned."""
+    for turn in range(first, BLOB_TURN_MAX + 1):
+        if not member.replica.is_condemned(member.secret.blob_name(content, turn)):
+            return turn
+    raise BlobDamaged("all names of a blob were condemned")
+
+
+def _sealed(member: Member, ref: BlobRef, content: bytes) -> bytes:
+    pieces: Iterator[bytes] = seal_blob(
+        [content],
+        length=len(content),
+        content_hash=ref.content,
+        vault=member.vault,
+        key=member.generation_key,
+        secret=member.secret,
+        salt=member.salt(),
+        turn=ref.turn,
+    )
+    return b"".join(pieces)
+
+
+def _short(member: Member, ref: BlobRef) -> str:
+    return member.secret.blob_name(ref.content, ref.turn).hex()[:12]

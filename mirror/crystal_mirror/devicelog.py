@@ -10,12 +10,14 @@ slots are kept, counted and stepped over, so that one junk write cannot jam a va
 States of a vault, as its log tells them::
 
     empty --root--> founded --add--> peopled --lead--> led --lead--> led …        (add may come at any time after root)
+                                                        led --lead of nobody--> frozen --lead--> led
 
 States of a device::
 
     unknown --add--> ACTIVE --grant--> ACTIVE, may take the lead --revoke--> REVOKED, for good
                        └───────────────── revoke ───────────────────────────────┘
-    The device that leads cannot be revoked: another one takes the lead first, so that its epoch has an end.
+    The device that leads, or led when the vault was frozen, cannot be revoked: another one takes the lead first, so that its
+    epoch has an end.
 
 Who may sign what: the root signs everything; the Core that leads everything but ``root``; a device with a grant its own
 ``lead``; any device its own ``name``. Only the root in force counts: a ``root`` entry signed by it puts another in its place.
@@ -41,6 +43,7 @@ from crystal_mirror.records import (
     RootRecord,
     decode_record,
 )
+from crystal_mirror.reigns import NOBODY, Lead
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
 
 ROOT_SENDER = bytes(DEVICE_ID_BYTES)
@@ -83,16 +86,6 @@ class MemberInfo:
     entry: Entry
     named: Entry
     revoked: Revocation | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """A reign: the epoch, its Core, and the claim that tells the Core from its own clones."""
-
-    epoch: int
-    device: bytes
-    claim: bytes
-    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +181,14 @@ class DeviceLog:
 
     @property
     def lead(self) -> Lead | None:
-        """The latest reign, or None before the first."""
+        """The latest reign, or None before the first. It may be nobody's."""
         return self._leads.get(self._last_epoch)
+
+    @property
+    def last_core(self) -> Lead | None:
+        """The latest reign of a device: the one before a freeze, of which no two follow each other."""
+        lead = self.lead
+        return self._leads.get(lead.epoch - 1) if lead is not None and lead.is_freeze else lead
 
     def lead_of(self, epoch: int) -> Lead | None:
         return self._leads.get(epoch)
@@ -303,7 +302,7 @@ class DeviceLog:
                     and _verify_key(record.signing) is not None
                 )
             case RevokeRecord():
-                leads = self.lead is not None and self.lead.device == record.device
+                leads = self.last_core is not None and self.last_core.device == record.device
                 incarnations = [incarnation for incarnation, _ in record.cutoffs]
                 return (
                     self.is_active(record.device)
@@ -315,7 +314,8 @@ class DeviceLog:
             case GenerationRecord():
                 return record.generation == after and self._for_everybody(record.bundles)
             case LeadRecord():
-                return self.is_active(record.device) and record.epoch == self._last_epoch + 1
+                freezes = record.device == NOBODY and self.lead is not None and not self.lead.is_freeze
+                return (freezes or self.is_active(record.device)) and record.epoch == self._last_epoch + 1
             case GrantRecord():
                 info = self._members.get(record.device)
                 return info is not None and info.revoked is None and not info.grant
@@ -331,7 +331,8 @@ class DeviceLog:
         before = entry.header.log_head
         self.generation = self._generation_after(record)
         by_root = entry.header.sender == ROOT_SENDER
-        if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):
+        gives = isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record))
+        if gives and record.device != NOBODY:
             self._root_traces.setdefault(record.device, []).append(slot)
         match record:
             case RootRecord():

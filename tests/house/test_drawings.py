@@ -18,7 +18,6 @@ from crystal_mirror.claim import claim
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.held import accept_held, drop_held, held_places
 from crystal_mirror.outbox import push
-from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
 from crystal_node.pairing import inviter as inviting
@@ -29,83 +28,10 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server.invites import Invites
 from crystal_relay.wire import InviteCreation
 from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
+from tests.house.log_machines import devices, reigns, roots
 from tests.mirror.household import Household
-from tests.mirror.logs import Logbook
-from tests.mirror.support import new_device, new_root
 from tests.mirror.test_two_devices import capture
 from tests.support.drawings import Edge, drawn_machines, tried
-
-
-class Subject(Logbook):
-    """A led vault, and a device about which the log is told things by its root."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.core, self.subject = new_device("core"), new_device("subject")
-        self.must(self.root_record(self.root))
-        self.must(self.add(self.core))
-        self.must(LeadRecord(1, self.core.id, bytes(16)))
-
-    def lead(self, device: bytes) -> None:
-        assert self.log.lead is not None
-        self.says(LeadRecord(self.log.lead.epoch + 1, device, bytes(16)))
-
-    def state(self) -> str:
-        info = self.log.member(self.subject.id)
-        if info is None:
-            return "unknown"
-        if info.revoked is not None:
-            return "revoked"
-        leads = self.log.lead is not None and self.log.lead.device == info.device
-        if leads:
-            return "leads and may" if info.grant else "leads"
-        return "may lead" if info.grant else "active"
-
-
-def devices() -> set[Edge]:
-    return tried(
-        Subject,
-        {
-            "add": lambda s: s.says(s.add(s.subject)),
-            "add with a grant": lambda s: s.says(s.add(s.subject, grant=True)),
-            "grant": lambda s: s.says(GrantRecord(s.subject.id)),
-            "name": lambda s: s.says(NameRecord(s.subject.id)),
-            "lead": lambda s: s.lead(s.subject.id),
-            "another's lead": lambda s: s.lead(s.core.id),
-            "revoke": lambda s: s.says(s.revoke(s.subject.id)),
-            "a generation": lambda s: s.says(s.generation()),
-            "another's revoke": lambda s: s.says(s.revoke(s.core.id)),
-        },
-        Subject.state,
-    )
-
-
-class Roots(Logbook):
-    """A log without an entry, and the root that will found it."""
-
-    def another(self) -> None:
-        if self.log.root is not None:
-            self.rotate(f"root {len(self.log.events)}")
-
-    def again(self) -> None:
-        self.says(self.root_record(new_root()), by=self.root)
-
-    def state(self) -> str:
-        if self.log.root is None:
-            return "none"
-        return "in force" if self.log.root.admin == new_root().admin.public.to_bytes() else "replaced"
-
-
-def roots() -> set[Edge]:
-    return tried(
-        Roots,
-        {
-            "its root entry": Roots.again,
-            "another's root entry": Roots.another,
-            "an add": lambda r: r.log.root and r.says(r.add(new_device("x"))),
-        },
-        Roots.state,
-    )
 
 
 def done(home: Household, flow: Flow[Any]) -> None:
@@ -354,6 +280,7 @@ def mailboxes() -> set[Edge]:
 
 
 MACHINES: dict[str, Callable[[], set[Edge]]] = {
+    "a vault's reigns": reigns,
     "a device": devices,
     "a root": roots,
     "revoking a device": leaving,

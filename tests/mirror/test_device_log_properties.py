@@ -18,6 +18,7 @@ from crystal_crypto.identity import DeviceIdentity
 from crystal_crypto.limits import HEADER_BYTES, MAC_BYTES, SIGNATURE_BYTES
 from crystal_mirror.devicelog import DeviceLog, Verdict
 from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record
+from crystal_mirror.reigns import NOBODY
 from tests.mirror.logs import Logbook
 from tests.mirror.support import new_device, new_root
 
@@ -44,6 +45,8 @@ class Oracle:
     known: set[int] = field(default_factory=set[int])
     grants: set[int] = field(default_factory=set[int])
     lead: int = -1
+    """Who leads, or led last before a freeze."""
+    frozen: bool = False
     epoch: int = 0
     root: int = -1
     roots: set[int] = field(default_factory=set[int])
@@ -64,7 +67,7 @@ class Oracle:
         if by not in self.active or what == "root":
             return False
         itself = by == about and (what == "name" or (what == "lead" and by in self.grants))
-        return by == self.lead or itself
+        return (by == self.lead and not self.frozen) or itself
 
     def _take(self, what: str, about: int) -> bool:
         match what:
@@ -86,7 +89,11 @@ class Oracle:
             case "lead":
                 if about not in self.active:
                     return False
-                self.lead, self.epoch = about, self.epoch + 1
+                self.lead, self.epoch, self.frozen = about, self.epoch + 1, False
+            case "freeze":
+                if self.lead < 0 or self.frozen:
+                    return False
+                self.epoch, self.frozen = self.epoch + 1, True
             case "grant":
                 if about not in self.active or about in self.grants:
                     return False
@@ -98,7 +105,7 @@ class Oracle:
         return True
 
 
-KINDS = ("root", "add", "revoke", "generation", "lead", "grant", "name")
+KINDS = ("root", "add", "revoke", "generation", "lead", "freeze", "grant", "name")
 
 
 def record(book: Logbook, what: str, about: int) -> Record:
@@ -112,9 +119,10 @@ def record(book: Logbook, what: str, about: int) -> Record:
             return book.revoke(device.id)
         case "generation":
             return book.generation()
-        case "lead":
+        case "lead" | "freeze":
             lead = book.log.lead
-            return LeadRecord((lead.epoch if lead else 0) + 1, device.id, bytes(16))
+            leader = device.id if what == "lead" else NOBODY
+            return LeadRecord((lead.epoch if lead else 0) + 1, leader, bytes([about] * 16))
         case "grant":
             return GrantRecord(device.id)
         case _:

@@ -15,7 +15,7 @@ from crystal_mirror.held import accept_held, drop_held
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow
 from crystal_mirror.round import sync_round
-from tests.sim.device import Home
+from tests.sim.device import Home, spoken
 from tests.sim.embedding import MODEL
 from tests.sim.world import World
 
@@ -25,7 +25,7 @@ NOW_MS = 1_800_000_000_000
 def add(member: Member, newcomer: Home, *, grant: bool = False) -> Flow[None]:
     identity = newcomer.identity
     keys = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
-    yield from add_device(member, keys, name=newcomer.name, system="sim", now_ms=NOW_MS, grant=grant)
+    yield from add_device(member, keys, name=spoken(newcomer.name), system="sim", now_ms=NOW_MS, grant=grant)
 
 
 def put_out(member: Member, device: bytes, old: Root, new: Root) -> Flow[None]:
@@ -49,7 +49,7 @@ def grant(member: Member, device: bytes) -> Flow[None]:
 
 
 def call(member: Member, device: bytes, name: str) -> Flow[None]:
-    yield from rename(member, device, name, now_ms=NOW_MS)
+    yield from rename(member, device, spoken(name), now_ms=NOW_MS)
 
 
 def accept_left(member: Member, device: bytes) -> Flow[None]:

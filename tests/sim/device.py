@@ -120,6 +120,11 @@ def seeded(seed: str) -> Callable[[int], bytes]:
     return draw
 
 
+def spoken(name: str) -> str:
+    """What a person calls the device: long enough to be looked for in what the relay is sent."""
+    return f"{name} of Ada"
+
+
 @dataclass
 class Home:
     """One installation: identity and databases. `restores` counts how often its disk was put back to an earlier state."""
@@ -246,7 +251,7 @@ class Home:
             return read_log(load_log(journal, self.vault), journal, VaultKeys(self.vault))
         if self.keeps_root and self.root not in self.roots:
             self.roots.append(self.root)
-        details = Details(self.name, "sim", 0)
+        details = Details(spoken(self.name), "sim", 0)
         if self.founds:
             return found(self.identity, self.root, journal, self.random, details)
         return join(self.identity, self.root, journal, self.random, details, self.vault)

@@ -25,16 +25,19 @@ class Generations:
     def __init__(self, first: GenerationKey) -> None:
         self._keys = {first.number: first}
 
-    def learn(self, member: Member) -> None:
-        """Takes over what a device has. Raises Violation if two devices have two keys of one generation."""
+    def learn(self, member: Member) -> list[GenerationKey]:
+        """Takes over what a device has; returns what is new. Raises Violation at two keys of one generation."""
+        new: list[GenerationKey] = []
         for number in range(1, member.log.generation + 1):
             key = member.key_for(number) if number not in self._keys else None
             if key is not None:
                 self._keys[number] = key
+                new.append(key)
         number = member.log.generation
         key = member.key_for(number)
         if key is not None and key.secret != self._keys[number].secret:
             raise Violation(f"P5: there are two keys of generation {number}")
+        return new
 
     def of(self, entry: Entry) -> GenerationKey:
         """Raises Violation for an entry of a generation that no device has."""

@@ -29,6 +29,7 @@ from crystal_mirror.requests import (
     StoreFailure,
 )
 from tests.sim.embedding import embed
+from tests.sim.secrecy import Secrecy
 
 
 @dataclass
@@ -93,6 +94,8 @@ class SimStore:
         healed: whoever joins at a wrong head has joined nothing. It is named, and the person pairs again."""
         self.watch: Callable[[str, bytes], None] = lambda _device, _body: None
         """Is told of every write, with who asks for it, before anything becomes of it."""
+        self.secrecy: Secrecy | None = None
+        """Looks at every request that reaches the relay."""
         self.refused: set[str] = set()
         """Devices whose token counts for nothing any more."""
         self.hidden_from: dict[str, str] = {}
@@ -120,6 +123,8 @@ class SimStore:
             raise StoreFailure("the simulated relay answered 503")
         if device in self.refused:
             raise StoreFailure("the simulated relay answered 401")
+        if self.secrecy is not None:
+            self.secrecy.check(request)
         if isinstance(request, PutNew | Put | PutBlob):
             self.watch(device, request.body)
         reply = self._answer(device, request)

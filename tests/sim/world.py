@@ -19,27 +19,16 @@ from crystal_mirror.authority import in_force
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.offers import open_offer
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
-from crystal_mirror.requests import (
-    Condemn,
-    Embed,
-    Flow,
-    Get,
-    GetBlob,
-    GetMany,
-    Has,
-    List,
-    Progress,
-    Put,
-    PutBlob,
-    PutNew,
-    Request,
-)
+from crystal_mirror.requests import Flow
 from tests.sim import ending
 from tests.sim.checks import Checks
-from tests.sim.device import Crasher, Home, SimCrash, seeded
+from tests.sim.device import Crasher, Home, SimCrash, seeded, spoken
+from tests.sim.embedding import embed
 from tests.sim.model import Histories, Violation
 from tests.sim.outsiders import Generations, Outsiders
+from tests.sim.secrecy import Secrecy
 from tests.sim.store import SimStore
+from tests.sim.tracing import describe, hash_of
 
 TEXTS = (
     "tea, no sugar",
@@ -49,6 +38,7 @@ TEXTS = (
     "Böhm's number: +49 30 1234",
     "forget me",
 )
+SOURCE = "claude-code"
 FLOW_STEPS_MAX = 5000
 """Requests after which a single flow counts as endless."""
 
@@ -76,6 +66,13 @@ class World:
         """Every root that was ever drawn; which one is in force, the device log says."""
         self.vault = self.roots[0].vault
         self.store = SimStore(Random(f"{seed}/weather"))
+        self.secrecy = self.store.secrecy = Secrecy()
+        for text in TEXTS:
+            self.secrecy.plant("a text", text.encode())
+            for vector in embed(text):
+                self.secrecy.plant("a vector", vector)
+        self.secrecy.plant("a source", SOURCE.encode())
+        self.secrecy.plant_root(self.roots[0])
         self.crasher = Crasher()
         self.homes: list[Home] = []
         self.former: list[Home] = []
@@ -104,6 +101,8 @@ class World:
         self.outsiders = Outsiders(load_log(member.journal, self.vault))
         self.checks = Checks(Histories(self.generations.of, self.secret), self.store.acknowledged)
         self.outsiders.take_as_put(self.store.objects.values())
+        self.secrecy.plant_secret(self.secret)
+        self.secrecy.plant_generation(member.generation_key)
         self.store.watch = self._watch
 
     @property
@@ -115,6 +114,7 @@ class World:
 
     def new_root(self) -> Root:
         self.roots.append(Root.from_bytes(seeded(f"{self.seed}/root/{len(self.roots)}")(32)))
+        self.secrecy.plant_root(self.roots[-1])
         return self.roots[-1]
 
     def say(self, line: str) -> None:
@@ -125,6 +125,8 @@ class World:
     ) -> Home:
         """A device that founds or joins by the root, or (not ``has_kit``) waits until another one has added it."""
         identity = DeviceIdentity.generate(seeded(f"{self.seed}/{name}/identity"))
+        self.secrecy.plant_identity(identity)
+        self.secrecy.plant("a device's name", spoken(name).encode())
         root = self.root if has_kit else None
         random = seeded(f"{self.seed}/{name}")
         home = Home(name, identity, self.vault, root, self.crasher, random, founds, keeps_root and has_kit)
@@ -153,6 +155,8 @@ class World:
                 self.say(f"{home.name} starts")
         except SimCrash:
             self._died(home)
+        except Violation:
+            raise
         except (AssertionError, ValueError, KeyError, IndexError, TypeError, RuntimeError) as error:
             raise Violation(f"defect: {home.name}: {type(error).__name__}: {error}") from error
         if home.error:
@@ -165,7 +169,8 @@ class World:
             return
         if home.member is not None:
             gone = self.outsiders.learn(home.member)
-            self.generations.learn(home.member)
+            for key in self.generations.learn(home.member):
+                self.secrecy.plant_generation(key)
             for device in gone:
                 self._expel(device)
         if home not in self.former:
@@ -253,9 +258,7 @@ class World:
                     Piece(draw.choice(TEXTS), "user", clock, f"m{draw.randrange(4)}", part)
                     for part in range(draw.randint(1, 3))
                 )
-                return Capture(
-                    "agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", "claude-code", pieces
-                )
+                return Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
 
     def forget(self, text: str) -> Forget:
         """A second target that no text has makes every forget different from all others."""
@@ -327,6 +330,11 @@ class World:
         self.rounds_to_agree = ending.agree(self, newcomer=newcomer)
         return self.rounds_to_agree
 
+    @property
+    def trace_hash(self) -> str:
+        """Names the whole run: the same seed gives the same (P12)."""
+        return hash_of(self.trace)
+
     def summary(self) -> Summary:
         return Summary(
             self.steps,
@@ -337,26 +345,3 @@ class World:
             self.rounds_to_agree,
             self.faults + self.store.counts,
         )
-
-
-def describe(request: Request | None) -> str:
-    """A request without its ciphertext: its kind, key and size."""
-    match request:
-        case Get(key) | GetBlob(key):
-            return f"get {key}"
-        case GetMany(keys):
-            return f"get {len(keys)} from {keys[:1]}"
-        case Has(keys):
-            return f"has {len(keys)} from {keys[:1]}"
-        case PutNew(key, body) | Put(key, body) | PutBlob(key, body):
-            return f"put {key} {len(body)}"
-        case Condemn(keys, prefix, through):
-            return f"condemn {len(keys)} from {keys[:1]}, {prefix} through {through}"
-        case Progress(what, done, total):
-            return f"progress of {what}: {done} of {total}"
-        case List(prefix, after, _):
-            return f"list {prefix} after {after}"
-        case Embed(texts):
-            return f"embed {len(texts)}"
-        case None:
-            return "nothing"

@@ -1,0 +1,46 @@
+"""The trace: what a run says of each step, without ciphertext, and the hash that names the run (P12)."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from crystal_mirror.requests import (
+    Condemn,
+    Embed,
+    Get,
+    GetBlob,
+    GetMany,
+    Has,
+    List,
+    Progress,
+    Put,
+    PutBlob,
+    PutNew,
+    Request,
+)
+
+
+def hash_of(trace: Sequence[str]) -> str:
+    return sha256("\n".join(trace).encode()).hexdigest()[:16]
+
+
+def describe(request: Request | None) -> str:
+    """A request without its ciphertext: its kind, key and size."""
+    match request:
+        case Get(key) | GetBlob(key):
+            return f"get {key}"
+        case GetMany(keys):
+            return f"get {len(keys)} from {keys[:1]}"
+        case Has(keys):
+            return f"has {len(keys)} from {keys[:1]}"
+        case PutNew(key, body) | Put(key, body) | PutBlob(key, body):
+            return f"put {key} {len(body)}"
+        case Condemn(keys, prefix, through):
+            return f"condemn {len(keys)} from {keys[:1]}, {prefix} through {through}"
+        case Progress(what, done, total):
+            return f"progress of {what}: {done} of {total}"
+        case List(prefix, after, _):
+            return f"list {prefix} after {after}"
+        case Embed(texts):
+            return f"embed {len(texts)}"
+        case None:
+            return "nothing"

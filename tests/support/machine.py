@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from crystal_node.cli import main
 from tests.support.relay_process import RelayProcess
 
 SECONDS_MAX = 60.0
+_WITHOUT_NETWORK = frozenset({"capture", "forget", "remember", "search", "status", "verify"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Machine:
 
     root: Path
     extra: dict[str, str] = field(default_factory=dict[str, str])
+    prefix: tuple[str, ...] = ()
+    """Comes before each command: `nsenter` for a machine with a network of its own. `call` heeds it when it needs that."""
 
     @property
     def home(self) -> Path:
@@ -70,7 +73,7 @@ class Machine:
     def run(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
         """Runs `crystal` in a process of its own."""
         result = subprocess.run(
-            [sys.executable, "-m", "crystal_node", *arguments],
+            [*self.prefix, sys.executable, "-m", "crystal_node", *arguments],
             env=self.environment | variables,
             input=typed,
             capture_output=True,
@@ -82,6 +85,8 @@ class Machine:
 
     def call(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
         """Runs `crystal`'s entry point in this process, which may dump core afterwards as before."""
+        if self.prefix and arguments[0] not in _WITHOUT_NETWORK:
+            return self.run(*arguments, typed=typed, check=check, **variables)
         with (
             mock.patch.object(cli, "_forbid_core_dumps"),
             mock.patch.dict(os.environ, self.environment | variables, clear=True),
@@ -93,7 +98,7 @@ class Machine:
     def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         """Starts a `crystal` process that goes on by itself. The caller ends it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "crystal_node", *arguments],
+            [*self.prefix, sys.executable, "-m", "crystal_node", *arguments],
             env=self.environment | variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -108,15 +113,16 @@ class Machine:
 
 @dataclass
 class Vault:
-    """A Core and Nodes of one vault, at one relay."""
+    """A Core and Nodes of one vault, at one relay. `machine` makes what a device runs on."""
 
     relay: RelayProcess
     folder: Path
+    machine: Callable[[Path], Machine] = Machine
     core: Machine = field(init=False)
     nodes: list[Machine] = field(default_factory=list[Machine])
 
     def __post_init__(self) -> None:
-        self.core = Machine(self.folder / "core")
+        self.core = self.machine(self.folder / "core")
         self.core.root.mkdir(parents=True)
         token = self.relay.enroll_token
         self.core.call(
@@ -132,7 +138,7 @@ class Vault:
 
     def add(self) -> Machine:
         """A new machine that joins."""
-        machine = Machine(self.folder / f"node-{len(self.nodes) + 1}")
+        machine = self.machine(self.folder / f"node-{len(self.nodes) + 1}")
         machine.root.mkdir()
         machine.call("pair", "--code", "-", "--relay", self.relay.url, typed=self.code() + "\n")
         self.nodes.append(machine)

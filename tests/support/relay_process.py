@@ -26,13 +26,16 @@ class RelayProcess:
         port: int = 0,
         options: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
+        prefix: tuple[str, ...] = (),
     ) -> None:
+        """`prefix` comes before the command: `nsenter`, `prlimit`."""
         self.directory = directory
         self.enroll_token = enroll_token or secrets.token_hex(32)
         self.url = ""
         self._port = port
         self._options = options
         self._environment = dict(environment or {})
+        self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +54,15 @@ class RelayProcess:
         ready_file = self._side_file("ready")
         ready_file.unlink(missing_ok=True)
         with self._side_file("stderr").open("ab") as errors:
-            command = (sys.executable, "-m", "crystal_relay", "serve", "--port", str(self._port))
+            command = (
+                *self._prefix,
+                sys.executable,
+                "-m",
+                "crystal_relay",
+                "serve",
+                "--port",
+                str(self._port),
+            )
             address = self.directory.absolute().as_uri()
             self._process = subprocess.Popen(
                 [*command, "--store", address, "--ready-file", str(ready_file), *self._options],

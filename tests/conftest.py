@@ -4,12 +4,17 @@ A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.s3_servers import S3Server
 from tests.support.s3_servers.kept import shared
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # Who starts the tests in the background has them ignore Ctrl-C, and every process that they start, for they inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

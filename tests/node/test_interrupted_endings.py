@@ -1,9 +1,12 @@
 """Ctrl-C while a command is shutting down: its outcome is decided by then, and so is its exit code."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.machine import Machine
 
 LATE = """
 import os, signal, sys
@@ -34,3 +37,12 @@ def test_ctrl_c_during_shutdown_does_not_replace_the_exit_code(tmp_path: Path) -
         for verb in ("config", "status", "no-such-verb")
     }
     assert codes == {"config": 0, "status": 3, "no-such-verb": 2}
+
+
+def test_a_program_that_calls_a_command_keeps_its_ctrl_c(machine: Machine) -> None:
+    """Its children would inherit that they ignore it."""
+    before = signal.getsignal(signal.SIGINT)
+    assert machine.call("config").code == 0
+    assert machine.call("status", check=False).code == 3
+    assert signal.getsignal(signal.SIGINT) == before
+    assert before != signal.SIG_IGN

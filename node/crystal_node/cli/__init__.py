@@ -35,18 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BaseException as error:  # noqa: BLE001  where every error becomes an exit code
-        _ignore_interrupts()
+        _decided(whole_process=argv is None)
         return _failed(error, arguments)
-    _ignore_interrupts()
+    _decided(whole_process=argv is None)
     return code
 
 
-def _ignore_interrupts() -> None:
-    """The outcome is decided: Ctrl-C while the interpreter shuts down must not replace the exit code by a signal's."""
-    import signal
-    import threading
+def _decided(*, whole_process: bool) -> None:
+    """Ctrl-C while the interpreter shuts down must not replace the exit code by a signal's.
 
-    if threading.current_thread() is threading.main_thread():
+    Only where the process is this command's: another program that calls `main` goes on, and so do its own children,
+    who inherit what it ignores.
+    """
+    import signal
+
+    if whole_process:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

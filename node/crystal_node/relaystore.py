@@ -10,6 +10,7 @@ from crystal_relay.client import HttpStore, Timeouts
 from crystal_relay.client_invite import InviteStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest
+from crystal_relay.pacing import Pace, PacedStore
 from crystal_relay.store import Store
 
 CONNECT_SECONDS_MAX = 5.0
@@ -54,6 +55,8 @@ async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncG
             token=token,
             timeouts=_timeouts(settings),
             allow_insecure=settings.allow_http,
+            # A bucket signs for minutes and is sent all at once; the relay takes a slow body.
+            direct=not (settings.bandwidth_up or settings.bandwidth_down),
         )
     except BadRequest as error:
         raise _with_hint(error, settings) from error
@@ -81,9 +84,10 @@ def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
 
 @asynccontextmanager
 async def open_store(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[Store, None]:
-    """The store for sync: what failed for a moment is repeated a few times."""
+    """The store for sync: what failed for a moment is repeated a few times, and the bandwidth is kept to."""
     async with open_http(settings, vault=vault, token=token) as http:
-        yield RetryingStore(http, policy=_POLICY)
+        paced = PacedStore(http, up=Pace(settings.bandwidth_up), down=Pace(settings.bandwidth_down))
+        yield RetryingStore(paced, policy=_POLICY)
 
 
 def _timeouts(settings: Settings) -> Timeouts:

@@ -13,20 +13,26 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import msgspec
 
 from crystal_node.errors import BadConfig
 from crystal_node.home import Home, locked_directory, write_private
+from crystal_node.settingvalues import (
+    BANDWIDTH_KIB_MAX,
+    KIB,
+    URL_CHARS_MAX,
+    checked_bandwidth,
+    checked_timeout,
+    checked_url,
+    clean_name,
+)
 
 CONFIG_BYTES_MAX = 64 * 1024
-URL_CHARS_MAX = 2048
 TOKEN_CHARS_MAX = 512
 DEFAULT_HOME = "~/.ldm"
 DEFAULT_AGENT = "cc-mini"
 DEFAULT_TIMEOUT = "15"
-TIMEOUT_SECONDS_MAX = 600
 
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
@@ -84,6 +90,8 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     kit_verified: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?$")] = ""
     relay_allow_http: bool = False
     relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
+    bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
+    bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
 
 
 CONFIG_VERSION = 1
@@ -111,6 +119,8 @@ class Settings:
     key_store_setting: Setting
     allow_http_setting: Setting
     timeout_setting: Setting
+    up_setting: Setting
+    down_setting: Setting
     home_setting: Setting
     data_setting: Setting
     claude_setting: Setting
@@ -144,6 +154,16 @@ class Settings:
         return float(self.timeout_setting.value)
 
     @property
+    def bandwidth_up(self) -> int:
+        """Bytes a second that this device sends at most; 0: no limit."""
+        return int(self.up_setting.value) * KIB
+
+    @property
+    def bandwidth_down(self) -> int:
+        """Bytes a second that it fetches at most; 0: no limit."""
+        return int(self.down_setting.value) * KIB
+
+    @property
     def claude_folder(self) -> Path:
         """Claude Code's own folder: ``projects/`` is below it."""
         return Path(self.claude_setting.value)
@@ -158,6 +178,8 @@ class Settings:
             self.relay,
             self.allow_http_setting,
             self.timeout_setting,
+            self.up_setting,
+            self.down_setting,
             self.agent,
             self.name,
             self.key_store_setting,
@@ -174,7 +196,7 @@ class Settings:
         if self.relay.value and self.relay.source in (Source.FLAG, Source.ENVIRONMENT):
             return self
         named = Setting("relay_url", url, Source.INVITE)
-        return replace(self, relay=replace(named, value=_checked_url(named)))
+        return replace(self, relay=replace(named, value=checked_url(named.value, named.origin)))
 
     def save(self, config: Config) -> "Settings":
         """Writes what ``config`` changes of these settings into ``config.json``, durably.
@@ -227,7 +249,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     config = read_config(home.config_file)
     relay = _pick("relay_url", flags.relay_url, env, "CRYSTAL_RELAY_URL", config.relay_url, "")
     if relay.value:
-        relay = replace(relay, value=_checked_url(relay))
+        relay = replace(relay, value=checked_url(relay.value, relay.origin))
     agent = _pick("agent", flags.agent, env, "CRYSTAL_AGENT_ID", config.agent, DEFAULT_AGENT)
     if not _AGENT.fullmatch(agent.value):
         raise BadConfig(
@@ -260,10 +282,9 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         f"{config.relay_timeout:g}" if config.relay_timeout else "",
         DEFAULT_TIMEOUT,
     )
-    if not _is_timeout(timeout.value):
-        raise BadConfig(
-            f"relay_timeout from {timeout.origin} is no number of seconds", hint="Use a number from 1 to 600."
-        )
+    checked_timeout(timeout.value, timeout.origin)
+    up = _bandwidth("up", env, config.bandwidth_up)
+    down = _bandwidth("down", env, config.bandwidth_down)
     name = _pick("name", flags.name, env, "CRYSTAL_DEVICE_NAME", config.name, _host_name())
     claude = _pick("claude_config_dir", None, env, "CLAUDE_CONFIG_DIR", "", "~/.claude")
     return Settings(
@@ -271,9 +292,11 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         config=config,
         relay=relay,
         agent=agent,
-        name=replace(name, value=_clean_name(name.value)),
+        name=replace(name, value=clean_name(name.value)),
         key_store_setting=key_store,
         timeout_setting=timeout,
+        up_setting=up,
+        down_setting=down,
         allow_http_setting=replace(allow_http, value="yes" if allow_http.value.lower() in _YES else "no"),
         home_setting=replace(home_setting, value=str(root)),
         data_setting=replace(data_setting, value=str(home.database.parent)),
@@ -342,6 +365,12 @@ def _pick(
     return Setting(name, default, Source.DEFAULT)
 
 
+def _bandwidth(way: str, env: Mapping[str, str], config: int) -> Setting:
+    name = f"bandwidth_{way}"
+    found = _pick(name, None, env, f"CRYSTAL_{name.upper()}", str(config or ""), "0")
+    return replace(found, value=checked_bandwidth(name, found.value, found.origin))
+
+
 def _absolute(setting: Setting) -> Path:
     try:
         return Path(setting.value).expanduser().absolute()
@@ -351,42 +380,5 @@ def _absolute(setting: Setting) -> Path:
         ) from error
 
 
-def _checked_url(setting: Setting) -> str:
-    where = f"the relay's address from {setting.origin}"
-    if len(setting.value) > URL_CHARS_MAX:
-        raise BadConfig(f"{where} is over {URL_CHARS_MAX} characters")
-    try:
-        parts = urlsplit(setting.value)
-        valid = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and (parts.port is None or parts.port > 0)
-        )
-    except ValueError:
-        valid = False
-        parts = urlsplit("")
-    if not valid:
-        raise BadConfig(
-            f"{where} is no http or https address", hint="It looks like https://relay.example.org:8787."
-        )
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise BadConfig(
-            f"{where} has a user name, query or fragment in it",
-            hint="Give the plain address; tokens are kept apart.",
-        )
-    return setting.value.rstrip("/")
-
-
-def _is_timeout(text: str) -> bool:
-    try:
-        return 1 <= float(text) <= TIMEOUT_SECONDS_MAX
-    except ValueError:
-        return False
-
-
 def _host_name() -> str:
     return os.uname().nodename.split(".", 1)[0] or "device"
-
-
-def _clean_name(name: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in name).strip()[:100] or "device"

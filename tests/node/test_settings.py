@@ -143,3 +143,20 @@ def test_any_device_name_becomes_one_printable_line(name: str) -> None:
     assert cleaned
     assert cleaned.isprintable()
     assert len(cleaned) <= 100
+
+
+def test_the_bandwidth_is_unlimited_unless_said_and_shown_with_its_origin(tmp_path: Path) -> None:
+    settings = resolve(None, _environment(tmp_path))
+    assert (settings.bandwidth_up, settings.bandwidth_down) == (0, 0)
+    (tmp_path / "config.json").write_text('{"bandwidth_up": 64, "bandwidth_down": 128}')
+    settings = resolve(None, _environment(tmp_path, CRYSTAL_BANDWIDTH_DOWN="0"))
+    assert (settings.bandwidth_up, settings.bandwidth_down) == (64 * 1024, 0)
+    shown = {setting.name: (setting.value, setting.origin) for setting in settings.shown()}
+    assert shown["bandwidth_up"] == ("64", "config.json")
+    assert shown["bandwidth_down"] == ("0", "environment (CRYSTAL_BANDWIDTH_DOWN)")
+
+
+@pytest.mark.parametrize("text", ["1", "15", "-1", "2.5", "fast", "\u0665\u0666", "9999999999"])
+def test_a_bandwidth_that_cannot_be_kept_to_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadConfig, match="bandwidth_up from environment"):
+        resolve(None, _environment(tmp_path, CRYSTAL_BANDWIDTH_UP=text))

@@ -1,0 +1,240 @@
+"""The ports through which file sync reaches this device: the disk, and the book in which it keeps what it knows.
+
+What implementers must hold:
+
+- ``Disk`` never follows a link, never writes or removes outside of the home, and only touches what ``fault`` lets pass.
+- What it changes, it changes whole and durably: after a crash a path holds its old content or its new one. What it was told
+  to replace, rename or remove is touched only if it is still what was looked at.
+- ``Book`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed versions and
+  offers are durable when they return.
+
+Both raise ``FileTrouble`` and its children for what concerns one file, and let everything else through.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.filetree import Agreed, Content, Direction
+from crystal_mirror.operations import FilePart
+from crystal_mirror.ports import FileRow
+from crystal_mirror.types import Origin
+
+
+class FileTrouble(CrystalError):
+    """A file cannot be synced now. The message is for a person and names no path."""
+
+    exit_code = 8
+    hint = "`crystal files status` lists what is not synced, and why."
+
+
+class FileMoved(FileTrouble):
+    """The file is no longer what was looked at: somebody works on it. The next round looks again."""
+
+
+class NoRoom(FileTrouble):
+    """The disk is full. Nothing more is fetched in this round."""
+
+    hint = "Make room on this disk; the next sync goes on where this one stopped."
+
+
+class Stamp(NamedTuple):
+    """How a file is recognised as unchanged without being read."""
+
+    size: int
+    modified_ns: int
+    inode: int
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A regular file of this device as a look at it showed it. ``quiet``: it had not been changed just before, so that its
+    stamp can be trusted to tell a later change."""
+
+    path: str
+    stamp: Stamp
+    executable: bool
+    quiet: bool
+
+    @property
+    def modified_at(self) -> int:
+        return max(self.stamp.modified_ns // 1_000_000, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a file held when it was read, and the look at it before."""
+
+    local: Local
+    digest: bytes
+
+    @property
+    def content(self) -> Content:
+        return Content(self.digest, self.local.executable)
+
+    def holds_for(self, now: Local) -> bool:
+        """Whether that is still so, by its stamp."""
+        return self.local.quiet and (self.local.stamp, self.local.executable) == (now.stamp, now.executable)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A file that this device offered to the Core: the origin of the operation, and the blobs that it names."""
+
+    path: str
+    origin: Origin
+    content: Content | None
+    """None: its deletion."""
+    names: tuple[bytes, ...] = ()
+
+
+class Place(NamedTuple):
+    """Where on this disk a part was seen."""
+
+    path: str
+    offset: int
+    length: int
+
+
+class Incoming(Protocol):
+    """A file that is being put together beside its place. ``close`` without ``finish`` leaves it for the next try."""
+
+    def have(self) -> int:
+        """How many parts are there already, from an earlier try, verified."""
+        ...
+
+    def add(self, data: bytes) -> None:
+        """Appends the next part. Raises NoRoom."""
+        ...
+
+    def finish(self, expected: Local | None) -> Local:
+        """Makes it durable, reads it back, and puts it in its place, which must still hold ``expected``. Raises FileTrouble."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The files of this device's home."""
+
+    def halted(self) -> str:
+        """Why nothing may be synced in this home, "" if it may."""
+        ...
+
+    def fault(self, path: str) -> str | None:
+        """Why a file of that path may not travel; None if it may."""
+        ...
+
+    def excluded(self, path: str) -> bool:
+        """Whether the person has excluded it on this device."""
+        ...
+
+    def rules(self) -> bytes:
+        """A mark of what is excluded: another one when that changes."""
+        ...
+
+    def scan(self) -> Iterator[Local]:
+        """All regular files that may travel and are not excluded, in the order of their paths."""
+        ...
+
+    def refused(self) -> dict[str, str]:
+        """What the last scan left out, and why: for the report."""
+        ...
+
+    def look(self, path: str) -> Local | None:
+        """One of them. Raises FileTrouble where something stands in its place that is no regular file of ours."""
+        ...
+
+    def cut(self, local: Local) -> Iterator[FilePart]:
+        """Reads it part by part. Raises FileTrouble when it changes meanwhile or cannot be read."""
+        ...
+
+    def read(self, place: Place) -> bytes:
+        """Some bytes of a file, as they are now; perhaps fewer. Raises FileTrouble."""
+        ...
+
+    def incoming(self, row: FileRow) -> Incoming:
+        """Begins to put the row's file together, or goes on with it. Raises FileTrouble."""
+        ...
+
+    def set_executable(self, local: Local, executable: bool) -> Local:
+        """Changes nothing but that. Raises FileTrouble."""
+        ...
+
+    def rename(self, local: Local, path: str) -> Local:
+        """Within its folder, to a name that is free (or is this very file's already). Raises FileTrouble."""
+        ...
+
+    def remove(self, local: Local, version: Origin) -> None:
+        """Into the trash, and the folders with it that it leaves empty. Raises FileTrouble."""
+        ...
+
+    def tidy(self) -> None:
+        """Drops what no try goes on with any more, and what has been in the trash long enough."""
+        ...
+
+
+class Book(Protocol):
+    """What this device knows about its files."""
+
+    def seen(self) -> Iterator[Seen]:
+        """By path."""
+        ...
+
+    def seen_at(self, path: str) -> Seen | None: ...
+
+    def parts_of(self, path: str) -> list[FilePart]:
+        """The parts of what ``seen_at`` tells of."""
+        ...
+
+    def note_seen(self, seen: Seen, parts: Sequence[FilePart]) -> None: ...
+
+    def forget_seen(self, paths: Iterable[str]) -> None: ...
+
+    def places(self, content: bytes) -> list[Place]:
+        """Where a part of that content was seen; a few."""
+        ...
+
+    def spelled_otherwise(self, path: str) -> str | None:
+        """Another path that is agreed or seen and would be the same file where case does not count."""
+        ...
+
+    def agreed(self) -> Iterator[Agreed]:
+        """By path."""
+        ...
+
+    def agreed_at(self, path: str) -> Agreed | None: ...
+
+    def agreed_count(self) -> int: ...
+
+    def set_agreed(self, agreed: Agreed) -> None:
+        """The version that stands; an offer for its path, if there is one, is over."""
+        ...
+
+    def drop_agreed(self, path: str) -> None:
+        """Nothing stands there; an offer for the path, if there is one, is over."""
+        ...
+
+    def offers(self) -> list[Offer]: ...
+
+    def add_offers(self, offers: Sequence[Offer]) -> None: ...
+
+    def end_offer(self, path: str) -> None: ...
+
+    def confirmed(self) -> frozenset[tuple[str, Direction]]:
+        """Deletions that a person has confirmed."""
+        ...
+
+    def withhold(self, deletions: Sequence[tuple[str, Direction]]) -> None:
+        """Replaces the list of deletions that wait for a person."""
+        ...
+
+    def deleted_lately(self, now_ms: int) -> dict[Direction, int]: ...
+
+    def note_deleted(self, path: str, direction: Direction, now_ms: int) -> None: ...
+
+    def meta_get(self, name: str) -> bytes | None: ...
+
+    def meta_set(self, name: str, value: bytes | None) -> None: ...

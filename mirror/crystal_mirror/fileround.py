@@ -1,0 +1,79 @@
+"""What the steps of a round of file sync share: the states of a path as they stand now, and the report."""
+
+from dataclasses import dataclass, field
+
+from crystal_mirror.fileports import Book, Disk, FileMoved, FileTrouble, Local, Seen
+from crystal_mirror.filetree import Action, Agreed, Content, Direction, content_digest, decide
+from crystal_mirror.member import Member
+from crystal_mirror.ports import FileRow
+
+
+@dataclass
+class FilesReport:
+    """What a round did and what stands in its way. Paths are relative to the home."""
+
+    halted: str = ""
+    files: int = 0
+    put: int = 0
+    fetched: int = 0
+    removed: int = 0
+    dropped: int = 0
+    adopted: int = 0
+    parts_put: int = 0
+    parts_fetched: int = 0
+    bytes_put: int = 0
+    """Of parts, before they are sealed."""
+    bytes_fetched: int = 0
+    waiting: int = 0
+    """Offers that the Core has not ordered yet."""
+    conflicts: list[str] = field(default_factory=list[str])
+    """Paths at which a version of this device is kept that came second, found in this round."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    lacking: dict[str, str] = field(default_factory=dict[str, str])
+    """Files that cannot be fetched now, since parts of them do not come or do not fit on the disk."""
+    busy: list[str] = field(default_factory=list[str])
+    """Files that changed while they were looked at: the next round looks again."""
+    withheld: list[tuple[str, Direction]] = field(default_factory=list[tuple[str, Direction]])
+
+    @property
+    def offered(self) -> int:
+        return self.put + self.dropped
+
+    def troubled(self, path: str, trouble: FileTrouble) -> None:
+        if isinstance(trouble, FileMoved):
+            self.busy.append(path)
+        else:
+            self.refused[path] = str(trouble)
+
+
+@dataclass
+class Round:
+    """What the steps of a round share."""
+
+    member: Member
+    disk: Disk
+    book: Book
+    now_ms: int
+    report: FilesReport
+    skipped: set[str] = field(default_factory=set[str])
+    """Paths of which it is not known what stands there."""
+
+    def states(self, path: str) -> tuple[Action, Local | None, FileRow | None, Agreed | None]:
+        """What is to be done about a path as it stands now. Raises FileTrouble; FileMoved if it is not as it was read."""
+        local = self.disk.look(path)
+        seen = self.book.seen_at(path)
+        if local is not None and not self.still_holds(seen, local):
+            raise FileMoved("the file changed after it was read")
+        content = seen.content if local is not None and seen is not None else None
+        row, agreed = self.member.replica.file(path), self.book.agreed_at(path)
+        return decide(content, row, agreed), local, row, agreed
+
+    def still_holds(self, seen: Seen | None, local: Local) -> bool:
+        """Whether a file holds what was read of it. What had only just been written is read once more."""
+        if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
+            return False
+        return seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
+
+    def adopt(self, path: str, row: FileRow, content: Content) -> None:
+        self.book.set_agreed(Agreed(path, row.version, content))
+        self.report.adopted += 1

@@ -14,15 +14,17 @@ from collections.abc import Iterator, Sequence
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.digest import TableDigest
-from crystal_mirror.types import StateDigest, TableSum
+from crystal_mirror.types import Origin, StateDigest, TableSum
 
 CHUNKS = "chunks"
 OCCURRENCES = "occurrences"
 MEMORIES = "memories"
 SUPPRESSED = "suppressed"
 ACKS = "acks"
+FILES = "files"
+CONDEMNED = "condemned"
 
-TABLES = (ACKS, CHUNKS, MEMORIES, OCCURRENCES, SUPPRESSED)
+TABLES = (ACKS, CHUNKS, CONDEMNED, FILES, MEMORIES, OCCURRENCES, SUPPRESSED)
 
 _NUMBER_BYTES = 8
 _LENGTH = struct.Struct(">I")
@@ -73,6 +75,17 @@ def ack_row(device: bytes, incarnation: bytes, sequence: int, *, sparse: bool) -
     return fields(_SPARSE if sparse else _CONTIGUOUS, device, incarnation, sequence)
 
 
+def file_row(
+    path: str, version: Origin, executable: bool, modified_at: int, gone: bool, parts: bytes
+) -> bytes:
+    """`parts` are packed, see `filerows`."""
+    return fields(path, *version, executable, modified_at, gone, parts)
+
+
+def condemned_row(name: bytes) -> bytes:
+    return fields(name)
+
+
 class Digests:
     """The running sums as one transaction sees and changes them."""
 
@@ -82,21 +95,21 @@ class Digests:
             name: (total, count)
             for name, total, count in database.rows("SELECT name, sum, count FROM digests")
         }
-        self._tables: dict[str, TableDigest] = {}
+        self.tables: dict[str, TableDigest] = {}
         for name in TABLES:
             total, count = kept.get(name, (b"", 0))
-            self._tables[name] = TableDigest(state_key, name, int.from_bytes(total, "big"), count)
+            self.tables[name] = TableDigest(state_key, name, int.from_bytes(total, "big"), count)
         self._saved = self.sums()
 
     def __getitem__(self, name: str) -> TableDigest:
-        return self._tables[name]
+        return self.tables[name]
 
     def sums(self) -> tuple[TableSum, ...]:
-        return tuple(TableSum(name, table.sum_bytes, table.count) for name, table in self._tables.items())
+        return tuple(TableSum(name, table.sum_bytes, table.count) for name, table in self.tables.items())
 
     def clear(self) -> None:
         """Back to the digest of no rows at all."""
-        for table in self._tables.values():
+        for table in self.tables.values():
             table.sum = table.count = 0
 
     def save(self) -> None:
@@ -128,6 +141,8 @@ def recomputed(database: Database, state_key: bytes) -> StateDigest:
         (MEMORIES, _memory_rows(database)),
         (SUPPRESSED, _suppressed_rows(database)),
         (ACKS, _ack_rows(database)),
+        (FILES, _file_rows(database)),
+        (CONDEMNED, _condemned_rows(database)),
     ):
         digest = TableDigest(state_key, name)
         for row in rows:
@@ -183,3 +198,16 @@ def _ack_rows(database: Database) -> Iterator[bytes]:
         "SELECT device, incarnation, sequence FROM acks_sparse"
     ):
         yield ack_row(device, incarnation, sequence, sparse=True)
+
+
+def _file_rows(database: Database) -> Iterator[bytes]:
+    for path, device, incarnation, sequence, executable, modified_at, gone, parts in database.each(
+        "SELECT path, device, incarnation, sequence, executable, modified_at, gone, parts FROM files"
+    ):
+        version = Origin(device, incarnation, sequence)
+        yield file_row(path, version, executable, modified_at, gone, parts)
+
+
+def _condemned_rows(database: Database) -> Iterator[bytes]:
+    for (name,) in database.each("SELECT name FROM condemned"):
+        yield condemned_row(name)

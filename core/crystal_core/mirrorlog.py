@@ -54,6 +54,26 @@ def kept(database: Database, state: EntryState) -> list[KeptEntry]:
     ]
 
 
+def oldest_kept(database: Database) -> tuple[int, int] | None:
+    """Epoch and slot of the first entry."""
+    row = database.row("SELECT epoch, sequence FROM mirror_log ORDER BY epoch, sequence LIMIT 1")
+    return None if row is None else (int(row[0]), int(row[1]))
+
+
+def kept_bytes(database: Database, epoch: int, first: int) -> int:
+    """Bytes of the entries from that place on, in all epochs."""
+    return int(
+        database.value(
+            "SELECT coalesce(sum(length(data)), 0) FROM mirror_log WHERE (epoch, sequence) >= (?, ?)",
+            (epoch, first),
+        )
+    )
+
+
+def drop_entries_before(database: Database, epoch: int, sequence: int) -> int:
+    return database.changed("DELETE FROM mirror_log WHERE (epoch, sequence) < (?, ?)", (epoch, sequence))
+
+
 def keep_entry(database: Database, entry: KeptEntry) -> None:
     """Keep the bytes of a slot, in place of what was kept for it."""
     database.run(

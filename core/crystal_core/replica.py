@@ -8,19 +8,22 @@ after the next transaction, or when the database is opened next; the wish for it
 """
 
 import hmac
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from crystal_core import acks, digests, mirrorlog, provisional
+from crystal_core import acks, digests, filerows, mirrorlog, provisional
 from crystal_core.database import Database
 from crystal_core.digests import Digests
 from crystal_core.errors import ForeignSecret
+from crystal_core.export import StateExport, exported
 from crystal_core.fulltext import indexed_terms, purge
+from crystal_core.loading import PartSums, load
 from crystal_core.staterows import StateRows, unembedded
+from crystal_core.vectors import without_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Operation
-from crystal_mirror.ports import Vectors
+from crystal_mirror.ports import FileRow, Vectors
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
 
 _META_SECRET = mirrorlog.RESERVED + "secret"
@@ -67,8 +70,26 @@ class ReplicaReader:
     def kept(self, state: EntryState) -> list[KeptEntry]:
         return mirrorlog.kept(self.database, state)
 
+    def oldest_kept(self) -> tuple[int, int] | None:
+        return mirrorlog.oldest_kept(self.database)
+
+    def kept_bytes(self, epoch: int, first: int) -> int:
+        return mirrorlog.kept_bytes(self.database, epoch, first)
+
     def meta_get(self, name: str) -> bytes | None:
         return mirrorlog.meta_get(self.database, name)
+
+    def is_condemned(self, name: bytes) -> bool:
+        return filerows.is_condemned(self.database, name)
+
+    def files(self) -> Iterator[FileRow]:
+        return filerows.files(self.database)
+
+    def file(self, path: str) -> FileRow | None:
+        return filerows.file(self.database, path)
+
+    def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
+        return without_vectors(self.database, limit)
 
 
 class ReplicaTransaction(ReplicaReader):
@@ -125,6 +146,33 @@ class ReplicaTransaction(ReplicaReader):
     def wipe(self) -> None:
         self._check()
         self._rows.wipe()
+
+    def load(self, part: bytes) -> None:
+        """Add the rows of a snapshot's part. Raises Malformed; the transaction must then be abandoned."""
+        self._check()
+        self._rows.index()
+        load(self.database, self._secret, self._digests, part)
+
+    def embed_anew(self, content: bytes, windows: Sequence[bytes]) -> None:
+        """Replace the vectors of the chunk with that content hash. Raises UnusableVectors, as `apply` does."""
+        self._check()
+        self._rows.embed_anew(content, windows)
+
+    def drop_vectors(self) -> None:
+        self._check()
+        self._rows.drop_vectors()
+
+    def condemn(self, names: Sequence[bytes]) -> None:
+        self._check()
+        filerows.condemn(self.database, self._digests, names)
+
+    def drop_entries_before(self, epoch: int, sequence: int) -> int:
+        """Drop all kept entries before that place, from the file's bytes too. Returns how many."""
+        self._check()
+        dropped = mirrorlog.drop_entries_before(self.database, epoch, sequence)
+        if dropped:
+            self._rows.deleted = True
+        return dropped
 
     def finish(self) -> None:
         """Write what is written once a transaction. For `Replica.transaction` alone."""
@@ -191,6 +239,15 @@ class Replica(ReplicaReader):
             self._sign()
             if not acks.done(self.database, origin):
                 provisional.index(self.database, self._secret, origin, operation)
+
+    @contextmanager
+    def export(self) -> Generator[StateExport]:
+        """The committed state of this moment, for reading at length while everybody goes on writing."""
+        with exported(self.database, self._secret.state_key) as export:
+            yield export
+
+    def part_sums(self) -> PartSums:
+        return PartSums(self._secret.state_key)
 
     def provisional_origins(self) -> set[Origin]:
         return provisional.origins(self.database)

@@ -9,6 +9,9 @@ Replicated rows, equal on every device and covered by the state digest:
     memories     what a person or an agent asked to remember
     suppressed   keyed hashes of forgotten texts
     acks, acks_sparse   which operations of which stream are done
+    files        the tree of files, one row a path, tombstones included; `parts` is packed (`filerows`), `folded` the path's
+                 form where case does not count. No two living rows share it, and none is a folder of another
+    condemned    names of blobs that are never used again
 
 Chunks are looked up by `forget_hash` alone, which is one to one with `id`: an index over random values costs a page for
 almost every row that is added, so there is one and not two.
@@ -246,8 +249,34 @@ def _version_1(connection: apsw.Connection) -> None:
             pass
 
 
+_FILES = """
+CREATE TABLE files (
+    rowid INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    folded TEXT NOT NULL,
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    executable INTEGER NOT NULL CHECK (executable IN (0, 1)),
+    modified_at INTEGER NOT NULL,
+    gone INTEGER NOT NULL CHECK (gone IN (0, 1)),
+    parts BLOB NOT NULL
+);
+CREATE UNIQUE INDEX files_by_folded ON files (folded) WHERE gone = 0;
+
+CREATE TABLE condemned (
+    name BLOB PRIMARY KEY CHECK (length(name) = 32)
+) WITHOUT ROWID;
+"""
+
+
+def _version_2(connection: apsw.Connection) -> None:
+    for _ in connection.execute(_FILES):
+        pass
+
+
 Migration = Callable[[apsw.Connection], None]
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1,)
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
 """Number n (from 1) takes a database of version n - 1 to version n, inside a transaction. One way, and once released never
 changed."""

@@ -3,6 +3,7 @@
     Capture   each piece whose text is not suppressed: its chunk if new, and the place it came from if new
     Remember  lifts the suppression of its text; its chunk if new, and a memory; a later category wins
     Forget    deletes the texts' chunks, with all that hangs on them, and suppresses their keyed hashes for good
+    PutFile, DropFile   change the tree of files: see `filerows`
 
 Provisional rows never influence the outcome: a provisional chunk counts as absent and is taken over as it stands.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from crystal_core import provisional
+from crystal_core import filerows, provisional
 from crystal_core.database import Database
 from crystal_core.digests import (
     CHUNKS,
@@ -29,7 +30,7 @@ from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
 from crystal_core.vectors import float16_vectors, store
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture, Forget, Operation, Remember
+from crystal_mirror.operations import Capture, DropFile, Forget, Operation, PutFile, Remember
 from crystal_mirror.ports import Vectors
 from crystal_mirror.types import Origin
 
@@ -70,6 +71,10 @@ class StateRows:
             case Forget():
                 self.index()
                 self._forget(operation)
+            case PutFile():
+                filerows.put(self._database, self._secret, self._digests, origin, operation)
+            case DropFile():
+                filerows.drop(self._database, self._digests, origin, operation)
         provisional.drop(self._database, origin)
         if len(self._texts) >= DEFERRED_MAX:
             self.index()
@@ -92,6 +97,32 @@ class StateRows:
         self._database.run("UPDATE index_state SET deferred = 0")
         self._deferred = False
 
+    def embed_anew(self, content: bytes, windows: Sequence[bytes]) -> None:
+        """Put vectors in the place of those that a text has, if the replicated state has that text."""
+        self.index()
+        database = self._database
+        found = self._find(self._secret.forget_hash(content)).replicated
+        if found is None:
+            return
+        digest = self._digests[CHUNKS]
+        digest.remove(chunk_row(content, float16_vectors(database, found)))
+        database.run("DELETE FROM windows WHERE chunk = ?", (found,))
+        store(database, [(found, windows)])
+        digest.add(chunk_row(content, windows))
+
+    def drop_vectors(self) -> None:
+        """Remove all vectors; the next may have another size."""
+        self.index()
+        database = self._database
+        database.run(DROP_VECTOR_TABLE)
+        database.run("DELETE FROM windows")
+        digest = self._digests[CHUNKS]
+        digest.sum = digest.count = 0
+        digest.add_many(
+            chunk_row(content, ())
+            for (content,) in database.each("SELECT id FROM chunks WHERE provisional = 0")
+        )
+
     def wipe(self) -> None:
         """Delete every row of the replicated state. Texts that provisional rows need stay, provisional."""
         self.index()
@@ -101,7 +132,7 @@ class StateRows:
         self._database.run(
             """
             DELETE FROM windows; DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed;
-            DELETE FROM acks; DELETE FROM acks_sparse; DELETE FROM position;
+            DELETE FROM acks; DELETE FROM acks_sparse; DELETE FROM position; DELETE FROM files; DELETE FROM condemned;
             UPDATE chunks SET provisional = 1 WHERE rowid IN (SELECT chunk FROM provisional_places);
             DELETE FROM chunks WHERE provisional = 0;
             INSERT INTO chunks_fts (chunks_fts) VALUES ('delete-all');

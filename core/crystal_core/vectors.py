@@ -6,8 +6,8 @@ would compare with nothing, and do not survive the way back to float16.
 numpy is loaded by the first call that touches a vector, not by importing this module.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
@@ -37,32 +37,51 @@ def store(database: Database, chunks: Sequence[tuple[int, Sequence[bytes]]]) -> 
 
     Raises UnusableVectors if their size is not that of the vectors kept, or if a number is not finite.
     """
+    flat = [vector for _, windows in chunks for vector in windows]
+    if len({len(vector) for vector in flat}) > 1:
+        raise UnusableVectors("vectors of several sizes came")
+    store_block(
+        database, [chunk for chunk, _ in chunks], [len(windows) for _, windows in chunks], b"".join(flat)
+    )
+
+
+def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int], vectors: bytes) -> None:
+    """The same for vectors that stand in one block: `windows` of them for each of the chunks."""
+    total = sum(windows)
+    if not total:
+        return
     import numpy as np
 
-    flat = [vector for _, windows in chunks for vector in windows]
-    if not flat:
-        return
-    size = len(flat[0])
+    size = len(vectors) // total
     kept = dimensions(database)
     if not kept and size % FLOAT16_BYTES == 0 and 0 < size <= DIMENSIONS_MAX * FLOAT16_BYTES:
         kept = size // FLOAT16_BYTES
         database.run(vector_table(kept))
-    if any(len(vector) != kept * FLOAT16_BYTES for vector in flat):
+    if len(vectors) != total * kept * FLOAT16_BYTES:
         raise UnusableVectors(f"vectors of another size than {kept} float16 numbers came")
-    matrix = np.frombuffer(b"".join(flat), "<f2").astype("<f4").reshape(len(flat), kept)
+    matrix = np.frombuffer(vectors, "<f2").astype("<f4").reshape(total, kept)
     if not np.isfinite(matrix).all():
         raise UnusableVectors("a vector came with a value that is not a finite number")
-    bits = signs(matrix)
     first = 1 + (database.value("SELECT max(rowid) FROM windows") or 0)
-    places = [(chunk, part) for chunk, windows in chunks for part in range(len(windows))]
+    rowids = range(first, first + total)
+    places = [(chunk, part) for chunk, count in zip(chunks, windows, strict=True) for part in range(count)]
     database.run_many(
         "INSERT INTO windows (rowid, chunk, part, bits) VALUES (?, ?, ?, ?)",
-        [(first + i, chunk, part, bits[i].tobytes()) for i, (chunk, part) in enumerate(places)],
+        [
+            (rowid, chunk, part, bits)
+            for rowid, (chunk, part), bits in zip(rowids, places, _rows(signs(matrix)), strict=True)
+        ],
     )
     database.run_many(
-        "INSERT INTO chunks_vec (rowid, embedding) VALUES (?, ?)",
-        [(first + i, matrix[i].tobytes()) for i in range(len(places))],
+        "INSERT INTO chunks_vec (rowid, embedding) VALUES (?, ?)", zip(rowids, _rows(matrix), strict=True)
     )
+
+
+def _rows(matrix: "NDArray[Any]") -> Iterator[memoryview]:
+    """The bytes of each row, without copying them."""
+    view = matrix.data.cast("B")
+    size = matrix.strides[0]
+    return (view[at : at + size] for at in range(0, len(view), size))
 
 
 def float16_vectors(database: Database, chunk: int) -> list[bytes]:
@@ -76,4 +95,37 @@ def float16_vectors(database: Database, chunk: int) -> list[bytes]:
         np.frombuffer(vector, "<f4").astype("<f2").tobytes()
         for (rowid,) in windows
         for (vector,) in database.rows("SELECT embedding FROM chunks_vec WHERE rowid = ?", (rowid,))
+    ]
+
+
+def float16_vectors_between(database: Database, first: int, last: int) -> dict[int, list[bytes]]:
+    """The float16 bytes of the windows of all chunks (by rowid) from `first` to `last`."""
+    if not dimensions(database):
+        return {}
+    rows = database.rows(
+        "SELECT w.chunk, v.embedding FROM windows w JOIN chunks_vec v ON v.rowid = w.rowid"
+        " WHERE w.chunk BETWEEN ? AND ? ORDER BY w.chunk, w.part",
+        (first, last),
+    )
+    if not rows:
+        return {}
+    import numpy as np
+
+    narrow = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").astype("<f2").tobytes()
+    size = len(narrow) // len(rows)
+    found: dict[int, list[bytes]] = {}
+    for number, (chunk, _) in enumerate(rows):
+        found.setdefault(chunk, []).append(narrow[number * size : (number + 1) * size])
+    return found
+
+
+def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
+    """Content hash and text of chunks of the replicated state that have no vectors, oldest first."""
+    return [
+        (content, text)
+        for content, text in database.rows(
+            "SELECT id, text FROM chunks WHERE provisional = 0"
+            " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid) ORDER BY rowid LIMIT ?",
+            (limit,),
+        )
     ]

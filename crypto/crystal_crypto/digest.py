@@ -6,6 +6,7 @@ The key keeps whoever sees digests from testing guesses about rows and from buil
 """
 
 import hmac
+from collections.abc import Iterable
 
 from crystal_crypto.limits import HASH_BYTES
 
@@ -32,6 +33,13 @@ class TableDigest:
     def add(self, row: bytes) -> None:
         self.sum = (self.sum + self._row_hash(row)) & _MODULUS_MASK
         self.count += 1
+
+    def add_many(self, rows: Iterable[bytes]) -> None:
+        """Add each of the rows; faster than one by one."""
+        key, prefix, digest, number = self._key, self._prefix, hmac.digest, int.from_bytes
+        hashes = [number(digest(key, prefix + row, "sha256")) for row in rows]
+        self.sum = (self.sum + sum(hashes)) & _MODULUS_MASK
+        self.count += len(hashes)
 
     def remove(self, row: bytes) -> None:
         """Raises ValueError when the table is empty: the caller's accounting is broken."""

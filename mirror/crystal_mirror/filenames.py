@@ -9,8 +9,12 @@ a person's back.
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import count
 
 from crystal_crypto.errors import Malformed
+from crystal_mirror.types import Origin
 
 PATH_BYTES_MAX = 1024
 """UTF-8 bytes of a whole path."""
@@ -67,14 +71,47 @@ def folded(path: str) -> str:
 
 
 def conflict_path(path: str, device: bytes, number: int) -> str:
-    """The path at which a version is kept that came second: the same on every device. ``number`` is its operation's sequence."""
+    """The path at which a version is kept that came second: the same on every device. ``number`` is its operation's sequence.
+
+    It is in the same folder, unless the path would get too long: then it is in the nearest folder above for which it does not.
+    """
     folder, slash, name = path.rpartition("/")
+    mark = f" (conflict {device.hex()[:8]}-{number})"
+    marked = _marked(name, mark)
+    while len(f"{folder}{slash}{marked}".encode()) > PATH_BYTES_MAX:
+        folder, slash, _ = folder.rpartition("/")
+    return f"{folder}{slash}{marked}"
+
+
+def conflict_paths(path: str, version: Origin) -> Iterator[str]:
+    """Where a version may be kept that came second, best first and without end: it goes to the first that is free.
+
+    First beside its path; then, for where a file stands in the place of a folder above, with that folder marked; then at the
+    root; and if even these are taken, the same with other marks.
+    """
+    for attempt in count():
+        device, number = version.device, version.sequence
+        if attempt:
+            device = sha256(
+                device + version.incarnation + number.to_bytes(8, "big") + attempt.to_bytes(4, "big")
+            ).digest()
+        yield conflict_path(path, device, number)
+        above, slash, below = path.rpartition("/")
+        while slash:
+            candidate = f"{conflict_path(above, device, number)}/{below}"
+            if len(candidate.encode()) <= PATH_BYTES_MAX:
+                yield candidate
+            above, slash, name = above.rpartition("/")
+            below = f"{name}/{below}"
+        yield conflict_path(path.rpartition("/")[2], device, number)
+
+
+def _marked(name: str, mark: str) -> str:
     stem, dot, suffix = name.rpartition(".")
     if not stem:
         stem, dot, suffix = name, "", ""
-    mark = f" (conflict {device.hex()[:8]}-{number})"
     room = COMPONENT_BYTES_MAX - len(mark.encode()) - len((dot + suffix).encode())
     if room < 1:
         stem, dot, suffix, room = name, "", "", COMPONENT_BYTES_MAX - len(mark.encode())
     stem = stem.encode()[:room].decode(errors="ignore").rstrip(". ") or "file"
-    return f"{folder}{slash}{stem}{mark}{dot}{suffix}"
+    return f"{stem}{mark}{dot}{suffix}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crystal_core.database import Database
+from crystal_core.schema import MIGRATIONS
 from tests.core.builders import DEVICE, INCARNATION, new_replica, texts
 
 WORKER = """
@@ -114,6 +115,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_transactions(tmp_path: Path
 OPENED = """
 import sys
 from crystal_core.database import Database
+from crystal_core.schema import MIGRATIONS
 print(Database.open(sys.argv[1]).value("PRAGMA user_version"))
 """
 
@@ -122,6 +124,6 @@ def test_opening_while_another_makes_the_file(tmp_path: Path) -> None:
     for attempt in range(3):
         path = tmp_path / f"{attempt}.db"
         outputs = finish([start(OPENED, str(path)) for _ in range(4)])
-        assert outputs == ["1\n"] * 4
+        assert outputs == [f"{len(MIGRATIONS)}\n"] * 4
         with Database.open(path) as database:
             assert database.check() == []

@@ -13,7 +13,7 @@ from tests.crypto.independent_reader import hkdf, label, mac, read_entry, root_k
 from tests.mirror.independent_log import ROOT, Log, recovery_key
 
 Row = tuple[Any, ...]
-TABLES = ("acks", "chunks", "memories", "occurrences", "suppressed")
+TABLES = ("acks", "chunks", "condemned", "files", "memories", "occurrences", "suppressed")
 
 
 def canonical(*values: bytes | str | int) -> bytes:

@@ -1,0 +1,273 @@
+"""The replicated state as of one moment, as parts of a snapshot.
+
+The rows are read in their order and cut where a keyed hash says so: behind a chunk whose keyed content hash ends with
+`CUT_BITS` zero bits, once a part has `PART_BYTES_MIN`; in any case before it could get too large. Parts so hold the same rows
+in the next snapshot, except where rows came, went or changed, and new rows come last:
+
+    chunks with their vectors and memories, in order; each followed by the occurrences up to it, in order
+    suppressed    files    condemned    acks            in parts of their own
+
+The moment is held by a read transaction on a connection of its own: whoever writes goes on, and the WAL grows until it ends.
+A database in memory is copied instead.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import NamedTuple, TypeVar
+
+from crystal_core import digests, mirrorlog
+from crystal_core.database import MEMORY, Database, Row
+from crystal_core.parts import File, Memory, PartRows, Place, encode_part
+from crystal_core.vectors import FLOAT16_BYTES, dimensions, float16_vectors_between
+from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+from crystal_mirror.types import Position, StateDigest
+
+PART_BYTES_MIN = 1024 * 1024
+"""Rows are gathered until they may take that much, before the hash is asked."""
+CUT_BITS = 9
+"""One chunk in 512 ends a part."""
+
+_CHUNK_BYTES = 64
+_OCCURRENCE_BYTES = 40
+_KNOWN_BYTES = 40
+_PLACE_BYTES = 80
+_MEMORY_BYTES = 80
+_NAME_BYTES = 8
+_ROW_BYTES = 80
+"""What a row takes beside its texts and names, at most."""
+_HEAD_BYTES = 512
+_READ_AHEAD = 256
+"""Chunks that are read together."""
+_CUT_MASK = (1 << CUT_BITS) - 1
+
+T = TypeVar("T")
+
+
+class StateExport:
+    """One moment of the replicated state. Made by `exported`, and of no use after it."""
+
+    def __init__(self, database: Database, state_key: bytes) -> None:
+        self._database = database
+        self._state_key = state_key
+
+    def position(self) -> Position:
+        return mirrorlog.position(self._database)
+
+    def digest(self) -> StateDigest:
+        return digests.current(self._database, self._state_key)
+
+    def model(self) -> bytes | None:
+        """The model that made the vectors; None if there are none."""
+        return mirrorlog.meta_get(self._database, mirrorlog.MODEL) if dimensions(self._database) else None
+
+    def parts(self) -> Iterator[bytes]:
+        for rows in self._rows():
+            yield encode_part(rows)
+
+    def _rows(self) -> Iterator[PartRows]:
+        yield from _chunk_parts(self._database)
+        yield from _plain_parts(self._database)
+
+
+@contextmanager
+def exported(database: Database, state_key: bytes) -> Generator[StateExport]:
+    """The committed state, however long it is read."""
+    in_memory = database.path == MEMORY
+    reader = Database.from_bytes(database.to_bytes()) if in_memory else Database.open(database.path)
+    try:
+        with reader.snapshot():
+            reader.value("SELECT one FROM index_state")  # a read transaction begins with its first read
+            yield StateExport(reader, state_key)
+    finally:
+        reader.close()
+
+
+class _Chunk(NamedTuple):
+    rowid: int
+    forget_hash: bytes
+    text: bytes
+    category: str | None
+    agent: str
+    created_at: int
+    device: bytes
+
+
+class _Cutter:
+    """Gathers the rows of chunks and occurrences into parts, each as long as its bytes may be."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._vector_bytes = dimensions(database) * FLOAT16_BYTES
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = PartRows()
+        self._weight = _HEAD_BYTES
+        self._vectors: list[bytes] = []
+        self._chunks: dict[int, int] = {}
+        self._known: dict[int, int] = {}
+        self._places: dict[Place, int] = {}
+        self._names: set[str] = set()
+        self._may_end = False
+
+    def room_for(self, chunk: _Chunk, windows: Sequence[bytes]) -> bool:
+        """Whether the part goes on with this chunk."""
+        if self._may_end and self._weight >= PART_BYTES_MIN:
+            return False
+        needed = _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
+        if chunk.category is not None:
+            needed += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
+        return self._weight + needed <= SNAPSHOT_PART_BYTES_MAX
+
+    def add_chunk(self, chunk: _Chunk, windows: Sequence[bytes]) -> None:
+        rows, number = self._rows, len(self._chunks)
+        self._chunks[chunk.rowid] = number
+        rows.texts.append(chunk.text)
+        rows.windows.append(len(windows))
+        self._vectors += windows
+        self._weight += _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
+        if chunk.category is not None:
+            rows.memories.append(Memory(number, chunk.category, chunk.agent, chunk.created_at, chunk.device))
+            self._weight += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
+        self._may_end = not int.from_bytes(chunk.forget_hash[-2:]) & _CUT_MASK
+
+    def add_occurrence(self, occurrence: Row) -> bool:
+        """False if the part has no room for it."""
+        chunk, message, piece, role, moment, *shared = occurrence
+        place = Place(*shared)
+        needed = _OCCURRENCE_BYTES + (len(message) if message.isascii() else _utf8(message))
+        if place not in self._places:
+            needed += _PLACE_BYTES + sum(_utf8(name) for name in place[:-1])
+        if role not in self._names:
+            needed += _NAME_BYTES + _utf8(role)
+        if chunk not in self._chunks and chunk not in self._known:
+            needed += _KNOWN_BYTES
+        if self._weight + needed > SNAPSHOT_PART_BYTES_MAX:
+            return False
+        rows = self._rows
+        number = self._chunks.get(chunk)
+        if number is None:
+            # Counted from the end of the chunks, whose number is not known yet.
+            known = self._known.setdefault(chunk, len(self._known))
+            if known == len(rows.known):
+                rows.known.append(self._database.value("SELECT id FROM chunks WHERE rowid = ?", (chunk,)))
+            number = ~known
+        rows.chunk_of.append(number)
+        rows.place_of.append(self._places.setdefault(place, len(self._places)))
+        rows.messages.append(message)
+        rows.pieces.append(piece)
+        rows.roles.append(role)
+        rows.moments.append(moment)
+        self._names.add(role)
+        self._weight += needed
+        return True
+
+    def finished(self) -> PartRows:
+        rows = self._rows
+        chunks = len(rows.texts)
+        rows.vectors = b"".join(self._vectors)
+        rows.vector_bytes = self._vector_bytes if rows.vectors else 0
+        rows.places = list(self._places)
+        rows.chunk_of = [number if number >= 0 else chunks + ~number for number in rows.chunk_of]
+        self._clear()
+        return rows
+
+    def empty(self) -> bool:
+        return self._weight == _HEAD_BYTES
+
+
+def _chunk_parts(database: Database) -> Iterator[PartRows]:
+    cutter = _Cutter(database)
+    occurrences = database.each(
+        "SELECT chunk, message, part, role, created_at, agent, session, project, repository, source, device"
+        " FROM occurrences ORDER BY rowid"
+    )
+    occurrence = next(occurrences, None)
+    for chunk, windows in _chunks(database):
+        if not cutter.room_for(chunk, windows):
+            yield cutter.finished()
+        cutter.add_chunk(chunk, windows)
+        while occurrence is not None and occurrence[0] <= chunk.rowid:
+            if not cutter.add_occurrence(occurrence):
+                yield cutter.finished()
+                continue
+            occurrence = next(occurrences, None)
+    if not cutter.empty():
+        yield cutter.finished()
+
+
+def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
+    last = 0
+    while True:
+        chunks = [
+            _Chunk(*row)
+            for row in database.rows(
+                "SELECT c.rowid, c.forget_hash, CAST(c.text AS BLOB), m.category, m.agent, m.created_at, m.device"
+                " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
+                " WHERE c.provisional = 0 AND c.rowid > ? ORDER BY c.rowid LIMIT ?",
+                (last, _READ_AHEAD),
+            )
+        ]
+        if not chunks:
+            return
+        vectors = float16_vectors_between(database, chunks[0].rowid, chunks[-1].rowid)
+        for chunk in chunks:
+            yield chunk, vectors.get(chunk.rowid, ())
+        last = chunks[-1].rowid
+
+
+def _plain_parts(database: Database) -> Iterator[PartRows]:
+    """Rows that refer to no others, each table in parts of its own."""
+    suppressed = database.each("SELECT forget_hash FROM suppressed ORDER BY forget_hash")
+    for group in _cut((row[0], _ROW_BYTES, row[0][-2:]) for row in suppressed):
+        yield PartRows(suppressed=group)
+    tree = database.each(
+        "SELECT path, device, incarnation, sequence, executable, modified_at, gone, parts FROM files ORDER BY path"
+    )
+    for files in _cut(_weighed_file(row) for row in tree):
+        yield PartRows(files=files)
+    condemned = database.each("SELECT name FROM condemned ORDER BY name")
+    for group in _cut((row[0], _ROW_BYTES, row[0][-2:]) for row in condemned):
+        yield PartRows(condemned=group)
+    for stream in _cut(
+        (row, _ROW_BYTES, b"\xff")
+        for row in database.each(
+            "SELECT device, incarnation, sequence FROM acks ORDER BY device, incarnation"
+        )
+    ):
+        yield PartRows(acks=stream)
+    for stream in _cut(
+        (row, _ROW_BYTES, b"\xff")
+        for row in database.each(
+            "SELECT device, incarnation, sequence FROM acks_sparse ORDER BY device, incarnation, sequence"
+        )
+    ):
+        yield PartRows(sparse=stream)
+
+
+def _weighed_file(row: Row) -> tuple[File, int, bytes]:
+    path, device, incarnation, sequence, executable, modified_at, gone, parts = row
+    file = File(path, device, incarnation, sequence, bool(executable), modified_at, bool(gone), parts)
+    return file, _ROW_BYTES + _utf8(path) + len(parts), sha256(path.encode()).digest()[:2]
+
+
+def _cut(rows: Iterable[tuple[T, int, bytes]]) -> Iterator[list[T]]:
+    """Groups of rows; each comes with what it takes at most, and with bytes that say whether a group may end behind it."""
+    group: list[T] = []
+    weight = _HEAD_BYTES
+    for row, needed, mark in rows:
+        if weight + needed > SNAPSHOT_PART_BYTES_MAX:
+            yield group
+            group, weight = [], _HEAD_BYTES
+        group.append(row)
+        weight += needed
+        if weight >= PART_BYTES_MIN and not int.from_bytes(mark) & _CUT_MASK:
+            yield group
+            group, weight = [], _HEAD_BYTES
+    if group:
+        yield group
+
+
+def _utf8(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,139 @@
+"""The replicated tree of files: what a put and a deletion do to it, the same on every device.
+
+    PutFile    names a condemned blob: nothing
+               its path is free, or its living row is the version that the put replaces: the put becomes the row
+               its living row has the same content: nothing, all is as its maker wants it
+               else it came second, and becomes the row at the first of its conflict paths that is free
+    DropFile   the living row is the version that it deletes: it becomes a tombstone
+               else nothing: an edit beats a deletion
+
+A path is free if no living row stands there or collides with it: is the same file where case does not count, a folder above
+it, or a file below it. No two living rows so collide, and a version leaves the tree only by one that was made from it.
+
+A blob's name that was condemned is never used again. Parts of a file are packed: content hash (32), length (u32), turn (u8).
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from crystal_core.database import Database, Row
+from crystal_core.digests import CONDEMNED, FILES, Digests, condemned_row, file_row
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.filenames import conflict_paths, folded
+from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.ports import FileRow
+from crystal_mirror.types import Origin
+
+_PART = struct.Struct(">32sIB")
+PACKED_PART_BYTES = _PART.size
+
+_COLUMNS = "path, device, incarnation, sequence, executable, modified_at, gone, parts"
+
+
+def pack_parts(parts: Sequence[FilePart]) -> bytes:
+    return b"".join(_PART.pack(part.content, part.length, part.turn) for part in parts)
+
+
+def unpack_parts(packed: bytes) -> tuple[FilePart, ...]:
+    return tuple(FilePart(*fields) for fields in _PART.iter_unpack(packed))
+
+
+def files(database: Database) -> Iterator[FileRow]:
+    """All rows, tombstones included, by path."""
+    for row in database.each(f"SELECT {_COLUMNS} FROM files ORDER BY path"):  # noqa: S608 - a constant of ours
+        yield _file(row)
+
+
+def file(database: Database, path: str) -> FileRow | None:
+    row = database.row(f"SELECT {_COLUMNS} FROM files WHERE path = ?", (path,))  # noqa: S608 - the same
+    return None if row is None else _file(row)
+
+
+def is_condemned(database: Database, name: bytes) -> bool:
+    return bool(database.rows("SELECT 1 FROM condemned WHERE name = ?", (name,)))
+
+
+def condemn(database: Database, digests: Digests, names: Sequence[bytes]) -> None:
+    for name in names:
+        if database.changed("INSERT INTO condemned (name) VALUES (?) ON CONFLICT DO NOTHING", (name,)):
+            digests[CONDEMNED].add(condemned_row(name))
+
+
+def put(
+    database: Database, secret: VaultSecret, digests: Digests, origin: Origin, operation: PutFile
+) -> None:
+    if any(is_condemned(database, secret.blob_name(part.content, part.turn)) for part in operation.parts):
+        return
+    current = file(database, operation.path)
+    if current is None or current.gone:
+        path = operation.path if _is_free(database, operation.path) else None
+    elif operation.base == current.version:
+        path = operation.path
+    elif _content(current.executable, current.parts) == _content(operation.executable, operation.parts):
+        return
+    else:
+        path = None
+    if path is None:
+        path = next(
+            candidate for candidate in conflict_paths(operation.path, origin) if _is_free(database, candidate)
+        )
+    parts = operation.parts
+    _write(
+        database, digests, FileRow(path, origin, operation.executable, operation.modified_at, parts, False)
+    )
+
+
+def drop(database: Database, digests: Digests, origin: Origin, operation: DropFile) -> None:
+    current = file(database, operation.path)
+    if current is not None and not current.gone and current.version == operation.base:
+        _write(database, digests, FileRow(operation.path, origin, False, 0, (), True))
+
+
+def _is_free(database: Database, path: str) -> bool:
+    """Whether a file may come to be at this path beside those that live."""
+    form = folded(path)
+    components = form.split("/")
+    for depth in range(1, len(components) + 1):
+        if database.rows(
+            "SELECT 1 FROM files WHERE folded = ? AND gone = 0", ("/".join(components[:depth]),)
+        ):
+            return False
+    return not database.rows(  # "0" is the character behind "/"
+        "SELECT 1 FROM files WHERE folded > ? AND folded < ? AND gone = 0 LIMIT 1", (form + "/", form + "0")
+    )
+
+
+def _content(executable: bool, parts: Sequence[FilePart]) -> tuple[bool, list[bytes]]:
+    return executable, [part.content for part in parts]
+
+
+def _write(database: Database, digests: Digests, row: FileRow) -> None:
+    before = file(database, row.path)
+    if before is not None:
+        digests[FILES].remove(_digest_row(before))
+    digests[FILES].add(_digest_row(row))
+    database.run(
+        "INSERT INTO files (path, folded, device, incarnation, sequence, executable, modified_at, gone, parts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET device = excluded.device,"
+        " incarnation = excluded.incarnation, sequence = excluded.sequence, executable = excluded.executable,"
+        " modified_at = excluded.modified_at, gone = excluded.gone, parts = excluded.parts",
+        (
+            row.path,
+            folded(row.path),
+            *row.version,
+            row.executable,
+            row.modified_at,
+            row.gone,
+            pack_parts(row.parts),
+        ),
+    )
+
+
+def _digest_row(row: FileRow) -> bytes:
+    return file_row(row.path, row.version, row.executable, row.modified_at, row.gone, pack_parts(row.parts))
+
+
+def _file(row: Row) -> FileRow:
+    path, device, incarnation, sequence, executable, modified_at, gone, parts = row
+    version = Origin(device, incarnation, sequence)
+    return FileRow(path, version, bool(executable), modified_at, unpack_parts(parts), bool(gone))

@@ -1,0 +1,193 @@
+"""Parts of a snapshot into the replicated rows, and into their digest alone.
+
+Both take the rows in the same way, so that what `PartSums` finds without a database is what loading leads to. A row that
+stands already, or that names what does not stand, makes the part Malformed; the caller abandons the transaction.
+
+A text of which a provisional chunk stands takes that over, as applying it does. All else gets rowids behind those that stand,
+in the order of the part.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+import apsw
+
+from crystal_core.database import Database
+from crystal_core.digests import (
+    ACKS,
+    CHUNKS,
+    CONDEMNED,
+    FILES,
+    MEMORIES,
+    OCCURRENCES,
+    SUPPRESSED,
+    TABLES,
+    Digests,
+    ack_row,
+    chunk_row,
+    condemned_row,
+    file_row,
+    memory_row,
+    occurrence_row,
+    place,
+    suppressed_row,
+)
+from crystal_core.errors import UnusableVectors
+from crystal_core.parts import PartRows, decode_part
+from crystal_core.vectors import store_block
+from crystal_crypto.digest import TableDigest
+from crystal_crypto.errors import Malformed
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.filenames import folded
+from crystal_mirror.types import Origin, StateDigest, TableSum
+
+
+class PartSums:
+    """The digest of what parts hold, without a database."""
+
+    def __init__(self, state_key: bytes) -> None:
+        self._tables = {name: TableDigest(state_key, name) for name in TABLES}
+
+    def add(self, part: bytes) -> None:
+        """Raises Malformed."""
+        rows = decode_part(part)
+        _add_to_digests(self._tables, rows, rows.contents())
+
+    def digest(self) -> StateDigest:
+        return StateDigest.of(
+            [TableSum(name, table.sum_bytes, table.count) for name, table in self._tables.items()]
+        )
+
+
+def load(database: Database, secret: VaultSecret, digests: Digests, part: bytes) -> None:
+    """Add the rows of a part, indexes included. Belongs in a transaction, which must be abandoned if it raises Malformed."""
+    rows = decode_part(part)
+    contents = rows.contents()
+    try:
+        _Loader(database, secret).load(rows, contents)
+    except apsw.ConstraintError:
+        raise Malformed("a row of a snapshot's part stands already") from None
+    except UnusableVectors as error:
+        raise Malformed("a snapshot's part has vectors of another size") from error
+    _add_to_digests(digests.tables, rows, contents)
+
+
+class _Loader:
+    def __init__(self, database: Database, secret: VaultSecret) -> None:
+        self._database = database
+        self._secret = secret
+
+    def load(self, rows: PartRows, contents: list[bytes]) -> None:
+        chunks = self._chunks(rows, contents)
+        self._occurrences(rows, chunks + self._known(rows))
+        run_many = self._database.run_many
+        run_many(
+            "INSERT INTO memories (chunk, category, agent, created_at, device) VALUES (?, ?, ?, ?, ?)",
+            [(chunks[memory.chunk], *memory[1:]) for memory in rows.memories],
+        )
+        run_many("INSERT INTO suppressed (forget_hash) VALUES (?)", zip(rows.suppressed))
+        run_many("INSERT INTO acks (device, incarnation, sequence) VALUES (?, ?, ?)", rows.acks)
+        run_many("INSERT INTO acks_sparse (device, incarnation, sequence) VALUES (?, ?, ?)", rows.sparse)
+        run_many(
+            "INSERT INTO files (path, device, incarnation, sequence, executable, modified_at, gone, parts, folded)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row, folded(row.path)) for row in rows.files],
+        )
+        run_many("INSERT INTO condemned (name) VALUES (?)", zip(rows.condemned))
+
+    def _chunks(self, rows: PartRows, contents: list[bytes]) -> list[int]:
+        """The chunks' rowids."""
+        if not contents:
+            return []
+        database = self._database
+        forget_hashes = [self._secret.forget_hash(content) for content in contents]
+        texts = [text.decode() for text in rows.texts]
+        provisional: dict[bytes, int] = dict(
+            database.rows("SELECT forget_hash, rowid FROM chunks WHERE provisional = 1")
+        )
+        first = 1 + (database.value("SELECT max(rowid) FROM chunks") or 0)
+        free = count(first)
+        chunks = [provisional.pop(forget_hash, 0) or next(free) for forget_hash in forget_hashes]
+        new = list(zip(chunks, contents, forget_hashes, texts, strict=True))
+        taken = [(chunk,) for chunk in chunks if chunk < first]
+        if taken:
+            database.run_many("UPDATE chunks SET provisional = 0 WHERE rowid = ?", taken)
+            new = [row for row in new if row[0] >= first]
+        database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
+        database.run_many("INSERT INTO chunks (rowid, id, forget_hash, text) VALUES (?, ?, ?, ?)", new)
+        database.run_many(
+            "INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", [(row[0], row[3]) for row in new]
+        )
+        database.run("UPDATE index_state SET deferred = 0")
+        store_block(database, chunks, rows.windows, rows.vectors)
+        return chunks
+
+    def _known(self, rows: PartRows) -> list[int]:
+        found = self._database.rows_of_many(
+            "SELECT rowid FROM chunks WHERE forget_hash = ? AND provisional = 0",
+            [(self._secret.forget_hash(content),) for content in rows.known],
+        )
+        if len(found) != len(rows.known):
+            raise Malformed("a snapshot's part names a chunk that does not stand")
+        return [rowid for (rowid,) in found]
+
+    def _occurrences(self, rows: PartRows, chunks: list[int]) -> None:
+        places = rows.places
+        self._database.run_many(
+            "INSERT INTO occurrences (chunk, message, part, role, created_at, agent, session, project, repository,"
+            " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (chunks[chunk], message, piece, role, moment, *places[shared])
+                for chunk, message, piece, role, moment, shared in zip(
+                    rows.chunk_of,
+                    rows.messages,
+                    rows.pieces,
+                    rows.roles,
+                    rows.moments,
+                    rows.place_of,
+                    strict=True,
+                )
+            ],
+        )
+
+
+def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents: list[bytes]) -> None:
+    digests[CHUNKS].add_many(_chunk_rows(rows, contents))
+    digests[OCCURRENCES].add_many(_occurrence_rows(rows, contents))
+    digests[MEMORIES].add_many(
+        memory_row(contents[memory.chunk], memory.category, memory.agent, memory.created_at, memory.device)
+        for memory in rows.memories
+    )
+    digests[SUPPRESSED].add_many(map(suppressed_row, rows.suppressed))
+    digests[ACKS].add_many(ack_row(*stream, sparse=False) for stream in rows.acks)
+    digests[ACKS].add_many(ack_row(*stream, sparse=True) for stream in rows.sparse)
+    digests[FILES].add_many(
+        file_row(
+            row.path,
+            Origin(row.device, row.incarnation, row.sequence),
+            row.executable,
+            row.modified_at,
+            row.gone,
+            row.parts,
+        )
+        for row in rows.files
+    )
+    digests[CONDEMNED].add_many(map(condemned_row, rows.condemned))
+
+
+def _chunk_rows(rows: PartRows, contents: list[bytes]) -> Iterator[bytes]:
+    at, size = 0, rows.vector_bytes
+    for content, windows in zip(contents, rows.windows, strict=True):
+        yield chunk_row(
+            content, [rows.vectors[i : i + size] for i in range(at, at + windows * size, size or 1)]
+        )
+        at += windows * size
+
+
+def _occurrence_rows(rows: PartRows, contents: list[bytes]) -> Iterator[bytes]:
+    chunks = contents + rows.known
+    shared = [place(*where) for where in rows.places]
+    for chunk, message, piece, role, moment, where in zip(
+        rows.chunk_of, rows.messages, rows.pieces, rows.roles, rows.moments, rows.place_of, strict=True
+    ):
+        yield occurrence_row(shared[where], chunks[chunk], message, piece, role, moment)

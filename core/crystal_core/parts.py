@@ -1,0 +1,386 @@
+"""A part of a snapshot as bytes: rows of the replicated state in columns, without rowids.
+
+A part is one MessagePack array (`_Wire`). Names that repeat (agents, sessions, roles, projects) stand in it once and are
+referred to by number, and so do devices and the places that occurrences share. Texts of one session share a zstd frame, and
+no other text does: what one session says is not to be read off the size of another's. Vectors are stored as they are, which
+is as small as they get.
+
+An occurrence names its chunk by number: that of a chunk of this part, or, counted on, of `known`, the content hashes of
+chunks in parts before this one. Message ids that are UUIDs are 16 bytes; an id that equals the one before it takes one.
+
+Reading is strict. Counts, lengths and sums are checked before anything is decompressed or allocated to them; what does not
+fit is Malformed, whoever made it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import accumulate
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from crystal_core.filerows import PACKED_PART_BYTES, unpack_parts
+from crystal_crypto.compression import compress, decompress
+from crystal_crypto.errors import Malformed
+from crystal_mirror.filenames import PATH_BYTES_MAX, check_path
+from crystal_mirror.operations import (
+    FILE_PART_BYTES_MAX,
+    FILE_PARTS_MAX,
+    MILLISECONDS_MAX,
+    NAME_CHARS_MAX,
+    PIECE_BYTES_MAX,
+)
+from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES, INCARNATION_BYTES
+
+ROWS_MAX = 131_072
+"""Rows of one kind in a part."""
+WINDOWS_MAX = 65_535
+"""Vectors of one chunk."""
+VECTOR_BYTES_MAX = 8192
+
+_UUID_CHARS = 36
+_UUID_BYTES = 16
+_AS_BEFORE = 0
+_NEXT_UUID = 1
+"""What stands for a message id that equals the one before it, and for one of `uuids`."""
+
+Device = Annotated[bytes, Meta(min_length=DEVICE_ID_BYTES, max_length=DEVICE_ID_BYTES)]
+Incarnation = Annotated[bytes, Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
+Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
+Index = Annotated[int, Meta(ge=0, le=2 * ROWS_MAX)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Difference = Annotated[int, Meta(ge=-MILLISECONDS_MAX, le=MILLISECONDS_MAX)]
+Length = Annotated[int, Meta(ge=0, le=SNAPSHOT_PART_BYTES_MAX)]
+Column = Meta(max_length=ROWS_MAX)
+
+Stream = tuple[Device, Incarnation, Number]
+
+
+class Place(NamedTuple):
+    """What the occurrences of one capture share."""
+
+    agent: str
+    session: str
+    project: str
+    repository: str
+    source: str
+    device: bytes
+
+
+class Memory(NamedTuple):
+    """A memory of the chunk of that number."""
+
+    chunk: int
+    category: str
+    agent: str
+    created_at: int
+    device: bytes
+
+
+class File(NamedTuple):
+    """A row of the tree; `parts` are packed."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=PATH_BYTES_MAX)]
+    device: Device
+    incarnation: Incarnation
+    sequence: Number
+    executable: bool
+    modified_at: Number
+    gone: bool
+    parts: Annotated[bytes, Meta(max_length=FILE_PARTS_MAX * PACKED_PART_BYTES)]
+
+
+@dataclass(slots=True)
+class PartRows:
+    """The rows of a part. Those of chunks and of occurrences are columns: the n-th of each list belong together."""
+
+    texts: list[bytes] = field(default_factory=list[bytes])
+    windows: list[int] = field(default_factory=list[int])
+    vector_bytes: int = 0
+    vectors: bytes = b""
+    known: list[bytes] = field(default_factory=list[bytes])
+    places: list[Place] = field(default_factory=list[Place])
+    chunk_of: list[int] = field(default_factory=list[int])
+    place_of: list[int] = field(default_factory=list[int])
+    messages: list[str] = field(default_factory=list[str])
+    pieces: list[int] = field(default_factory=list[int])
+    roles: list[str] = field(default_factory=list[str])
+    moments: list[int] = field(default_factory=list[int])
+    memories: list[Memory] = field(default_factory=list[Memory])
+    suppressed: list[bytes] = field(default_factory=list[bytes])
+    acks: list[Stream] = field(default_factory=list[Stream])
+    sparse: list[Stream] = field(default_factory=list[Stream])
+    files: list[File] = field(default_factory=list[File])
+    condemned: list[bytes] = field(default_factory=list[bytes])
+
+    def contents(self) -> list[bytes]:
+        """The content hashes of its chunks."""
+        return [sha256(text).digest() for text in self.texts]
+
+
+class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    version: Literal[1]
+    names: Annotated[list[Name], Column]
+    devices: Annotated[list[Device], Column]
+    frames: Annotated[list[bytes], Column]
+    frame_lengths: Annotated[list[Length], Column]
+    frame_of: Annotated[list[Index], Column]
+    text_lengths: Annotated[list[Annotated[int, Meta(ge=1, le=PIECE_BYTES_MAX)]], Column]
+    windows: Annotated[list[Annotated[int, Meta(ge=0, le=WINDOWS_MAX)]], Column]
+    vector_bytes: Annotated[int, Meta(ge=0, le=VECTOR_BYTES_MAX)]
+    vectors: bytes
+    known: Annotated[list[Hash], Column]
+    places: Annotated[list[tuple[Index, Index, Index, Index, Index, Index]], Column]
+    chunk_of: Annotated[list[Index], Column]
+    place_of: Annotated[list[Index], Column]
+    uuids: bytes
+    messages: Annotated[list[Annotated[int, Meta(ge=0, le=1)] | Name], Column]
+    pieces: Annotated[list[Annotated[int, Meta(ge=0, le=2**31)]], Column]
+    roles: Annotated[list[Index], Column]
+    moments: Annotated[list[Difference], Column]
+    memories: Annotated[list[tuple[Index, Index, Index, Number, Index]], Column]
+    suppressed: Annotated[list[Hash], Column]
+    acks: Annotated[list[Stream], Column]
+    sparse: Annotated[list[Stream], Column]
+    files: Annotated[list[File], Column]
+    condemned: Annotated[list[Hash], Column]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[_Wire] = msgspec.msgpack.Decoder(_Wire)
+
+
+def encode_part(rows: PartRows) -> bytes:
+    """The part's bytes. Equal rows give equal bytes.
+
+    Raises ValueError for rows that do not fit one part: whoever cuts has to see to that.
+    """
+    names: dict[str, int] = {}
+    devices: dict[bytes, int] = {}
+
+    def name(text: str) -> int:
+        return names.setdefault(text, len(names))
+
+    def device(value: bytes) -> int:
+        return devices.setdefault(value, len(devices))
+
+    frame_of, plain = _frames(rows)
+    frames = [compress(data) or data for data in plain]
+    uuids, messages = _short_messages(rows.messages)
+    wire = _Wire(
+        version=1,
+        names=[],
+        devices=[],
+        frames=frames,
+        frame_lengths=[len(data) for data in plain],
+        frame_of=frame_of,
+        text_lengths=[len(text) for text in rows.texts],
+        windows=rows.windows,
+        vector_bytes=rows.vector_bytes,
+        vectors=rows.vectors,
+        known=rows.known,
+        places=[
+            (name(agent), name(session), name(project), name(repository), name(source), device(where))
+            for agent, session, project, repository, source, where in rows.places
+        ],
+        chunk_of=rows.chunk_of,
+        place_of=rows.place_of,
+        uuids=uuids,
+        messages=messages,
+        pieces=rows.pieces,
+        roles=[name(role) for role in rows.roles],
+        moments=_differences(rows.moments),
+        memories=[
+            (
+                memory.chunk,
+                name(memory.category),
+                name(memory.agent),
+                memory.created_at,
+                device(memory.device),
+            )
+            for memory in rows.memories
+        ],
+        suppressed=rows.suppressed,
+        acks=rows.acks,
+        sparse=rows.sparse,
+        files=rows.files,
+        condemned=rows.condemned,
+    )
+    data = _encoder.encode(msgspec.structs.replace(wire, names=list(names), devices=list(devices)))
+    if len(data) > SNAPSHOT_PART_BYTES_MAX:
+        raise ValueError(f"a part of {len(data)} bytes is over the limit of {SNAPSHOT_PART_BYTES_MAX}")
+    return data
+
+
+def decode_part(data: bytes) -> PartRows:
+    """The rows of a part. Raises Malformed."""
+    if len(data) > SNAPSHOT_PART_BYTES_MAX:
+        raise Malformed("a part of a snapshot is over the limit")
+    try:
+        wire = _decoder.decode(data)
+        texts = _texts(wire)
+        _check_counts(wire, len(texts))
+        names, devices = wire.names, wire.devices
+        return PartRows(
+            texts=texts,
+            windows=wire.windows,
+            vector_bytes=wire.vector_bytes,
+            vectors=wire.vectors,
+            known=wire.known,
+            places=[
+                Place(
+                    names[agent],
+                    names[session],
+                    names[project],
+                    names[repository],
+                    names[source],
+                    devices[where],
+                )
+                for agent, session, project, repository, source, where in wire.places
+            ],
+            chunk_of=wire.chunk_of,
+            place_of=wire.place_of,
+            messages=_long_messages(wire.uuids, wire.messages),
+            pieces=wire.pieces,
+            roles=[names[role] for role in wire.roles],
+            moments=_sums(wire.moments),
+            memories=[
+                Memory(chunk, names[category], names[agent], created_at, devices[where])
+                for chunk, category, agent, created_at, where in wire.memories
+            ],
+            suppressed=wire.suppressed,
+            acks=wire.acks,
+            sparse=wire.sparse,
+            files=[_checked_file(row) for row in wire.files],
+            condemned=wire.condemned,
+        )
+    except (msgspec.MsgspecError, UnicodeError, IndexError) as error:
+        raise Malformed(f"not a part of a snapshot: {type(error).__name__}") from error
+
+
+def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
+    """For each chunk the number of its frame, and the frames: one for each session, one for each chunk that no session has."""
+    session_of: dict[int, tuple[str, str]] = {}
+    count = len(rows.texts)
+    for chunk, place in zip(rows.chunk_of, rows.place_of, strict=True):
+        if chunk < count and chunk not in session_of:
+            session_of[chunk] = rows.places[place][:2]
+    numbers: dict[tuple[str, str] | int, int] = {}
+    frame_of = [numbers.setdefault(session_of.get(chunk, chunk), len(numbers)) for chunk in range(count)]
+    frames: list[list[bytes]] = [[] for _ in numbers]
+    for number, text in zip(frame_of, rows.texts, strict=True):
+        frames[number].append(text)
+    return frame_of, [b"".join(frame) for frame in frames]
+
+
+def _texts(wire: _Wire) -> list[bytes]:
+    """The chunks' texts, each checked to be UTF-8."""
+    if not len(wire.frames) == len(wire.frame_lengths) or not len(wire.frame_of) == len(wire.text_lengths):
+        raise Malformed("the columns of a part have different lengths")
+    if sum(wire.frame_lengths) > SNAPSHOT_PART_BYTES_MAX:
+        raise Malformed("the texts of a part are over the limit")
+    used = [0] * len(wire.frames)
+    for number, length in zip(wire.frame_of, wire.text_lengths, strict=True):
+        used[number] += length
+    if used != wire.frame_lengths:
+        raise Malformed("a frame of a part does not have the length of its texts")
+    frames = [
+        frame if len(frame) == length else decompress(frame, length)
+        for frame, length in zip(wire.frames, wire.frame_lengths, strict=True)
+    ]
+    at = [0] * len(frames)
+    texts: list[bytes] = []
+    for number, length in zip(wire.frame_of, wire.text_lengths, strict=True):
+        start = at[number]
+        at[number] = start + length
+        texts.append(frames[number][start : start + length])
+    return texts
+
+
+def _check_counts(wire: _Wire, chunks: int) -> None:
+    if len(wire.windows) != chunks or sum(wire.windows) * wire.vector_bytes != len(wire.vectors):
+        raise Malformed("the vectors of a part do not have the size that it states")
+    if any(wire.windows) and not wire.vector_bytes:
+        raise Malformed("a part has vectors without numbers")
+    columns = (wire.place_of, wire.messages, wire.pieces, wire.roles, wire.moments)
+    if any(len(column) != len(wire.chunk_of) for column in columns):
+        raise Malformed("the columns of a part have different lengths")
+    if max(wire.chunk_of, default=-1) >= chunks + len(wire.known):
+        raise Malformed("a part names a chunk that it does not have")
+    if max(wire.place_of, default=-1) >= len(wire.places):
+        raise Malformed("a part names a place that it does not have")
+    if max((memory[0] for memory in wire.memories), default=-1) >= chunks:
+        raise Malformed("a part names a chunk that it does not have")
+
+
+def _checked_file(row: File) -> File:
+    check_path(row.path)
+    if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):
+        raise Malformed("a file of a snapshot has parts that are none")
+    if any(not 1 <= part.length <= FILE_PART_BYTES_MAX for part in unpack_parts(row.parts)):
+        raise Malformed("a part of a file is empty or over the limit")
+    return row
+
+
+def _short_messages(messages: Sequence[str]) -> tuple[bytes, list[int | str]]:
+    uuids = bytearray()
+    short: list[int | str] = []
+    before: str | None = None
+    for message in messages:
+        if message == before:
+            short.append(_AS_BEFORE)
+        elif (packed := _packed_uuid(message)) is not None:
+            uuids += packed
+            short.append(_NEXT_UUID)
+        else:
+            short.append(message)
+        before = message
+    return bytes(uuids), short
+
+
+def _packed_uuid(message: str) -> bytes | None:
+    if len(message) != _UUID_CHARS:
+        return None
+    try:
+        packed = bytes.fromhex(message.replace("-", ""))
+    except ValueError:
+        return None
+    return packed if len(packed) == _UUID_BYTES and _uuid(packed) == message else None
+
+
+def _long_messages(uuids: bytes, messages: Sequence[int | str]) -> list[str]:
+    long: list[str] = []
+    before: str | None = None
+    at = 0
+    for message in messages:
+        if message == _NEXT_UUID:
+            before = _uuid(uuids[at : at + _UUID_BYTES])
+            at += _UUID_BYTES
+        elif message != _AS_BEFORE:
+            before = str(message)
+        elif before is None:
+            raise Malformed("the first message of a part has no id before it")
+        long.append(before)
+    if at != len(uuids):
+        raise Malformed("a part does not have as many UUIDs as it names")
+    return long
+
+
+def _uuid(packed: bytes) -> str:
+    digits = packed.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _differences(moments: Sequence[int]) -> list[int]:
+    return [after - before for before, after in zip((0, *moments), moments, strict=False)]
+
+
+def _sums(differences: Sequence[int]) -> list[int]:
+    moments = list(accumulate(differences))
+    if moments and not (min(moments) >= 0 and max(moments) <= MILLISECONDS_MAX):
+        raise Malformed("a moment of a part is out of range")
+    return moments

@@ -13,6 +13,7 @@ from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.member import Member
+from crystal_mirror.patience import Patience
 from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob
 
 HAS_AT_ONCE = 64
@@ -50,22 +51,23 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0) -> Flow[BlobRe
     return ref
 
 
-def put_verified(member: Member, content: bytes) -> Flow[BlobRef]:
-    """Stores the content and reads it back; goes on to another turn where the relay holds something else.
+def put_verified(member: Member, content: bytes, first_turn: int = 0) -> Flow[tuple[BlobRef, bytes]]:
+    """Stores the content and reads it back; goes on to another turn where the relay holds something else. Returns what came
+    back with its reference.
 
     Raises:
-        BlobDamaged: no turn is left.
+        RelayMisbehaves: nothing comes back as it was put.
     """
-    turn = 0
-    while turn <= BLOB_TURN_MAX:
+    turn = first_turn
+    patience = Patience("a blob")
+    while True:
         ref = yield from put_blob(member, content, turn)
         try:
-            if (yield from get_blob(member, ref)) == content:
-                return ref
+            return ref, (yield from get_blob(member, ref))
         except BlobDamaged:
-            pass  # what stands there is nobody's: the next turn's name is free
+            # What stands there is nobody's: the next turn's name is free.
+            patience.lose()
         turn = ref.turn + 1
-    raise BlobDamaged("the relay holds something else under every name of a blob")
 
 
 def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:

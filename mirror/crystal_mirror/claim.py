@@ -28,6 +28,7 @@ from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
 from crystal_mirror.records import LeadRecord
 from crystal_mirror.requests import Flow, PutNew
+from crystal_mirror.restoring import catch_up_by_snapshot, start_from_snapshot
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
 from crystal_mirror.voids import doubt_voids
 
@@ -161,8 +162,14 @@ def finish_claim(member: Member) -> Flow[None]:
 
 def _follow(member: Member) -> Flow[None]:
     """Applies the believed log to its end; puts back what the relay lost; goes over to another branch where it must."""
+    yield from start_from_snapshot(member)
     pulled = yield from pull(member)
     for _ in range(3):
+        # Where the next slot is free a seal may be due; or the log below a snapshot was let go of, and goes on behind it.
+        free = pulled.standing in (Standing.CAUGHT_UP, Standing.GAP, Standing.LOG_BEHIND)
+        if free and (yield from catch_up_by_snapshot(member)):
+            pulled = yield from pull(member)
+            continue
         if pulled.standing in (Standing.CAUGHT_UP, Standing.GAP):
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
@@ -170,7 +177,7 @@ def _follow(member: Member) -> Flow[None]:
                 yield from find_fork(member, need_seal=not _led(member), ends=_is_damaged(member, pulled))
             )
             if fork is not None:
-                begin_rebuild(member, fork)
+                yield from begin_rebuild(member, fork)
             elif pulled.standing is Standing.LOG_BEHIND:
                 yield from restore_mirror(member)
             else:

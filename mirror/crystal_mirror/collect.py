@@ -11,16 +11,18 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-from crystal_crypto.entry import Entry, Kind, parse
+from crystal_crypto.entry import Entry, parse
 from crystal_crypto.errors import CryptoError, TooLarge
-from crystal_mirror.batch import Batch, encode_batch, seal_mirror
+from crystal_mirror.base import META_MODEL, note_forget
+from crystal_mirror.batch import Batch
+from crystal_mirror.decrees import keep_batch
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, open_offer, stands_at
+from crystal_mirror.operations import Forget
 from crystal_mirror.outbox import note_own
-from crystal_mirror.pull import META_MODEL
 from crystal_mirror.requests import Embed, Flow, GetMany, List, Listing
 from crystal_mirror.types import ZERO_HASH, EntryState, Origin, Position
 
@@ -337,19 +339,7 @@ def _commit(
             model=model if any(stored) else "",
             digest=transaction.digest().to_bytes(),
         )
-        stream = member.journal.stream()
-        sealed = seal_mirror(
-            Kind.BATCH,
-            encode_batch(batch),
-            position=position,
-            vault=member.vault,
-            sender=member.device_id,
-            incarnation=stream.incarnation if stream else bytes(8),
-            log_head=member.log.head,
-            key=member.generation_key,
-            signer=member.identity.signing,
-            salt=member.salt(),
-        )
-        transaction.keep_entry(position.epoch, position.sequence, sealed, EntryState.UNSENT)
+        keep_batch(member, transaction, batch, position)
         note_own(member, transaction, batch)
-        transaction.set_position(Position(position.epoch, position.sequence + 1, parse(sealed).hash))
+        if any(isinstance(offer.operation, Forget) for offer in fresh):
+            note_forget(transaction, (position.epoch, position.sequence))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind, parse
+from crystal_mirror.base import read_base
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.member import Member
@@ -68,7 +69,12 @@ def find_damage(member: Member) -> Flow[Damage | None]:
 
 def _has_parted(member: Member, cursor: Cursor) -> bool:
     """Whether a peer stands in another state than we stood in at its place."""
+    base = read_base(member.replica)
+    if base is not None and (cursor.epoch, cursor.sequence) <= (base.epoch, base.sequence):
+        return (cursor.epoch, cursor.sequence) == (base.epoch, base.sequence) and cursor.digest != base.digest
     stated = _stated_digest(member, cursor.epoch, cursor.sequence)
+    if stated is None and base is not None:
+        stated = base.digest
     if stated is None:  # before the first batch there are no rows
         tables = member.replica.digest().tables
         stated = StateDigest.of([TableSum(table.name, bytes(32), 0) for table in tables]).to_bytes()

@@ -34,6 +34,9 @@ class Notice(StrEnum):
     HELD_REVOKED = "revoked-device-held"
     EPOCH_OPEN = "epoch-without-end"
     KEYS_WITHHELD = "keys-withheld"
+    SNAPSHOT_LOST = "snapshot-lost"
+    SNAPSHOT_DAMAGED = "snapshot-damaged"
+    FLOOR_PASSED = "behind-the-floor"
 
 
 class _Kept(msgspec.Struct, array_like=True):

@@ -17,13 +17,16 @@ import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.base import read_base
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
+from crystal_mirror.operations import DropFile, PutFile, decode_operation
 from crystal_mirror.patience import Patience
 from crystal_mirror.ports import (
     JournalTransaction,
+    OutboxName,
     OutboxRow,
     OutboxState,
     ReplicaTransaction,
@@ -305,7 +308,9 @@ def settle(member: Member) -> int:
         for row in transaction.names():
             if row.origin not in done or not member.replica.done(row.origin):
                 continue  # another process of this device may have wiped the rows meanwhile
-            if carried.get(row.origin) != row.digest:
+            if carried.get(row.origin) != row.digest and not (
+                row.origin not in carried and _has_effect(member, transaction, row)
+            ):
                 clashes.add(row.origin)
             elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):
                 transaction.remove_row(row.incarnation, row.sequence)
@@ -320,6 +325,19 @@ def settle(member: Member) -> int:
         with member.replica.transaction() as replica:
             replica.meta_set(META_OWN, None)
     return len(settled)
+
+
+def _has_effect(member: Member, transaction: JournalTransaction, name: OutboxName) -> bool:
+    """Whether the state shows what an operation does, whose entry is not kept here: the log was read from a snapshot on.
+
+    A file's operation is let go of in any case: the file itself is compared with the tree in every round.
+    """
+    if read_base(member.replica) is None:
+        return False
+    row = transaction.row(name.incarnation, name.sequence)
+    assert row is not None, "nothing else writes in this transaction"
+    operation = decode_operation(row.operation)
+    return isinstance(operation, PutFile | DropFile) or not member.replica.unembedded([operation])
 
 
 def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | None) -> bool:

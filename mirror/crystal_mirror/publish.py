@@ -123,12 +123,16 @@ def _seal_anew(member: Member, first: KeptEntry, *, junk: bytes | None = None) -
 def restore_mirror(member: Member) -> Flow[int]:
     """Puts back, byte for byte, every kept slot that the relay lacks. Returns how many. Needs the lead's right."""
     restored = 0
-    for epoch in range(1, member.replica.position().epoch + 1):
+    oldest = member.replica.oldest_kept()
+    if oldest is None:
+        return 0
+    for epoch in range(oldest[0], member.replica.position().epoch + 1):
         last = member.replica.last_entry(epoch)
         if last is None:
             continue
         present = yield from _present(member, epoch)
-        for sequence in sorted(set(range(last.sequence + 1)) - present):
+        first = oldest[1] if epoch == oldest[0] else 0
+        for sequence in sorted(set(range(first, last.sequence + 1)) - present):
             for entry in member.replica.entries(epoch, sequence, 1):
                 if entry.state is not EntryState.UNSENT and entry.sequence == sequence:
                     restored += yield PutNew(member.keys.mirror(epoch, sequence), entry.data)

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.base import META_MODEL, first_position, note_forget, take_decrees
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.closed import ClosedEpochs, needs_its_end, read_to_the_end
 from crystal_mirror.damage import first_difference
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Operation
+from crystal_mirror.operations import Forget, Operation
 from crystal_mirror.outbox import note_own
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
@@ -38,7 +39,6 @@ VOIDS_AT_ONCE_MAX = 256
 """Void slots in a row after which a pull ends: a relay that shows junk for ever must not fill the disk in one go."""
 META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
-META_MODEL = "model"
 
 
 class Standing(Enum):
@@ -89,9 +89,11 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
     unsent = member.replica.kept(EntryState.UNSENT)
     # One of an earlier epoch was put by another process of this home that has not noted it yet.
     epoch, end = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
+    if (epoch, end) == first_position(member.replica)[:2]:
+        return None  # the snapshot that this state was made of
     if end:
         found = member.replica.entries(epoch, end - 1, 1)
-        assert found and found[0].sequence == end - 1, "every verified slot is kept"
+        assert found and found[0].sequence == end - 1, "every verified slot above the base is kept"
         return found[0].epoch, found[0].sequence, found[0].data
     for earlier in range(epoch - 1, 0, -1):
         last = member.replica.last_entry(earlier)
@@ -234,10 +236,12 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Ta
             if transaction.position() != position:
                 return Taken(Standing.CAUGHT_UP)
             if batch is not None:
-                _apply(member, transaction, batch, operations)
+                _apply(member, transaction, batch, operations, position)
             state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT
             transaction.keep_entry(position.epoch, position.sequence, data, state)
             transaction.set_position(slot.after(position))
+            if batch is not None:
+                take_decrees(transaction, batch, (position.epoch, position.sequence))
     except DigestMismatch as error:
         member.notices.put(Notice.QUARANTINED, f"at {_place(position)}: {error}")
         return Taken(Standing.QUARANTINED)
@@ -255,7 +259,10 @@ def _apply(
     transaction: ReplicaTransaction,
     batch: Batch,
     operations: Sequence[tuple[Origin, Operation]],
+    position: Position,
 ) -> None:
+    if batch.drops_vectors:
+        transaction.drop_vectors()
     if batch.model:
         transaction.meta_set(META_MODEL, batch.model.encode())
     vectors = iter(batch.vectors)
@@ -271,6 +278,12 @@ def _apply(
         transaction.mark_done(origin)
     for origin in batch.also_done:
         transaction.mark_done(origin)
+    for content in batch.embedded_anew:
+        transaction.embed_anew(content, next_vectors(""))
+    if batch.condemned:
+        transaction.condemn(batch.condemned)
+    if any(isinstance(operation, Forget) for _, operation in operations):
+        note_forget(transaction, (position.epoch, position.sequence))
     if next(vectors, None) is not None:
         raise DigestMismatch("the batch has more vectors than new chunks")
     digest = transaction.digest().to_bytes()

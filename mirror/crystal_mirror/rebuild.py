@@ -8,23 +8,26 @@ committed batches that never reached the relay, or the state differs from what t
     AGREED --fork found--> MARKED --operations of our branch offered again--> OFFERED --rows wiped--> REPLAYING --> AGREED
 
 MARKED is a value in the replica; until the wipe has committed, nothing is let go of (``settle`` does nothing), and a crash
-resumes at the mark. The replay takes kept entries first and then what the relay has.
+resumes at the mark. The replay takes the snapshot first on which the state stands, if there is one (``restoring.py``; the relay
+must have it before anything is wiped), then kept entries, and then what the relay has.
 """
 
 from collections.abc import Iterator
 
 from crystal_crypto.entry import Kind, parse
-from crystal_crypto.errors import CryptoError
-from crystal_mirror.batch import opened_batch
+from crystal_mirror.base import first_position, newest_snapshot, read_base, snapshot_slot
+from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.orphans import keep_orphan
+from crystal_mirror.offeragain import offer_again
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
+from crystal_mirror.restoring import Source, find_snapshot, resume_restore, start_restore
 from crystal_mirror.slots import VOID, SlotKind
-from crystal_mirror.types import START, EntryState, KeptEntry, Position
+from crystal_mirror.snapshots import is_whole
+from crystal_mirror.types import EntryState, KeptEntry, Position
 from crystal_mirror.voids import Fork, previous_of
 
 PAGE = 64
@@ -90,6 +93,7 @@ def _kept_at(member: Member, position: Position) -> KeptEntry | None:
 
 def _last_common(member: Member) -> Flow[Position]:
     """The position behind the last slot that the relay holds exactly as we keep it, searched from the end."""
+    base = first_position(member.replica)
     last = last_kept(member, member.replica.position())
     end = (last[0], last[1]) if last else None
     while end is not None:
@@ -100,13 +104,15 @@ def _last_common(member: Member) -> Flow[Position]:
         for entry, data in zip(reversed(kept), reversed(there), strict=True):
             if entry.data == data:
                 return _behind(member, entry)
-        if first > 0:
+        if first > 0 and (epoch, first) > base[:2]:
             end = (epoch, first - 1)
         else:
-            earlier = next((e for e in range(epoch - 1, 0, -1) if member.replica.last_entry(e)), None)
+            earlier = next(
+                (e for e in range(epoch - 1, base.epoch - 1, -1) if member.replica.last_entry(e)), None
+            )
             last_of = member.replica.last_entry(earlier) if earlier else None
             end = (last_of.epoch, last_of.sequence) if last_of else None
-    return START
+    return base
 
 
 def _behind(member: Member, entry: KeptEntry) -> Position:
@@ -119,40 +125,72 @@ def _behind(member: Member, entry: KeptEntry) -> Position:
     return Position(entry.epoch, entry.sequence + 1, parsed.hash)
 
 
-def begin_rebuild(member: Member, fork: Fork | None) -> None:
-    """Marks the replica for a rebuild; ``fork`` None replays all that is kept. ``finish_rebuild`` does the rest."""
+def begin_rebuild(member: Member, fork: Fork | None) -> Flow[None]:
+    """Marks the replica for a rebuild; ``fork`` None makes the state anew from all that is kept. ``finish_rebuild`` does the rest."""
+    mark_rebuild(member, fork)
+    yield from finish_rebuild(member)
+
+
+def mark_rebuild(member: Member, fork: Fork | None) -> None:
+    """Only marks it: the next round of sync does the rest."""
     mark = b"%d %d" % (fork.epoch, fork.sequence) if fork else b"all"
     with member.replica.transaction() as transaction:
         transaction.meta_set(META_REBUILD, mark)
-    finish_rebuild(member)
 
 
 def rebuild_pending(member: Member) -> bool:
     return member.replica.meta_get(META_REBUILD) is not None
 
 
-def finish_rebuild(member: Member) -> None:
-    """Takes a marked rebuild to its end. Does nothing without a mark. Safe to repeat after a crash."""
+def finish_rebuild(member: Member) -> Flow[None]:
+    """Takes a marked rebuild to its end. Does nothing without a mark. Safe to repeat after a crash.
+
+    Raises:
+        BlobDamaged: the snapshot that the state has to be made of is not on the relay, and no other one. Nothing was touched.
+    """
     mark = member.replica.meta_get(META_REBUILD)
     if mark is None:
         return
     orphans: list[KeptEntry] = []
+    place = (0, 0)
     if mark != b"all":
         epoch, sequence = (int(part) for part in mark.split())
+        place = (epoch, sequence)
         orphans = list(_kept_from(member, epoch, sequence))
-        _offer_again(member, orphans)
-        lower_floor(member, (epoch, sequence))
+        offer_again(member, orphans)
+        lower_floor(member, place)
+    source = yield from _source(member, place if orphans or mark != b"all" else None)
     with member.replica.transaction() as transaction:
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
-        transaction.wipe()
+        if source is None:
+            transaction.wipe()
         transaction.meta_set(META_REBUILD, None)
+        if source is not None:
+            start_restore(transaction, source)
     member.notices.put(
         Notice.REBUILT, f"the mirror was rebuilt from the log; {len(orphans)} entries were set aside"
     )
     # Before anything is applied again: what is forgotten in the outbox must not be found meanwhile.
     member.mend()
+    if source is not None:
+        yield from resume_restore(member)
     replay_kept(member)
+
+
+def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]:
+    """The snapshot to make the state of: the base, if the fork is not below it and the relay has it all; else the newest that
+    counts. None if there is no base: all that is kept goes back to the first slot."""
+    base = read_base(member.replica)
+    if base is None:
+        return None
+    slot = snapshot_slot(member.replica) if newest_snapshot(member.replica) == base else None
+    if (fork is None or fork >= (base.epoch, base.sequence)) and (yield from is_whole(member, base)):
+        return Source(base, slot, None, orphans=False)
+    found = yield from find_snapshot(member, beyond=(base.epoch, base.sequence))
+    if found is not None and found.announced != base and (yield from is_whole(member, found.announced)):
+        return Source(found.announced, found.slot, found.entry, orphans=True)
+    raise BlobDamaged("the state has to be made anew, and the relay does not have the snapshot for it")
 
 
 def _kept_from(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]:
@@ -162,34 +200,3 @@ def _kept_from(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]
         while page := member.replica.entries(number, first, PAGE):
             yield from page
             first = page[-1].sequence + 1
-
-
-def _offer_again(member: Member, orphans: list[KeptEntry]) -> None:
-    """Puts every operation of the orphaned entries into the outbox under its own name, unless it is there already.
-
-    What a device signed that is revoked by now is another matter: a relay in league with it may have shown us, and us alone,
-    an epoch that it wrote on after it was out. Of that only this device's own operations are offered; the rest is held until
-    the owner decides (``held.py``).
-    """
-    with member.journal.transaction() as transaction:
-        known = {name.origin for name in transaction.names()}
-        for kept in orphans:
-            if kept.state is EntryState.VOID:
-                continue
-            entry = parse(kept.data)
-            key = member.key_for(entry.header.generation)
-            if key is None or len(entry.public):
-                continue
-            try:
-                batch = opened_batch(entry, key)
-            except CryptoError as error:
-                raise AssertionError("an entry that was applied here opens") from error
-            doubtful = not member.log.is_active(entry.header.sender)
-            if doubtful and any(origin.device != member.device_id for origin, _ in batch.operations):
-                keep_orphan(transaction, entry)
-            for origin, operation in batch.operations:
-                if doubtful and origin.device != member.device_id:
-                    continue
-                if origin not in known:
-                    known.add(origin)
-                    member.seal_row(transaction, operation, origin)

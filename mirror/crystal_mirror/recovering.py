@@ -92,13 +92,13 @@ def adopt_outbox(member: Member) -> int:
 def put_back_mirror(member: Member) -> Flow[int]:
     """Gives the relay every slot of the mirror kept here that it lacks. Returns how many. Needs the lead's right."""
     if rebuild_pending(member):
-        finish_rebuild(member)
+        yield from finish_rebuild(member)
     pulled = yield from pull(member)
     restored = 0
     if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
         fork = (yield from doubt_voids(member)) or (yield from find_fork(member, need_seal=True))
         if fork is not None:
-            begin_rebuild(member, fork)
+            yield from begin_rebuild(member, fork)
         else:
             restored += yield from restore_mirror(member)
     restored += yield from _put_unsent(member)
@@ -124,7 +124,7 @@ def _put_unsent(member: Member) -> Flow[int]:
         key = member.keys.mirror(kept.epoch, kept.sequence)
         created = yield PutNew(key, kept.data)
         if not created and (yield Get(key)) != kept.data:
-            begin_rebuild(member, Fork(kept.epoch, kept.sequence))
+            yield from begin_rebuild(member, Fork(kept.epoch, kept.sequence))
             return put
         put += created
         with member.replica.transaction() as transaction:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from crystal_mirror.authority import in_force
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
-from crystal_mirror.cursors import About, put_cursor, read_cursors
+from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors
 from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
@@ -23,6 +23,16 @@ from crystal_mirror.publish import Published, publish, restore_mirror
 from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow
+from crystal_mirror.restoring import (
+    announcement_holds,
+    catch_up_by_snapshot,
+    give_snapshot_up,
+    restore_pending,
+    resume_restore,
+    start_from_snapshot,
+)
+from crystal_mirror.retention import doubt_relay, retain
+from crystal_mirror.snapshots import announce
 from crystal_mirror.types import EntryState
 from crystal_mirror.voids import doubt_voids, retract_voids
 
@@ -67,14 +77,17 @@ def sync_round(
         yield from _read_or_restore_log(member, report)
         member.check_active()
         if rebuild_pending(member):
-            finish_rebuild(member)
+            yield from finish_rebuild(member)
+            report.rebuilt = True
+        if restore_pending(member):
+            yield from resume_restore(member)
             report.rebuilt = True
         adopt_claim(member)
         if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
         if member.is_core:
-            yield from _lead(member, report, model)
+            yield from _lead(member, report, model, about.now_ms if about else 0)
         if not member.is_core:
             yield from _follow(member, report)
         if tell_position:
@@ -95,7 +108,7 @@ def _doubt(member: Member, report: RoundReport) -> Flow[None]:
         member.notices.put(
             Notice.MIRROR_TAMPERED, f"the relay had shown junk at epoch {fork.epoch}, slot {fork.sequence}"
         )
-        begin_rebuild(member, fork)
+        yield from begin_rebuild(member, fork)
         report.rebuilt = True
 
 
@@ -126,8 +139,19 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             "the log names this device as Core by a claim that is not known here: another copy of it leads, or this one "
             "was restored from a backup and has to claim the lead again",
         )
+    report.rebuilt |= yield from start_from_snapshot(member)
     pulled = yield from pull(member)
     _count(report, pulled)
+    if (
+        pulled.standing in (Standing.LOG_BEHIND, Standing.GAP)
+        or (pulled.standing is Standing.CAUGHT_UP and _others_are_ahead(member))
+    ) and (yield from catch_up_by_snapshot(member)):
+        report.rebuilt = True
+        pulled = yield from pull(member)
+        _count(report, pulled)
+    if announcement_holds(member) is False:
+        give_snapshot_up(member)
+        return
     if pulled.standing is Standing.QUARANTINED:
         pulled = yield from _replay_once(member, report)
     elif (
@@ -139,7 +163,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
         if fork is None and _waits_for_a_seal(member):
             fork = yield from find_fork(member, need_seal=True, whole=True)
         if fork is not None:
-            begin_rebuild(member, fork)
+            yield from begin_rebuild(member, fork)
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
@@ -147,6 +171,12 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
         # Only now is all that was applied here on the relay: what it has lost since is not durable.
         report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
+
+
+def _others_are_ahead(member: Member) -> bool:
+    """Whether a device has told of more than the relay shows here: what is between may have been let go of."""
+    position = member.replica.position()[:2]
+    return any((cursor.epoch, cursor.sequence) > position for cursor in seen_cursors(member))
 
 
 def _waits_for_a_seal(member: Member) -> bool:
@@ -163,14 +193,14 @@ def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:
         return Pulled(Standing.QUARANTINED, 0, 0, 0)
     with member.replica.transaction() as transaction:
         transaction.meta_set(META_QUARANTINE, place)
-    begin_rebuild(member, None)
+    yield from begin_rebuild(member, None)
     report.rebuilt = True
     pulled = yield from pull(member)
     _count(report, pulled)
     return pulled
 
 
-def _lead(member: Member, report: RoundReport, model: str) -> Flow[None]:
+def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[None]:
     """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
     report.core = True
     lead = member.log.lead
@@ -194,7 +224,20 @@ def _lead(member: Member, report: RoundReport, model: str) -> Flow[None]:
             return
         report.settled += settle(member)
         if not collected.more:
+            break
+    yield from _decree(member, now_ms)
+
+
+def _decree(member: Member, now_ms: int) -> Flow[None]:
+    """Announces a snapshot that is ready, and looks after what the relay need not keep."""
+    try:
+        decreed = announce(member)
+        if decreed and (yield from publish(member)) is not Published.DONE:
             return
+        if (yield from retain(member, now_ms)):
+            yield from publish(member)
+    except TransactionStale:
+        return  # in the next round
 
 
 def _finish(member: Member) -> Flow[bool]:
@@ -215,6 +258,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     standing = yield from tail_agrees(member)
     if standing is Standing.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
+        doubt_relay(member)
     if standing is Standing.LOG_BEHIND or member.rounds % FULL_CHECK_ROUNDS == 0:
         report.restored += yield from restore_mirror(member)
         standing = yield from tail_agrees(member)
@@ -227,7 +271,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             else "a device has applied what the relay does not show any more",
         )
         if damaged.fork:
-            begin_rebuild(member, damaged.fork)
+            yield from begin_rebuild(member, damaged.fork)
             report.rebuilt = True
     behind_floor = member.replica.position()[:2] < read_floor(member)
     outcome = Published.CLONED if behind_floor else Published.FORKED
@@ -240,7 +284,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
         return False
     fork = yield from find_fork(member, need_seal=False)
     if fork is not None and _have_beyond(member, fork.epoch, fork.sequence):
-        begin_rebuild(member, fork)
+        yield from begin_rebuild(member, fork)
         report.rebuilt = True
     if outcome is Published.SUPERSEDED:
         member.notices.put(Notice.SUPERSEDED, "another device has sealed this Core's epoch")

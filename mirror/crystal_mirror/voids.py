@@ -18,12 +18,13 @@ Stepping back undoes nothing: a void slot changed no row.
 from dataclasses import dataclass
 
 from crystal_crypto.entry import parse
+from crystal_mirror.base import first_position
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry, Position
+from crystal_mirror.types import EntryState, KeptEntry, Position
 
 VOIDS_AT_ONCE = 64
 """Void slots that are compared in one request."""
@@ -40,17 +41,20 @@ class Fork:
 
 def previous_of(member: Member, epoch: int, sequence: int) -> bytes:
     """The hash of the last kept entry before this slot that is not void."""
-    while sequence > 0:
+    base = first_position(member.replica)
+    while sequence > 0 and (epoch, sequence) > base[:2]:
         first = max(0, sequence - PAGE)
         for kept in reversed(member.replica.entries(epoch, first, sequence - first)):
+            if (kept.epoch, kept.sequence) < base[:2]:
+                return base.previous
             if kept.sequence < sequence and kept.state is not EntryState.VOID:
                 return parse(kept.data).hash
         sequence = first
-    for earlier in range(epoch - 1, 0, -1):
+    for earlier in range(epoch - 1, first_position(member.replica).epoch - 1, -1):
         last = member.replica.last_entry(earlier)
         if last is not None:
             return parse(last.data).hash
-    return ZERO_HASH
+    return first_position(member.replica).previous
 
 
 def last_entry_end(member: Member, epoch: int, sequence: int) -> int:

@@ -8,7 +8,21 @@ from typing import Any, TypeVar
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.records import Details
-from crystal_mirror.requests import Embed, Get, GetMany, List, Listing, Put, PutNew, Request
+from crystal_mirror.requests import (
+    Condemn,
+    Embed,
+    Get,
+    GetBlob,
+    GetMany,
+    Has,
+    List,
+    Listing,
+    Progress,
+    Put,
+    PutBlob,
+    PutNew,
+    Request,
+)
 
 T = TypeVar("T")
 
@@ -40,10 +54,21 @@ class Objects(dict[str, bytes]):
         match request:
             case Get(key):
                 return self.get(key)
+            case GetBlob(key):
+                return self.get(key)
             case GetMany(keys):
                 return [self.get(key) for key in keys]
-            case PutNew(key, body):
+            case Has(keys):
+                return [key in self for key in keys]
+            case PutNew(key, body) | PutBlob(key, body):
                 return self.setdefault(key, body) is body
+            case Condemn(keys, prefix, through):
+                named = [key for key in self if prefix and key.startswith(prefix) and key <= through]
+                for key in (*keys, *named):
+                    self.pop(key, None)
+                return None
+            case Progress():
+                return None
             case Put(key, body):
                 self[key] = body
                 return None

@@ -26,7 +26,7 @@ from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import join
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.member import load_log
-from crystal_mirror.rebuild import begin_rebuild, rebuild_pending
+from crystal_mirror.rebuild import mark_rebuild, rebuild_pending
 from crystal_mirror.records import Details
 from crystal_mirror.recovering import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
 from crystal_mirror.status import device_name
@@ -290,7 +290,7 @@ def _leads_still(device: Device, progress: Progress) -> bool:
 def _mend_memory(device: Device) -> None:
     """Rows that are not what the log says (a disk that rots changes them unseen) are made again from the log."""
     if not rebuild_pending(device.member) and not verify(device).ok:
-        begin_rebuild(device.member, None)
+        mark_rebuild(device.member, None)
 
 
 def _shall_lead(device: Device, lead: bool, wants_lead: Callable[[Core], bool], *, lost: bool) -> bool:

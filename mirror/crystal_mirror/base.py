@@ -1,0 +1,99 @@
+"""The base: the announced snapshot from which this device's state can be made again, and the floor below which nothing is kept.
+
+Every batch that announces a snapshot is remembered with its place. When the Core publishes a floor, what is kept of the log
+below it is dropped in the same transaction; the newest snapshot at or above the floor is the base from then on. Without a
+base everything is kept from the first slot on, and that is what a state is made from.
+"""
+
+import msgspec
+
+from crystal_mirror.batch import Announced, Batch
+from crystal_mirror.ports import ReplicaTransaction, ReplicaView
+from crystal_mirror.types import START, Position
+
+META_MODEL = "model"
+"""The model that made the vectors."""
+META_SNAPSHOT = "snapshot"
+META_SNAPSHOT_SLOT = "snapshot.slot"
+META_BASE = "base"
+META_PUBLISHED_FLOOR = "floor.published"
+META_FORGOTTEN_AT = "forgotten.at"
+
+_encoder = msgspec.msgpack.Encoder()
+_announced_decoder = msgspec.msgpack.Decoder(Announced)
+_place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
+
+Place = tuple[int, int]
+"""Epoch and slot."""
+
+
+def newest_snapshot(view: ReplicaView) -> Announced | None:
+    """The snapshot that the log announced last, as far as it was applied here."""
+    return _announced(view.meta_get(META_SNAPSHOT))
+
+
+def snapshot_slot(view: ReplicaView) -> Place | None:
+    """Where it was announced."""
+    return _place(view.meta_get(META_SNAPSHOT_SLOT))
+
+
+def read_base(view: ReplicaView) -> Announced | None:
+    return _announced(view.meta_get(META_BASE))
+
+
+def first_position(view: ReplicaView) -> Position:
+    """The position at which what is kept begins: behind the base, or the very first."""
+    base = read_base(view)
+    return base.position if base else START
+
+
+def published_floor(view: ReplicaView) -> Place:
+    """The lowest slot that the Core has promised to keep."""
+    return _place(view.meta_get(META_PUBLISHED_FLOOR)) or (0, 0)
+
+
+def forgotten_at(view: ReplicaView) -> Place | None:
+    """Where the last forget stands in the log."""
+    return _place(view.meta_get(META_FORGOTTEN_AT))
+
+
+def set_base(transaction: ReplicaTransaction, base: Announced | None) -> None:
+    transaction.meta_set(META_BASE, _encoder.encode(base) if base else None)
+
+
+def set_snapshot(transaction: ReplicaTransaction, announced: Announced, slot: Place) -> None:
+    transaction.meta_set(META_SNAPSHOT, _encoder.encode(announced))
+    transaction.meta_set(META_SNAPSHOT_SLOT, _encoder.encode(slot))
+
+
+def forget_snapshot(transaction: ReplicaTransaction) -> None:
+    """No snapshot is known any more: the history that announced it is not the believed one."""
+    for name in (META_SNAPSHOT, META_SNAPSHOT_SLOT):
+        transaction.meta_set(name, None)
+
+
+def note_forget(transaction: ReplicaTransaction, place: Place) -> None:
+    transaction.meta_set(META_FORGOTTEN_AT, _encoder.encode(place))
+
+
+def take_decrees(transaction: ReplicaTransaction, batch: Batch, place: Place) -> None:
+    """What a batch at this place says beside its operations, after they were applied: for its maker and for every reader."""
+    if batch.condemned:
+        transaction.condemn(batch.condemned)
+    if batch.announced is not None:
+        set_snapshot(transaction, batch.announced, place)
+    if batch.floor is not None and batch.floor > published_floor(transaction):
+        newest = newest_snapshot(transaction)
+        if newest is None or (newest.epoch, newest.sequence) < batch.floor:
+            return  # a floor without a snapshot that covers it binds nobody
+        transaction.meta_set(META_PUBLISHED_FLOOR, _encoder.encode(batch.floor))
+        set_base(transaction, newest)
+        transaction.drop_entries_before(*batch.floor)
+
+
+def _announced(data: bytes | None) -> Announced | None:
+    return _announced_decoder.decode(data) if data else None
+
+
+def _place(data: bytes | None) -> Place | None:
+    return _place_decoder.decode(data) if data else None

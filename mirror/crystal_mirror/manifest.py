@@ -1,0 +1,83 @@
+"""The manifest of a snapshot: the list of its parts, as the content of one blob.
+
+MessagePack array: version, the position that the snapshot is of (epoch, slot, hash before it), the digest of the whole state,
+the model that made the vectors (empty if there are none), and per part its SHA-256, its length and its turn. It is named by an
+``Announced`` in the mirror, and is checked against it field by field.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from crystal_crypto.errors import Malformed
+from crystal_mirror.batch import Announced, Bytes32, Number
+from crystal_mirror.blobs import BlobRef
+from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+
+MANIFEST_VERSION = 1
+PARTS_MAX = 100_000
+"""Parts of one snapshot: at 1 MiB each a hundred gigabytes."""
+
+_Part = tuple[
+    Bytes32,
+    Annotated[int, msgspec.Meta(ge=1, le=SNAPSHOT_PART_BYTES_MAX)],
+    Annotated[int, msgspec.Meta(ge=0, le=255)],
+]
+
+
+class _Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    version: Annotated[int, msgspec.Meta(ge=MANIFEST_VERSION, le=MANIFEST_VERSION)]
+    epoch: Number
+    sequence: Number
+    previous: Bytes32
+    digest: Bytes32
+    model: Annotated[str, msgspec.Meta(max_length=200)]
+    parts: Annotated[tuple[_Part, ...], msgspec.Meta(max_length=PARTS_MAX)]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Manifest)
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A parsed manifest: the model's identity (None: no vectors) and the parts in order."""
+
+    model: bytes | None
+    parts: tuple[BlobRef, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes of all parts together, before sealing."""
+        return sum(part.length for part in self.parts)
+
+
+def encode_manifest(
+    *, epoch: int, sequence: int, previous: bytes, digest: bytes, manifest: Manifest
+) -> bytes:
+    return _encoder.encode(
+        _Manifest(
+            MANIFEST_VERSION,
+            epoch,
+            sequence,
+            previous,
+            digest,
+            manifest.model.decode() if manifest.model else "",
+            tuple((part.content, part.length, part.turn) for part in manifest.parts),
+        )
+    )
+
+
+def decode_manifest(data: bytes, announced: Announced) -> Manifest:
+    """Parses a manifest and holds it against its announcement.
+
+    Raises:
+        Malformed: not a manifest of this version, or another one's.
+    """
+    try:
+        parsed = _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"not a manifest of this version: {error}") from error
+    stated = (parsed.epoch, parsed.sequence, parsed.previous, parsed.digest)
+    if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):
+        raise Malformed("the manifest is of another snapshot than was announced")
+    return Manifest(parsed.model.encode() or None, tuple(BlobRef(*part) for part in parsed.parts))

@@ -26,7 +26,7 @@ from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
 from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
-from crystal_mirror.records import LeadRecord
+from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.restoring import catch_up_by_snapshot, start_from_snapshot
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
@@ -44,12 +44,19 @@ class ClaimReport:
 
 
 def claim(
-    member: Member, root: Root | None, *, force: bool = False, abandon: bool = False
+    member: Member,
+    root: Root | None,
+    *,
+    force: bool = False,
+    abandon: bool = False,
+    claimed: bytes = b"",
+    now_ms: int = 0,
 ) -> Flow[ClaimReport]:
     """Makes this device the Core. Needs the root, unless this device has a grant or leads at the log's head (a restored Core).
 
     ``abandon`` gives up what this device had verified and nobody holds any more: relay emptied, and disks put back. Only for
-    a person who was told so by BehindTheFloor.
+    a person who was told so by BehindTheFloor. ``claimed``: the claim by which this device asked for the lead; a fresh one is
+    drawn without. ``now_ms``: its clock, for people to read.
 
     Raises:
         Superseded: another device claimed first.
@@ -66,7 +73,7 @@ def claim(
         lower_floor(member, member.replica.position()[:2])
     if not force:
         yield from _refuse_if_behind_others(member)
-    fresh = member.random(CLAIM_BYTES)
+    fresh = claimed or member.random(CLAIM_BYTES)
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_NEXT_CLAIM, fresh)
 
@@ -78,9 +85,10 @@ def claim(
         return seal_record(
             log,
             LeadRecord(lead.epoch + 1, member.device_id, fresh),
-            by=_claimant(member, root),
+            by=claimant(member, root),
             key=member.generation_key,
             salt=member.salt(),
+            details=Details("", "", now_ms, member.device_id),
         )
 
     yield from append(member.log, member.journal, member.keys, build)
@@ -91,8 +99,12 @@ def claim(
     return ClaimReport(member.replica.position().epoch)
 
 
-def _claimant(member: Member, root: Root | None) -> Authority:
-    """Who signs for a claim of this device: itself, if it leads at the log's head or has a grant; else the root in force."""
+def claimant(member: Member, root: Root | None) -> Authority:
+    """Who signs for a claim of this device: itself, if it leads at the log's head or has a grant; else the root in force.
+
+    Raises:
+        Revoked, Unready: it may not.
+    """
     member.check_active()
     lead, info = member.log.lead, member.log.member(member.device_id)
     if info is not None and (info.grant or (lead is not None and lead.device == member.device_id)):
@@ -100,12 +112,12 @@ def _claimant(member: Member, root: Root | None) -> Authority:
     if root is None:
         raise Unready(
             "this device may not take the lead: it has no grant and not the vault's root",
-            hint="Give the recovery kit (`crystal role --claim --kit -`), or grant it on the Core: `crystal devices grant`.",
+            hint="Give the recovery kit (`crystal promote --kit -`), or grant it on the Core: `crystal devices grant`.",
         )
     if not in_force(member.log, root):
         raise Unready(
             "the root that this device keeps was replaced, and has no power any more",
-            hint="Give the newest recovery kit: `crystal role --claim --kit -`.",
+            hint="Give the newest recovery kit: `crystal promote --kit -`.",
         )
     return Authority.of_root(root)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, seal
 from crystal_crypto.errors import CryptoError
+from crystal_crypto.limits import SIGNATURE_BYTES
 from crystal_mirror.authority import in_force
 from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.logsync import read_log
@@ -28,6 +29,7 @@ META_SNAPSHOT_SLOT = "snapshot.slot"
 META_ASKS = "handover.asks"
 META_DRAINED = "handover.drained"
 META_OFFERS = "handover.offers"
+META_WARRANT = "handover.warrant"
 """In the journal: what the cursor says of a planned change of the Core (``handover.py``)."""
 TOLD_AGAIN_MS = 6 * 3600 * 1000
 """After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
@@ -64,6 +66,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     asks: _Id = b""
     drained_for: _Id = b""
     offers: _Id = b""
+    warrant: Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES)] = b""
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +102,8 @@ class Cursor:
     """A Core's: the claim for which it has collected and published all, and holds; empty if it does not."""
     offers: bytes = b""
     """A Core's: the device that it wants to give the lead to; empty if none."""
+    warrant: bytes = b""
+    """The root's signature under what it asks for; empty if it asks by its grant, or is offered the lead."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -136,9 +141,7 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         about.version[:VERSION_CHARS_MAX],
         about.token,
         _snapshot_slot(member),
-        member.journal.meta_get(META_ASKS) or b"",
-        member.journal.meta_get(META_DRAINED) or b"",
-        member.journal.meta_get(META_OFFERS) or b"",
+        *_terms(member),
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
@@ -178,6 +181,21 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         transaction.meta_set(
             META_CURSOR, _encoder.encode(_Sent(count, body, member.log.head, sha256(sealed).digest()))
         )
+
+
+def terms_untold(member: Member) -> bool:
+    """Whether the relay was not told yet what this device asks for or offers now. No network."""
+    kept = member.journal.meta_get(META_CURSOR)
+    body = _sent_decoder.decode(kept).body if kept else None
+    told = (body.asks, body.drained_for, body.offers, body.warrant) if body else (b"", b"", b"", b"")
+    return told != _terms(member)
+
+
+def _terms(member: Member) -> tuple[bytes, bytes, bytes, bytes]:
+    asks, drained, offers, warrant = (
+        member.journal.meta_get(name) or b"" for name in (META_ASKS, META_DRAINED, META_OFFERS, META_WARRANT)
+    )
+    return asks, drained, offers, warrant
 
 
 def _snapshot_slot(member: Member) -> tuple[int, int] | None:
@@ -304,6 +322,7 @@ def _cursor(member: Member, seen: _Seen) -> Cursor:
         member.log.knows_head(seen.log_head),
         body.snapshot,
         *(_whole(each) for each in (body.asks, body.drained_for, body.offers)),
+        body.warrant,
     )
 
 

@@ -3,7 +3,8 @@
 ::
 
     device log -> (a rebuild that a crash left) -> Core: hand over or publish / Node: pull
-               -> let go of what is durable -> push the outbox -> Core: collect and publish -> cursor -> notices
+               -> let go of what is durable -> push the outbox -> Core: collect and publish -> cursor
+               -> what other cursors ask of this device (``handover.py``) -> notices
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from crystal_mirror.authority import in_force
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
-from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors
+from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
 from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
+from crystal_mirror.handover import heed, holds
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
@@ -33,6 +35,7 @@ from crystal_mirror.restoring import (
 )
 from crystal_mirror.retention import doubt_relay, retain
 from crystal_mirror.snapshots import announce
+from crystal_mirror.terms import tidy
 from crystal_mirror.types import EntryState
 from crystal_mirror.voids import doubt_voids, retract_voids
 
@@ -55,13 +58,18 @@ class RoundReport:
 
 
 def sync_round(
-    member: Member, model: str = "", *, tell_position: bool = True, about: About | None = None
+    member: Member,
+    model: str = "",
+    *,
+    tell_position: bool = True,
+    about: About | None = None,
+    heed_cursors: bool = False,
 ) -> Flow[RoundReport]:
     """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
 
     ``tell_position``: whether this device's cursor is written if it moved. Who makes round after round need not tell it in
     each: it is a report, and a write for each device and each message is what costs most at the relay. ``about``: what is
-    told beside it.
+    told beside it. ``heed_cursors``: another's cursor was written since: what it asks for is looked at now.
 
     The notices of the round are saved even when it ends by an error.
 
@@ -72,6 +80,7 @@ def sync_round(
         StoreFailure: the store could not answer; repeat the round later.
     """
     report = RoundReport()
+    about = about or About()
     member.notices.begin()
     try:
         yield from _read_or_restore_log(member, report)
@@ -87,13 +96,18 @@ def sync_round(
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
         if member.is_core:
-            yield from _lead(member, report, model, about.now_ms if about else 0)
+            yield from _lead(member, report, model, about.now_ms)
         if not member.is_core:
             yield from _follow(member, report)
-        if tell_position:
-            yield from put_cursor(member, about, look=member.rounds % FULL_CHECK_ROUNDS == 0)
-        if member.rounds % FULL_CHECK_ROUNDS == 0:
+        tidy(member, about.now_ms)
+        full = member.rounds % FULL_CHECK_ROUNDS == 0
+        if tell_position or terms_untold(member):
+            yield from put_cursor(member, about, look=full)
+        if full or heed_cursors:
             yield from read_cursors(member)
+            yield from heed(member, about, lambda: _drain(member, report, model))
+            if terms_untold(member):
+                yield from put_cursor(member, about)
     except Exception:
         _end(member)
         raise
@@ -180,8 +194,9 @@ def _others_are_ahead(member: Member) -> bool:
 
 
 def _waits_for_a_seal(member: Member) -> bool:
-    """Whether, in a full check, this device is at the end of an epoch that the log has put behind it."""
-    lead = member.log.lead
+    """Whether, in a full check, this device is at the end of an epoch that the log has put behind it. In a frozen vault nobody
+    is to end it yet."""
+    lead = member.log.last_core
     behind = lead is not None and member.replica.position().epoch < lead.epoch
     return behind and member.rounds % FULL_CHECK_ROUNDS == 0
 
@@ -203,6 +218,9 @@ def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:
 def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[None]:
     """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
     report.core = True
+    if (yield from holds(member, now_ms)):
+        report.bytes_pushed += yield from push(member)
+        return
     lead = member.log.lead
     assert lead is not None, "a Core leads"
     if member.replica.position().epoch < lead.epoch and not (yield from _finish(member)):
@@ -211,21 +229,27 @@ def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[
         return
     report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
+    if (yield from _drain(member, report, model)):
+        yield from _decree(member, now_ms)
+
+
+def _drain(member: Member, report: RoundReport, model: str) -> Flow[bool]:
+    """Collects and publishes until nothing is offered any more. Returns False if something came between."""
     for _ in range(BATCHES_PER_ROUND_MAX):
         try:
             collected = yield from collect(member, model)
         except TransactionStale:
-            return
+            return False
         report.operations_collected += collected.operations
         report.bytes_pulled += collected.bytes
         outcome = yield from publish(member)
         if outcome is not Published.DONE:
             member.notices.put(Notice.RESTORED, outcome.value)
-            return
+            return False
         report.settled += settle(member)
         if not collected.more:
             break
-    yield from _decree(member, now_ms)
+    return True
 
 
 def _decree(member: Member, now_ms: int) -> Flow[None]:

@@ -1,0 +1,94 @@
+"""Asking the Core for the lead, as the steps of one device: see ``handover.py`` for both sides, drawn."""
+
+from enum import Enum
+
+from crystal_crypto.hierarchy import Root
+from crystal_mirror.claim import ClaimReport, adopt_claim, claim, claimant, finish_claim
+from crystal_mirror.cursors import About, put_cursor, read_cursors
+from crystal_mirror.devicelog import ROOT_SENDER
+from crystal_mirror.errors import Superseded, Unready
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Flow
+from crystal_mirror.terms import asking_of, begin_asking, end_asking, renew_asking, tidy, told_by
+
+
+class Stage(Enum):
+    """Where a device stands on its way to the lead."""
+
+    READER = "reader"
+    ASKED = "asked"
+    DRAINED = "drained"
+    CLAIMED = "claimed"
+    SEALED = "sealed"
+    LEADING = "leading"
+
+
+def stage_of(member: Member) -> Stage:
+    """Where this device stands, as far as it has read. No network."""
+    asking, lead = asking_of(member), member.log.lead
+    if member.is_core and lead is not None:
+        if member.replica.position().epoch < lead.epoch:
+            return Stage.CLAIMED
+        return Stage.LEADING if asking is None else Stage.SEALED
+    if asking is None or lead is None:
+        return Stage.READER
+    core = told_by(member, lead.device)
+    return Stage.DRAINED if core is not None and core.drained_for == asking.claim else Stage.ASKED
+
+
+def ask(member: Member, root: Root | None, about: About) -> Flow[None]:
+    """Asks the Core for the lead, in this device's cursor. ``root``: the root in force, if it is at hand.
+
+    An ask that the Core already holds for is gone on with; any other is made anew: a claim is held for once.
+
+    Raises:
+        Unready: the vault has no Core to ask, or this device may not lead.
+        KeysWithheld, StoreFailure.
+    """
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    lead = member.log.lead
+    if lead is None or lead.is_freeze or member.is_core:
+        raise Unready("there is no other Core to ask")
+    by = claimant(member, root)
+    if stage_of(member) is not Stage.DRAINED:
+        begin_asking(member, by if by.sender == ROOT_SENDER else None, about.now_ms, offered=False)
+    yield from put_cursor(member, about)
+
+
+def look(member: Member, about: About) -> Flow[Stage]:
+    """Looks what became of the ask, and keeps it up. Raises Revoked, StoreFailure."""
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    member.check_active()
+    adopt_claim(member)
+    yield from read_cursors(member)
+    renew_asking(member, about.now_ms)
+    tidy(member, about.now_ms)
+    return stage_of(member)
+
+
+def take(member: Member, root: Root | None, about: About, *, accept_loss: bool = False) -> Flow[ClaimReport]:
+    """Takes the lead that was asked for: writes it to the log, applies all there is, seals the epoch before.
+
+    Raises:
+        Superseded: another device was first.
+        BehindTheFloor: another device has applied more than the relay shows (not with ``accept_loss``).
+        Unready: this device may not, or did not ask.
+    """
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    adopt_claim(member)
+    asking, lead = asking_of(member), member.log.lead
+    if member.is_core:
+        yield from finish_claim(member)
+        return ClaimReport(member.replica.position().epoch)
+    if asking is None or lead is None:
+        raise Unready("this device has not asked for the lead")
+    if lead.epoch + 1 != asking.epoch:
+        raise Superseded("another device took the lead first")
+    return (yield from claim(member, root, force=accept_loss, claimed=asking.claim, now_ms=about.now_ms))
+
+
+def withdraw(member: Member, about: About) -> Flow[None]:
+    """Asks no more, and says so. If a lead by this claim is in the log all the same, it is taken up when it is read."""
+    end_asking(member)
+    yield from put_cursor(member, about)

@@ -149,7 +149,8 @@ def read_vault(
         _, frames = read_entry(data, log.devices[data[32:48]].signing, g, keys[g])
         if not frames:
             continue  # a seal
-        origins, also_done, windows, size, _, digest = msgspec.msgpack.decode(frames[0])
+        origins, also_done, windows, size, _, digest, *decrees = msgspec.msgpack.decode(frames[0])
+        assert decrees == [None, None, [], [], False], "this reader knows no decrees"
         vectors: list[list[bytes]] = []
         at = 0
         for count in windows:

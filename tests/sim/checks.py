@@ -4,22 +4,29 @@ P1  what a device accepted is in its outbox or in the mirror log that it keeps; 
 P2  its rows are those of the oracle for the history at which it stands (so every effect is there, once)
 P3  rows, acks, position and digest belong together: the digest is that of the rows, and the one that the Core stated
 P4  nothing is applied behind a seal, and only what the epoch's own Core signed
-P5  epoch and position go back only by a wipe; device log, generation, root, revoked devices and floor never do
+P5  epoch and position go back only by a wipe; device log, generation, root, revoked devices and floors never do
+P7  a text that could be found here still can, unless it was forgotten (the files' part of it: `model`)
 """
 
 from collections.abc import Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import msgspec
+
+from crystal_core import filerows
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.entry import Kind, parse
+from crystal_mirror.base import first_position, published_floor, read_base
+from crystal_mirror.batch import Announced
 from crystal_mirror.member import Member
 from crystal_mirror.pull import read_floor
 from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.types import EntryState, KeptEntry, Position
+from crystal_mirror.restoring import META_RESTORE, restore_pending
+from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from tests.sim.device import Home
-from tests.sim.model import Histories, State, Violation
+from tests.sim.model import Histories, History, State, Violation
 
 
 @dataclass
@@ -31,6 +38,7 @@ class _Baseline:
     place: tuple[int, int] = (0, 0)
     previous: bytes = b""
     floor: tuple[int, int] = (0, 0)
+    published: tuple[int, int] = (0, 0)
     log: list[bytes] = field(default_factory=list[bytes])
     generation: int = 0
     root_number: int = 0
@@ -40,6 +48,10 @@ class _Baseline:
     """Operations in mirror entries that are kept and known to be on the relay."""
     unsent: frozenset[bytes] = frozenset()
     outbox: frozenset[bytes] = frozenset()
+    rows: frozenset[bytes] = frozenset()
+    """Operations whose effect is in the rows."""
+    texts: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    """What a person finds here, by keyed hash: rows of the state and provisional ones."""
 
 
 class Checks:
@@ -61,11 +73,11 @@ class Checks:
         return self._accepted.pop(home.name, set())
 
     def held(self, home: Home) -> frozenset[bytes]:
-        """The operations that this disk holds in its outbox or in its log, as of the last step."""
+        """The operations that this disk holds in its outbox, in its log or in its rows, as of the last step."""
         baseline = self._baselines.get(home.name)
         if baseline is None or baseline.restores != home.restores:
             return frozenset()
-        return baseline.kept | baseline.unsent | baseline.outbox
+        return baseline.kept | baseline.unsent | baseline.outbox | baseline.rows
 
     def after_step(self, home: Home) -> None:
         """Raises Violation."""
@@ -76,17 +88,20 @@ class Checks:
         baseline = self._baselines.get(home.name)
         if baseline is None or baseline.restores != home.restores:
             baseline = self._baselines[home.name] = _Baseline(home.restores, home.wipes)
-        self._check_log(home, member, baseline)
+        self.p5_log_never_goes_back(home, member, baseline)
         assert home.replica is not None
         version = (home.journal.total_changes(), home.replica.connection.total_changes())
         if version == baseline.version:
             return
         baseline.version = version
-        self._check_place(home, member, baseline)
-        self._check_rows(home, member)
-        self._check_kept(home, member, baseline)
+        self.p5_place_never_goes_back(home, member, baseline)
+        history = self.p3_cursor_and_rows_agree(home, member)
+        self.p2_effects_are_there_once(home, history)
+        self.p1_held_until_durable(home, member, baseline, history)
+        if not home.busy:
+            p7_no_text_vanishes(home, member, baseline)
 
-    def _check_log(self, home: Home, member: Member, baseline: _Baseline) -> None:
+    def p5_log_never_goes_back(self, home: Home, member: Member, baseline: _Baseline) -> None:
         log = [data for _, data, void in member.journal.log_entries() if not void]
         if log[: len(baseline.log)] != baseline.log:
             raise Violation(f"P5: the device log of {home.name} changed or went back")
@@ -99,46 +114,60 @@ class Checks:
         baseline.generation, baseline.root_number = member.log.generation, member.log.root_number
         baseline.revoked = revoked
 
-    def _check_place(self, home: Home, member: Member, baseline: _Baseline) -> None:
+    def p5_place_never_goes_back(self, home: Home, member: Member, baseline: _Baseline) -> None:
         place = member.replica.position()[:2]
         floor = read_floor(member)
         previous = member.replica.position().previous
         back = place < baseline.place and home.wipes == baseline.wipes
         if back and previous != baseline.previous:  # over void slots, which changed nothing, it may
             raise Violation(f"P5: {home.name} went back from {baseline.place} to {place}")
-        rebuilds = home.wipes != baseline.wipes or rebuild_pending(member)
+        rebuilds = home.wipes != baseline.wipes or rebuild_pending(member) or restore_pending(member)
         if floor < baseline.floor and not rebuilds and not home.abandons:
             raise Violation(f"P5: the floor of {home.name} went back from {baseline.floor} to {floor}")
-        baseline.place, baseline.previous = place, previous
+        published = published_floor(member.replica)
+        if published < baseline.published and not rebuilds:
+            raise Violation(f"P5: the log's floor on {home.name} went back from {baseline.published}")
+        baseline.place, baseline.previous, baseline.published = place, previous, published
         baseline.floor, baseline.wipes = floor, home.wipes
 
-    def _check_rows(self, home: Home, member: Member) -> None:
-        assert home.replica is not None
+    def p3_cursor_and_rows_agree(self, home: Home, member: Member) -> History:
+        """Returns the history at which the device stands."""
         position = member.replica.position()
         self._fold_kept(home, member, position)
         history = self.histories.get(position.previous)
         if history is None:
-            raise Violation(
-                f"P3: {home.name} stands behind an entry that it does not keep, at {position[:2]}"
-            )
+            raise Violation(f"P3: {home.name} stands behind an entry that nobody has seen, at {position[:2]}")
         digest = member.replica.digest()
         if digest != member.replica.recompute_digest():
             raise Violation(f"P3: the digest of {home.name} is not that of its rows")
         if history.digest is not None and digest.to_bytes() != history.digest:
             raise Violation(f"P3: {home.name} at {position[:2]} has another digest than the Core stated")
-        difference = compare(home.replica, history.state)
+        return history
+
+    def p2_effects_are_there_once(self, home: Home, history: History) -> None:
+        assert home.replica is not None and home.member is not None, "checked before"
+        restored = being_loaded(home.member)
+        if restored is not None:
+            of = self.histories.get(restored.previous)
+            if of is None:
+                raise Violation(f"P3: {home.name} restores a snapshot of a history that nobody has seen")
+            difference = beyond(home.replica, of.state)
+        else:
+            difference = compare(home.replica, history.state)
         if difference:
-            raise Violation(f"P2: {home.name} at {position[:2]}: {difference}")
+            raise Violation(f"P2: {home.name} at {home.member.replica.position()[:2]}: {difference}")
 
     def _fold_kept(self, home: Home, member: Member, position: Position) -> None:
-        for epoch in range(1, position.epoch + 1):
+        base = first_position(member.replica)
+        for epoch in range(base.epoch, position.epoch + 1):
             for kept in member.replica.entries(epoch, 0, 1_000_000):
-                if kept.state is EntryState.VOID or (epoch, kept.sequence) >= position[:2]:
+                place = (epoch, kept.sequence)
+                if kept.state is EntryState.VOID or not base[:2] <= place < position[:2]:
                     continue
-                self._check_signer(home, member, kept)
+                self.p4_signed_by_the_epochs_core(home, member, kept)
                 self.histories.fold(kept.data)
 
-    def _check_signer(self, home: Home, member: Member, kept: KeptEntry) -> None:
+    def p4_signed_by_the_epochs_core(self, home: Home, member: Member, kept: KeptEntry) -> None:
         header = parse(kept.data).header
         epoch = header.epoch
         if header.kind is Kind.SEAL:
@@ -151,7 +180,9 @@ class Checks:
                 f"P4: {home.name} applied an entry of epoch {header.epoch} that its Core did not sign"
             )
 
-    def _check_kept(self, home: Home, member: Member, baseline: _Baseline) -> None:
+    def p1_held_until_durable(
+        self, home: Home, member: Member, baseline: _Baseline, history: History
+    ) -> None:
         sent: set[bytes] = set()
         unsent: set[bytes] = set()
         for state, carried in ((EntryState.SENT, sent), (EntryState.UNSENT, unsent)):
@@ -164,11 +195,53 @@ class Checks:
         outbox = {name.digest for name in member.journal.names()}
         baseline.kept, baseline.unsent = frozenset(sent), frozenset(unsent)
         baseline.outbox = frozenset(outbox)
-        missing = self._accepted.get(home.name, set()) - sent - outbox
+        baseline.rows = frozenset() if being_loaded(member) else history.operations
+        missing = self._accepted.get(home.name, set()) - sent - outbox - self._below_the_base(member)
         if home.restores:  # its outbox may have been put back to before the batch that waits in the replica
             missing -= unsent
         if missing:
             raise Violation(f"P1: {home.name} let go of {len(missing)} operations that are not durable")
+
+    def _below_the_base(self, member: Member) -> frozenset[bytes]:
+        """What is durable by the snapshots on which the device's state stands, or is made anew."""
+        below: frozenset[bytes] = frozenset()
+        for announced in (read_base(member.replica), being_loaded(member)):
+            history = self.histories.get(announced.previous) if announced else None
+            below |= history.operations if history else frozenset()
+        return below
+
+
+def p7_no_text_vanishes(home: Home, member: Member, baseline: _Baseline) -> None:
+    """What a person could find on this device is still there, unless somebody has it forgotten. Between flows."""
+    assert home.replica is not None, "checked before"
+    if rebuild_pending(member) or restore_pending(member):
+        return
+    rows = home.replica.rows("SELECT forget_hash, text, provisional FROM chunks")
+    texts = {row[0]: row[1] for row in rows}
+    gone = baseline.texts.keys() - texts.keys()
+    gone -= {row[0] for row in home.replica.rows("SELECT forget_hash FROM suppressed")}
+    gone -= {row[0] for row in home.replica.rows("SELECT forget_hash FROM provisional_marks WHERE hides")}
+    if gone:
+        raise Violation(f"P7: {[baseline.texts[name] for name in gone]} vanished from {home.name}")
+    # What only a journal held that was put back is lost with it, and shown until its name is done by another operation.
+    baseline.texts = {row[0]: row[1] for row in rows if not (row[2] and home.restores)}
+
+
+def being_loaded(member: Member) -> Announced | None:
+    """The snapshot of which some parts are loaded and others not yet."""
+    kept = member.replica.meta_get(META_RESTORE)
+    if kept is None or member.replica.position() != START:
+        return None
+    return msgspec.convert(msgspec.msgpack.decode(kept)[0], Announced)
+
+
+def beyond(database: Database, state: State) -> str:
+    """What stands in the rows that is not in the state, of which they are a part; "" if nothing."""
+    texts = set(database.rows("SELECT id, text FROM chunks WHERE provisional = 0"))
+    if not texts <= set(state.texts.items()):
+        return f"{len(texts - set(state.texts.items()))} chunks that the snapshot does not have"
+    suppressed: set[bytes] = {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")}
+    return "" if suppressed <= state.suppressed else "texts are suppressed that are not in the snapshot"
 
 
 def compare(database: Database, state: State) -> str:
@@ -206,6 +279,19 @@ def compare(database: Database, state: State) -> str:
         return "other operations are acknowledged"
     if set(database.rows("SELECT device, incarnation, sequence FROM acks_sparse")) != lone:
         return "other operations are acknowledged beyond gaps"
+    return compare_files(database, state)
+
+
+def compare_files(database: Database, state: State) -> str:
+    """How the tree of files and the condemned names differ from the oracle's; "" if they do not."""
+    files = {
+        row.path: (row.version, row.executable, row.modified_at, row.parts, row.gone)
+        for row in filerows.files(database)
+    }
+    if files != state.files:
+        return _differ("files", files.keys(), state.files.keys())
+    if {row[0] for row in database.rows("SELECT name FROM condemned")} != set(state.condemned):
+        return "other names are condemned"
     return ""
 
 

@@ -7,9 +7,13 @@ MODEL = "sim/1"
 DIMENSIONS = 8
 
 
-def embed(text: str) -> list[bytes]:
-    """One window for most texts, two for long ones; each `DIMENSIONS` float16, little-endian."""
-    return [_vector(f"{part}/{text}") for part in range(1 + (len(text) > 40))]
+OTHER_MODEL = "sim/2"
+
+
+def embed(text: str, model: str = MODEL) -> list[bytes]:
+    """One window for most texts, two for long ones; each `DIMENSIONS` float16, little-endian. Every model makes others."""
+    other = "" if model == MODEL else model
+    return [_vector(f"{other}{part}/{text}") for part in range(1 + (len(text) > 40))]
 
 
 def _vector(text: str) -> bytes:

@@ -11,10 +11,21 @@ from hashlib import sha256
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
-from crystal_mirror.batch import opened_batch
-from crystal_mirror.operations import Capture, Forget, Operation, Remember, decode_operation
+from crystal_mirror.batch import Announced, Batch, opened_batch
+from crystal_mirror.operations import (
+    Capture,
+    DropFile,
+    FilePart,
+    Forget,
+    Operation,
+    PutFile,
+    Remember,
+    decode_operation,
+)
 from crystal_mirror.types import ZERO_HASH, Origin
+from tests.sim import filemodel
 from tests.sim.embedding import embed
+from tests.sim.filemodel import Files, living
 
 Occurrence = tuple[bytes, str, str, int, str]
 """Chunk, session, message, part, agent: the place that counts as one."""
@@ -36,6 +47,8 @@ class State:
     memories: dict[bytes, tuple[object, ...]] = field(default_factory=dict[bytes, tuple[object, ...]])
     suppressed: frozenset[bytes] = frozenset()
     done: frozenset[Origin] = frozenset()
+    files: Files = field(default_factory=Files)
+    condemned: frozenset[bytes] = frozenset()
 
     def copy(self) -> "State":
         return State(
@@ -45,11 +58,17 @@ class State:
             dict(self.memories),
             self.suppressed,
             self.done,
+            dict(self.files),
+            self.condemned,
         )
 
     def apply(self, secret: VaultSecret, origin: Origin, operation: Operation) -> list[str]:
         """Applies one operation; returns the texts that are new by it, in order."""
         new: list[str] = []
+
+        def is_condemned(part: FilePart) -> bool:
+            return secret.blob_name(part.content, part.turn) in self.condemned
+
         match operation:
             case Capture():
                 for piece in operation.pieces:
@@ -83,11 +102,15 @@ class State:
                     self.memories.pop(chunk, None)
                     for place in [place for place in self.occurrences if place[0] == chunk]:
                         del self.occurrences[place]
+            case PutFile():
+                filemodel.put(self.files, origin, operation, is_condemned)
+            case DropFile():
+                filemodel.drop(self.files, origin, operation)
         return new
 
     def _add(self, chunk: bytes, text: str, new: list[str]) -> None:
         if chunk not in self.chunks:
-            self.chunks[chunk] = tuple(embed(text))
+            self.chunks[chunk] = ()  # the batch says by which model
             self.texts[chunk] = text
             new.append(text)
 
@@ -120,6 +143,9 @@ class History:
     """The epoch that goes on from here if the last entry is a seal, else 0."""
     digest: bytes | None
     """What the last batch states."""
+    announced: Announced | None = None
+    """The newest snapshot that counts."""
+    floor: tuple[int, int] = (0, 0)
 
 
 _EMPTY = History(State(), frozenset(), 1, -1, 0, None)
@@ -131,6 +157,8 @@ class Histories:
     def __init__(self, key_of: Callable[[Entry], GenerationKey], secret: VaultSecret) -> None:
         self.forbidden: set[bytes] = set()
         """Operations that must not be in any log: made on a device that was out, and accepted by nobody."""
+        self.on_announced: Callable[[Announced], None] = lambda _announced: None
+        """Is told of each snapshot that an entry announces, when somebody first applies it."""
         self._key_of = key_of
         self._secret = secret
         self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
@@ -167,6 +195,8 @@ class Histories:
                 header.sequence,
                 int.from_bytes(entry.public, "big"),
                 before.digest,
+                before.announced,
+                before.floor,
             )
         else:
             after = self._fold_batch(data, before)
@@ -177,6 +207,8 @@ class Histories:
         entry = parse(data)
         batch = opened_batch(entry, self._key_of(entry))
         state = before.state.copy()
+        if batch.drops_vectors:
+            state.chunks = dict.fromkeys(state.chunks, ())
         operations = set(before.operations)
         vectors = iter(batch.vectors)
         for origin, encoded in batch.operations:
@@ -190,14 +222,43 @@ class Histories:
             if name in self.forbidden:
                 raise Violation(f"P9: operation {_short(origin)} was made on a device after it was revoked")
             for text in state.apply(self._secret, origin, decode_operation(encoded)):
-                if next(vectors, None) != tuple(embed(text)):
+                if next(vectors, None) != tuple(embed(text, batch.model)):
                     raise Violation("P2: a batch carries other vectors than those of its texts")
+                state.chunks[sha256(text.encode()).digest()] = tuple(embed(text, batch.model))
             operations.add(name)
             state.done |= {origin}
         state.done |= set(batch.also_done)
+        for chunk in batch.embedded_anew:
+            windows = next(vectors, None)
+            if chunk in state.chunks:
+                state.chunks[chunk] = tuple(embed(state.texts[chunk], batch.model))
+                if windows != state.chunks[chunk]:
+                    raise Violation("P2: a batch carries other new vectors than those of its texts")
+        state.condemned |= set(batch.condemned)
+        _check_versions(before.state, state, batch)
         return History(
-            state, frozenset(operations), entry.header.epoch, entry.header.sequence, 0, batch.digest
+            state,
+            frozenset(operations),
+            entry.header.epoch,
+            entry.header.sequence,
+            0,
+            batch.digest,
+            self._announced(batch, before),
+            _floor(batch, before),
         )
+
+    def _announced(self, batch: Batch, before: History) -> Announced | None:
+        """Checks that a snapshot is of the very state that the log had at its position."""
+        announced = batch.announced
+        if announced is None:
+            return before.announced
+        of = self._known.get(announced.previous)
+        if of is None or announced.position[:2] > (before.epoch, before.sequence + 1):
+            raise Violation("P3: a snapshot is announced of a place that its log does not have")
+        if of.digest is not None and of.digest != announced.digest:
+            raise Violation("P3: a snapshot is announced with another digest than the log has there")
+        self.on_announced(announced)
+        return announced
 
     def operations_in(self, data: bytes) -> frozenset[bytes]:
         """The operations that one authentic mirror entry carries, by hash of their bytes."""
@@ -210,6 +271,27 @@ class Histories:
                 carried = frozenset(sha256(encoded).digest() for _, encoded in batch.operations)
             self._operations[name] = carried
         return self._operations[name]
+
+
+def _floor(batch: Batch, before: History) -> tuple[int, int]:
+    floor = batch.floor or before.floor
+    newest = batch.announced or before.announced
+    if floor < before.floor:
+        raise Violation(f"P5: the floor went back from {before.floor} to {floor}")
+    if batch.floor is not None and (newest is None or newest.position[:2] < floor):
+        raise Violation(f"P6: a floor at {floor} is above the newest snapshot")
+    return floor
+
+
+def _check_versions(before: State, after: State, batch: Batch) -> None:
+    """A version of a file leaves the tree only by an operation that was made from it."""
+    left = {row[0] for row in living(before.files).values()} - {
+        row[0] for row in living(after.files).values()
+    }
+    operations = [operation for _, operation in batch.decoded()]
+    bases = {operation.base for operation in operations if isinstance(operation, PutFile | DropFile)}
+    if not left <= bases:
+        raise Violation(f"P7: {len(left - bases)} files left the tree without anybody's deletion or change")
 
 
 def _short(origin: Origin) -> str:

@@ -126,7 +126,7 @@ def _behind(member: Member, entry: KeptEntry) -> Position:
 
 
 def begin_rebuild(member: Member, fork: Fork | None) -> Flow[None]:
-    """Marks the replica for a rebuild; ``fork`` None makes the state anew from all that is kept. ``finish_rebuild`` does the rest."""
+    """Marks the replica for a rebuild; ``fork`` None makes the state anew from all that is kept. Then does it."""
     mark_rebuild(member, fork)
     yield from finish_rebuild(member)
 

@@ -98,7 +98,7 @@ class PutBlob:
 
 @dataclass(frozen=True, slots=True)
 class Condemn:
-    """Asks the relay to delete: the named keys, or everything under ``prefix`` up to the key ``through``. Needs the lead's right.
+    """Asks the relay to delete the named keys, or all under ``prefix`` up to the key ``through``. Needs the lead's right.
 
     Reply: None, once the relay has noted it for good; it deletes when it gets to it. Idempotent. 500 keys at most.
     """

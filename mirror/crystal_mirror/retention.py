@@ -145,9 +145,9 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
     size = member.replica.kept_bytes(start.epoch, start.sequence)
     if state.lost:
         return "the relay lost the newest one"
-    if state.forget is not None and now_ms - state.forget[2] >= FORGOTTEN_SNAPSHOT_MS:
-        if newest is None or (newest.epoch, newest.sequence) <= state.forget[:2]:
-            return "something was forgotten"
+    late = state.forget is not None and now_ms - state.forget[2] >= FORGOTTEN_SNAPSHOT_MS
+    if late and state.forget and (newest is None or (newest.epoch, newest.sequence) <= state.forget[:2]):
+        return "something was forgotten"
     if size >= max(SNAPSHOT_LOG_BYTES_MIN, state.size // SNAPSHOT_LOG_SHARE if newest else 0):
         return "the log has grown"
     return None
@@ -228,9 +228,11 @@ def _floor(member: Member, state: _State, now_ms: int, force: bool) -> Place | N
     candidates = [min(kept.announced.position[:2] for kept in state.snapshots)]
     candidates.append(_last_slot_before(member, member.replica.position()[:2]))
     if not (late or force):
-        for reader in state.readers.values():
-            if now_ms - reader.since < READER_AWAY_MS:
-                candidates.append(_last_slot_before(member, (reader.epoch, reader.sequence)))
+        candidates += [
+            _last_slot_before(member, (reader.epoch, reader.sequence))
+            for reader in state.readers.values()
+            if now_ms - reader.since < READER_AWAY_MS
+        ]
     floor = min(candidates)
     published = published_floor(member.replica)
     if floor <= published:

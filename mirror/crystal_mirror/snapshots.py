@@ -2,7 +2,7 @@
 
 ::
 
-    (nothing) --make: export, put each part and read it back, digests agree, the same for the manifest--> READY --announce--> announced
+    (nothing) --export, put and read back each part, digests agree, the same for the manifest--> READY --announce--> announced
               --killed, or the relay fails--> (nothing): made anew; parts that are there already are not sent again
     READY     --the log below it was sealed anew, or another Core leads--> dropped
 

@@ -65,6 +65,10 @@ class Home:
         return self.state / "sync.lock"
 
     @property
+    def snapshot_lock(self) -> Path:
+        return self.state / "snapshot.lock"
+
+    @property
     def watch_lock(self) -> Path:
         return self.state / "watch.lock"
 

@@ -27,6 +27,8 @@ from crystal_node.locking import FileLock
 from crystal_node.members.due import duties_due, settling_due
 from crystal_node.members.duties import do_duties
 from crystal_node.members.newsdesk import keep_lines
+from crystal_node.replication.pace import Pace
+from crystal_node.replication.snapshotting import snapshot_if_due, snapshot_now
 from crystal_node.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.wording import counted, size
 from crystal_relay.errors import RelayError
@@ -107,7 +109,8 @@ class Syncer:
         """``position_seconds``: this device's position is told at most this often."""
         self._device = device
         self._embedder = BuiltinEmbedder()
-        self._runner = Runner(store, self._loaded, on_embedded=self._embedded)
+        pace = Pace(progress) if progress is not None else None
+        self._runner = Runner(store, self._loaded, on_embedded=self._embedded, on_progress=pace)
         self._purpose = purpose
         self._progress = progress
         self._embedded_texts = 0
@@ -148,6 +151,16 @@ class Syncer:
         """
         async with self._locked(wait_seconds):
             return await self._runner.run(flow)
+
+    async def snapshot(self, *, due: bool = True, anew: bool = False) -> bool:
+        """Makes a snapshot, if one is ``due`` or in any case, beside the rounds. Returns whether there is one to announce.
+
+        Raises:
+            StoreFailure, ProtocolError: nothing counts on what was stored; it is due again.
+        """
+        if due:
+            return await snapshot_if_due(self._device, self._runner)
+        return await snapshot_now(self._device, self._runner, anew=anew)
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
@@ -253,7 +266,10 @@ class Syncer:
 async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
     """One full round both ways, as ``crystal sync`` does it."""
     async with syncing(device, "crystal sync", progress) as syncer:
-        return await syncer.round()
+        result = await syncer.round()
+        if await syncer.snapshot():
+            await syncer.round()  # announces it
+        return result
 
 
 async def claim_lead(device: Device, root: "Root | None" = None, *, force: bool) -> None:

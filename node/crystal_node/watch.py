@@ -52,6 +52,7 @@ class WatchEvent(StrEnum):
     FAILED = "failed"
     RECOVERED = "recovered"
     NEWS = "news"
+    PROGRESS = "progress"
 
 
 class Work(Protocol):

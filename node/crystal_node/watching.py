@@ -3,17 +3,21 @@ words."""
 
 import asyncio
 import json
+import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
+from crystal_crypto.errors import CrystalError
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.news import news, shown_slot
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.errors import describe
 from crystal_node.locking import FileLock
 from crystal_node.members.newsdesk import line_of
 from crystal_node.recording import Recorder
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
 _WATCH_LOCK_SECONDS = 1.0
 _MODEL_CHECK_SECONDS = 10.0
+SNAPSHOT_CHECK_SECONDS = 30.0
+SNAPSHOT_AGAIN_SECONDS = 600.0
+"""After a snapshot could not be made."""
 POSITION_SECONDS = 900.0
 """A watcher tells the others how far it is at most this often: with ten devices each message would else cost ten writes."""
 
@@ -111,8 +118,17 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
             loop.add_signal_handler(number, stop.set)
         report = _reporter(as_json)
         async with device.online() as store:
-            syncer = Syncer(device, store, purpose="crystal sync --watch", position_seconds=POSITION_SECONDS)
-            releasing = asyncio.create_task(_release_idle_model(syncer))
+            syncer = Syncer(
+                device,
+                store,
+                purpose="crystal sync --watch",
+                progress=lambda text: report(WatchEvent.PROGRESS, text),
+                position_seconds=POSITION_SECONDS,
+            )
+            beside = [
+                asyncio.create_task(_release_idle_model(syncer)),
+                asyncio.create_task(_keep_snapshots(syncer, lambda: os.utime(home.nudge_file), report)),
+            ]
             watch = Watch(
                 DeviceWork(device, store, syncer, report),
                 report=report,
@@ -123,16 +139,34 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
             try:
                 await watch.run()
             finally:
-                releasing.cancel()
-                with suppress(asyncio.CancelledError):
-                    await releasing
+                for task in beside:
+                    task.cancel()
+                outcomes = await asyncio.gather(*beside, return_exceptions=True)
                 syncer.close()
+            for outcome in outcomes:
+                if isinstance(outcome, Exception):
+                    raise outcome
 
 
 async def _release_idle_model(syncer: Syncer) -> None:
     while True:
         await asyncio.sleep(_MODEL_CHECK_SECONDS)
         syncer.release_idle_model()
+
+
+async def _keep_snapshots(syncer: Syncer, wake: Callable[[], None], report: Report) -> None:
+    """Makes a snapshot whenever one is due; ``wake`` asks for the round that announces it."""
+    while True:
+        await asyncio.sleep(SNAPSHOT_CHECK_SECONDS)
+        try:
+            if await syncer.snapshot():
+                wake()
+        except CrystalError as error:
+            report(
+                WatchEvent.FAILED,
+                f"a snapshot could not be made: {describe(error).message}; it is tried again",
+            )
+            await asyncio.sleep(SNAPSHOT_AGAIN_SECONDS)
 
 
 def _reporter(as_json: bool) -> Report:

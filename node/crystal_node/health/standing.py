@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crystal_mirror.pull import META_MODEL
+from crystal_mirror.base import META_MODEL
 from crystal_mirror.status import MemberStatus, details_of, status
 from crystal_node.device import Device
 from crystal_node.locking import is_held

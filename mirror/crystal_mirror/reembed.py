@@ -1,0 +1,68 @@
+"""Embedding everything anew after a change of model: explicit, resumable, and followed by every Node.
+
+::
+
+    vectors of another model --begin: one decree drops them all and names the new model--> some chunks without vectors
+    some without             --step: the texts that wait are embedded, one decree a step-> none without: done
+
+What is left to do is what has no vectors: a kill loses one step at most. Until a chunk has its vectors again it is found by its
+words. New text gets vectors of the new model as it comes.
+"""
+
+from crystal_crypto.errors import TooLarge
+from crystal_mirror.base import META_MODEL
+from crystal_mirror.decrees import decree
+from crystal_mirror.errors import Unready
+from crystal_mirror.member import Member
+from crystal_mirror.publish import Published, publish
+from crystal_mirror.requests import Embed, Flow, Progress
+
+TEXTS_AT_ONCE = 128
+WHAT = "embedding anew"
+
+
+def begin_reembedding(member: Member, model: str) -> Flow[bool]:
+    """Drops the vectors of another model, everywhere. False if the vault's vectors are of this model already.
+
+    Raises:
+        Unready: this device is not the Core.
+        TransactionStale: its log is not published yet; sync and repeat.
+    """
+    if not member.is_core:
+        raise Unready("only the Core embeds", hint="Run it on the Core: `crystal role` names it.")
+    kept = member.replica.meta_get(META_MODEL)
+    if kept == model.encode():
+        return False
+    decree(member, model=model, drops_vectors=True)
+    yield from publish(member)
+    return True
+
+
+def reembed(member: Member, model: str) -> Flow[int]:
+    """Embeds what has no vectors until nothing is left. Returns how many chunks got theirs.
+
+    Raises:
+        Unready, TransactionStale: as ``begin_reembedding``.
+    """
+    yield from begin_reembedding(member, model)
+    done = 0
+    at_once = TEXTS_AT_ONCE
+    while True:
+        waiting = member.replica.without_vectors(at_once)
+        if not waiting:
+            return done
+        windows: list[list[bytes]] = yield Embed(tuple(text for _, text in waiting))
+        embedded = [(content, tuple(some)) for (content, _), some in zip(waiting, windows, strict=True)]
+        try:
+            decree(member, model=model, embedded=embedded)
+        except TooLarge:
+            if at_once == 1:
+                content, some = embedded[0]
+                decree(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
+            else:
+                at_once = max(1, at_once // 2)
+                continue
+        if (yield from publish(member)) is not Published.DONE:
+            return done
+        done += len(waiting)
+        yield Progress(WHAT, done, 0)

@@ -227,13 +227,17 @@ class Book(Protocol):
         """Deletions that a person has confirmed."""
         ...
 
-    def withhold(self, deletions: Sequence[tuple[str, Direction]]) -> None:
-        """Replaces the list of deletions that wait for a person."""
+    def withhold(
+        self, asked: Sequence[tuple[str, Direction]], confirmed: Sequence[tuple[str, Direction]]
+    ) -> None:
+        """Replaces the lists of deletions that wait for a person, and of those that a person has confirmed."""
         ...
 
     def deleted_lately(self, now_ms: int) -> dict[Direction, int]: ...
 
-    def note_deleted(self, path: str, direction: Direction, now_ms: int) -> None: ...
+    def note_deleted(self, path: str, direction: Direction, now_ms: int) -> None:
+        """Counts it for the fuse; its confirmation, if there was one, is used up."""
+        ...
 
     def meta_get(self, name: str) -> bytes | None: ...
 

@@ -230,7 +230,8 @@ def _within_the_fuse(this: Round, plan: list[Planned]) -> list[Planned]:
     confirmed = this.book.confirmed()
     lately = this.book.deleted_lately(this.now_ms)
     held = fused(plan, this.book.agreed_count(), lately, confirmed)
-    this.book.withhold(held)
+    asked = {(one.path, FUSED[one.action]) for one in plan if one.action in FUSED}
+    this.book.withhold(held, sorted(asked & confirmed))
     this.report.withheld = held
     withheld = set(held)
     return [

@@ -171,7 +171,12 @@ def revoke(
         if lead is not None and lead.device == device:
             raise Unready(
                 "that device is the Core, and its epoch has to have an end first",
-                hint="Take the lead on this machine: `crystal role --claim`, then revoke it.",
+                hint="Take the lead on this machine: `crystal promote`, then revoke it.",
+            )
+        if lead is not None and lead.is_freeze:
+            raise Unready(
+                "nobody leads this vault: it is frozen, and the last Core's epoch has to have an end first",
+                hint="Take the lead on this machine: `crystal promote`, then revoke it.",
             )
         if lead is not None and member.replica.position().epoch != lead.epoch:
             raise Unready(

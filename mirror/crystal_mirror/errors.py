@@ -70,6 +70,14 @@ class NotAllowed(ProtocolError):
     hint = "Do it on the Core (`crystal devices` names it), or on a device that holds the root."
 
 
+def frozen_vault(what: str) -> NotAllowed:
+    """Why a device cannot do what a Core does for all, in a vault that has none."""
+    return NotAllowed(
+        f"this machine cannot {what}: nobody leads this vault, it is frozen",
+        hint="Make a machine the Core with `crystal promote`, and do it there.",
+    )
+
+
 class Revoked(ProtocolError):
     """This device was revoked: it reads what it has, and takes part in nothing."""
 

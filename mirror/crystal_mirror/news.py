@@ -16,6 +16,7 @@ from crystal_mirror.logsync import own_slots
 from crystal_mirror.member import Member
 from crystal_mirror.ports import Journal
 from crystal_mirror.records import AddRecord, GrantRecord, LeadRecord, RevokeRecord, RootRecord
+from crystal_mirror.reigns import NOBODY
 from crystal_mirror.status import details_of, device_name
 
 META_SHOWN = "news.shown"
@@ -30,13 +31,15 @@ class NewsKind(StrEnum):
     ROOT_REPLACED = "root-replaced"
     NEW_CORE = "new-core"
     """A device began to lead, the one that led before as well: a copy of it may be who did."""
+    FROZEN = "frozen"
+    """Nobody leads from there on."""
     GRANTED = "granted"
     """A device may take the lead by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """One of them. ``device`` is whom it is about, None for the root.
+    """One of them. ``device`` is whom it is about, None for the root and for a freeze.
 
     ``by`` is the device that signed; for what the root signed (``by_root``), the one that the entry names, None if it names
     none. ``at`` is its maker's clock, in milliseconds, 0 if this device cannot open it.
@@ -95,7 +98,8 @@ def _told(member: Member, event: LogEvent) -> News | None:
         case LeadRecord():
             if event.record.epoch == 1:  # the founder's: it is no other Core than before
                 return None
-            kind, device = NewsKind.NEW_CORE, event.record.device
+            freezes = event.record.device == NOBODY
+            kind, device = (NewsKind.FROZEN, None) if freezes else (NewsKind.NEW_CORE, event.record.device)
         case GrantRecord():
             kind, device = NewsKind.GRANTED, event.record.device
         case _:

@@ -6,7 +6,7 @@ Each reads the device log first, writes one entry at most, and tells the relay w
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.administer import grant_lead, rename, renew_generation
 from crystal_mirror.authority import authority
-from crystal_mirror.errors import NotAllowed
+from crystal_mirror.errors import NotAllowed, frozen_vault
 from crystal_mirror.held import Accepted, accept_held, drop_held, held_orphans, held_places
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
@@ -28,6 +28,8 @@ def check_administers(member: Member, root: Root | None = None) -> None:
     except NotAllowed as error:
         lead = member.log.lead
         core = device_name(member, lead.device) if lead is not None else None
+        if lead is not None and lead.is_freeze:
+            raise frozen_vault("do that") from error
         named = f"the Core ({one_line(core, 40)})" if core else "the Core"
         raise NotAllowed(
             f"this machine cannot do that: only {named} can, or a machine that holds the vault's root",

@@ -35,6 +35,8 @@ def line_of(piece: News, this_device: bytes) -> str:
     who = f"{_named(piece.name, piece.device)}"
     if piece.kind is NewsKind.ROOT_REPLACED:
         return f"The vault's root was replaced{_by(piece)}{when}: recovery kits and codes from before have no power any more."
+    if piece.kind is NewsKind.FROZEN:
+        return f"The vault was frozen{_by(piece)}{when}: no device is its Core until one takes the lead (`crystal promote`)."
     subject = "This device" if piece.device == this_device else f"Device {who}"
     by_itself = piece.by == piece.device
     if piece.kind is NewsKind.REVOKED:

@@ -17,7 +17,7 @@ from crystal_crypto.invite import Newcomer
 from crystal_mirror.administer import Newcomer as NewMember
 from crystal_mirror.administer import add_device, grant_lead, revoke
 from crystal_mirror.authority import authority
-from crystal_mirror.errors import NotAllowed
+from crystal_mirror.errors import NotAllowed, frozen_vault
 from crystal_mirror.logsync import read_log
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
@@ -89,6 +89,8 @@ class Registrar:
         except NotAllowed as error:
             lead = member.log.lead
             core = device_name(member, lead.device) if lead is not None else None
+            if lead is not None and lead.is_freeze:
+                raise frozen_vault("invite") from error
             named = f"the Core ({core})" if core else "the Core"
             raise NotAllowed(
                 f"this machine cannot invite: only {named} can, or a machine that holds the vault's root",

@@ -297,14 +297,15 @@ def _shall_lead(device: Device, lead: bool, wants_lead: Callable[[Core], bool], 
     """Whether to take the lead: if that was asked for, else if the Core may be gone and the person wants it."""
     core = _core(device)
     if device.member.is_core or core is None:
-        return False
+        frozen = device.member.log.lead is not None and device.member.log.lead.is_freeze
+        return lead and frozen
     return lead or ((lost or not core.lately(now_ms())) and wants_lead(core))
 
 
 def _core(device: Device) -> Core | None:
     member = device.member
     lead = member.log.lead
-    if lead is None:
+    if lead is None or lead.is_freeze:
         return None
     seen = max((cursor.told_at for cursor in seen_cursors(member) if cursor.device == lead.device), default=0)
     return Core(lead.device, device_name(member, lead.device), seen)

@@ -1,0 +1,290 @@
+"""Moving the Core on purpose: nothing is lost, nothing waits for ever, and who may not lead is not even drained for."""
+
+import pytest
+
+from crystal_mirror.administer import revoke
+from crystal_mirror.asking import Stage, stage_of
+from crystal_mirror.claim import claim
+from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
+from crystal_mirror.handover import Giving, freeze, giving_of, offer
+from crystal_mirror.terms import COURTESY_MS, LEASE_MS, due_in_ms
+from tests.mirror.household import has
+from tests.mirror.moving import Moving
+from tests.mirror.test_two_devices import capture
+
+
+@pytest.fixture
+def home() -> Moving:
+    return Moving()
+
+
+def moved(home: Moving) -> None:
+    home.ask(home.laptop)
+    home.round(home.core)
+    home.look(home.laptop)
+    home.take(home.laptop)
+
+
+def test_the_lead_moves_and_everybody_has_everything(home: Moving) -> None:
+    for member in home.devices:
+        member.accept(capture(f"before {member.device_id.hex()}"))
+    home.ask(home.laptop)
+    assert stage_of(home.laptop) is Stage.ASKED
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.HOLDING
+    assert home.look(home.laptop) is Stage.DRAINED
+    home.core.accept(capture("recorded while the Core held"))
+    report = home.take(home.laptop)
+    assert (report.epoch, stage_of(home.laptop)) == (2, Stage.SEALED)
+    home.round(home.laptop)
+    assert stage_of(home.laptop) is Stage.LEADING
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.NODE
+    home.settle()
+    home.settle()
+    assert home.leader(home.tablet) == "laptop"
+    assert len(home.digests()) == 1
+    for text in (
+        "recorded while the Core held",
+        *(f"before {each.device_id.hex()}" for each in home.devices),
+    ):
+        assert all(has(member, text) for member in home.devices)
+    assert all(not member.journal.names() for member in home.devices)
+
+
+def test_while_it_holds_the_core_takes_what_is_recorded_and_publishes_nothing(home: Moving) -> None:
+    home.ask(home.laptop)
+    home.round(home.core)
+    before = home.slots()
+    home.core.accept(capture("waits in the outbox"))
+    home.tablet.accept(capture("waits on the relay"))
+    for member in (home.tablet, home.core, home.core):
+        home.round(member)
+    assert home.slots() == before
+    assert len(home.core.journal.names()) == 1
+    home.now += COURTESY_MS
+    home.round(home.core)
+    assert home.slots() > before
+    assert has(home.core, "waits in the outbox")
+    assert has(home.core, "waits on the relay")
+
+
+def test_what_was_sent_right_before_the_ask_is_drained_although_no_round_had_seen_it(home: Moving) -> None:
+    home.tablet.accept(capture("at the last moment"))
+    home.round(home.tablet)
+    home.ask(home.laptop)
+    home.round(home.core)
+    assert has(home.core, "at the last moment")
+    home.look(home.laptop)
+    home.take(home.laptop)
+    assert has(home.laptop, "at the last moment")
+
+
+def test_a_device_that_never_comes_is_waited_for_no_longer_than_the_courtesy_time(home: Moving) -> None:
+    home.ask(home.laptop)
+    home.round(home.core)
+    assert due_in_ms(home.core, home.now) == COURTESY_MS
+    home.now += COURTESY_MS - 1
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.HOLDING
+    home.now += 1
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+    for _ in range(3):
+        home.round(home.core)
+        assert giving_of(home.core) is Giving.CORE, "one claim is held for once"
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 10**12])
+def test_a_clock_that_is_set_while_the_core_holds_ends_it(home: Moving, jump: int) -> None:
+    home.ask(home.laptop)
+    home.round(home.core)
+    home.now += jump
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+
+
+def test_a_clock_that_stands_still_holds_nobody_for_ever(
+    home: Moving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crystal_mirror.handover.HOLDING_ROUNDS_MAX", 5)
+    home.ask(home.laptop)
+    home.round(home.core)
+    rounds = 0
+    while giving_of(home.core) is Giving.HOLDING:
+        home.round(home.core)
+        rounds += 1
+    assert rounds == 6
+
+
+def test_a_request_that_is_withdrawn_ends_the_hold_at_once(home: Moving) -> None:
+    home.ask(home.laptop)
+    home.round(home.core)
+    home.withdraw(home.laptop)
+    assert stage_of(home.laptop) is Stage.READER
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+    home.ask(home.laptop)
+    home.round(home.core)
+    assert home.look(home.laptop) is Stage.DRAINED, "a new request is a new claim"
+
+
+def test_a_request_that_nobody_pursues_is_withdrawn_by_the_next_round(home: Moving) -> None:
+    home.ask(home.laptop)
+    home.now += LEASE_MS - 1
+    home.look(home.laptop)
+    home.now += LEASE_MS - 1
+    home.round(home.laptop)
+    assert stage_of(home.laptop) is Stage.ASKED, "somebody looked in between"
+    home.laptop = home.restarted(home.laptop)
+    home.now += LEASE_MS
+    home.round(home.laptop)
+    assert stage_of(home.laptop) is Stage.READER
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+
+
+def test_a_stolen_node_without_a_grant_is_never_drained_for(home: Moving) -> None:
+    with pytest.raises(Unready):
+        home.ask(home.tablet)
+    # The thief changes its program, and has its cursor say whatever it likes.
+    with home.tablet.journal.transaction() as transaction:
+        transaction.meta_set("handover.asks", bytes(range(16)))
+        transaction.meta_set("handover.warrant", bytes(64))
+    home.tablet.root = home.root  # what it says of the root is its own word
+    home.round(home.tablet)
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+    assert home.leader(home.core) == "core"
+
+
+def test_the_kit_in_force_lets_a_device_without_a_grant_ask(home: Moving) -> None:
+    home.ask(home.tablet, root=home.root)
+    home.round(home.core)
+    assert home.look(home.tablet) is Stage.DRAINED
+    home.take(home.tablet, root=home.root)
+    home.settle()
+    assert home.leader(home.core) == "tablet"
+
+
+def test_a_warrant_is_good_for_one_claim_and_one_epoch(home: Moving) -> None:
+    home.ask(home.tablet, root=home.root)
+    warrant = home.tablet.journal.meta_get("handover.warrant")
+    home.withdraw(home.tablet)
+    with home.tablet.journal.transaction() as transaction:
+        transaction.meta_set("handover.asks", bytes(range(16)))
+        transaction.meta_set("handover.warrant", warrant)
+    home.round(home.tablet)
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.CORE
+    home.withdraw(home.tablet)
+    home.ask(home.tablet, root=home.root)
+    asks = home.tablet.journal.meta_get("handover.asks")
+    warrant = home.tablet.journal.meta_get("handover.warrant")
+    moved(home)
+    home.settle()
+    with home.tablet.journal.transaction() as transaction:
+        transaction.meta_set("handover.asks", asks)
+        transaction.meta_set("handover.warrant", warrant)
+    home.round(home.tablet)
+    home.round(home.laptop)
+    assert giving_of(home.laptop) is Giving.CORE, "that warrant was for the epoch before"
+
+
+def test_the_core_gives_the_lead_to_a_device_that_has_no_grant(home: Moving) -> None:
+    home.tablet.accept(capture("on its way"))
+    home.offer(home.tablet)
+    assert giving_of(home.core) is Giving.OFFERING
+    home.round(home.tablet)
+    assert stage_of(home.tablet) is Stage.ASKED
+    home.round(home.core)
+    assert giving_of(home.core) is Giving.NODE
+    home.round(home.tablet)
+    home.settle()
+    assert home.leader(home.core) == "tablet"
+    assert home.tablet.is_core
+    assert len(home.digests()) == 1
+    assert all(has(member, "on its way") for member in home.devices)
+
+
+def test_an_offer_that_is_called_off_or_left_alone_is_let_go_of_by_both(home: Moving) -> None:
+    for end in ("called off", "left alone"):
+        home.offer(home.tablet)
+        home.round(home.tablet)
+        assert stage_of(home.tablet) is Stage.ASKED
+        if end == "called off":
+            home.call_off()
+        else:
+            home.now += LEASE_MS
+        home.round(home.core)
+        assert giving_of(home.core) is Giving.CORE
+        home.round(home.tablet)
+        assert stage_of(home.tablet) is Stage.READER
+        home.round(home.core)
+        assert home.leader(home.core) == "core"
+
+
+def test_only_the_core_gives_the_lead_away_and_only_to_another_device_of_the_vault(home: Moving) -> None:
+    with pytest.raises(NotAllowed):
+        home.run(offer(home.laptop, home.desk.device_id, home.about))
+    with pytest.raises(NotAllowed):
+        home.run(freeze(home.laptop, home.now))
+    for nobody in (home.core.device_id, bytes(16), b"?" * 16):
+        with pytest.raises(NotAMember):
+            home.run(offer(home.core, nobody, home.about))
+
+
+def test_a_frozen_vault_records_on_and_the_next_core_takes_all_of_it_in(home: Moving) -> None:
+    home.core.accept(capture("before the freeze"))
+    home.round(home.core)
+    assert home.freeze() == 2
+    before = home.slots()
+    for member in home.devices:
+        member.accept(capture(f"frozen {member.device_id.hex()}"))
+    home.settle()
+    assert home.slots() == before
+    assert home.leader(home.desk) is None
+    assert [member.is_core for member in home.devices] == [False] * 4
+    assert all(member.notices.current() == {} for member in home.devices)
+    home.run(claim(home.laptop, None, now_ms=home.now))
+    home.settle()
+    home.settle()
+    assert home.laptop.log.lead is not None
+    assert home.laptop.log.lead.epoch == 3
+    assert home.leader(home.core) == "laptop"
+    assert len(home.digests()) == 1
+    for member in home.devices:
+        assert all(has(member, f"frozen {each.device_id.hex()}") for each in home.devices)
+        assert not member.journal.names()
+
+
+def test_in_a_frozen_vault_nobody_is_asked_and_the_device_that_led_is_not_revoked(home: Moving) -> None:
+    home.round(home.core)
+    home.freeze()
+    home.settle()
+    with pytest.raises(Unready):
+        home.ask(home.laptop)
+    heir = home.by_kit("heir")
+    home.sync(heir)
+    with pytest.raises(Unready, match="nobody leads"):
+        home.run(revoke(heir, home.core.device_id, now_ms=home.now))
+    home.run(claim(heir, home.root))
+    home.run(revoke(heir, home.tablet.device_id, now_ms=home.now))
+    assert not heir.log.is_active(home.tablet.device_id)
+
+
+def test_who_asks_twice_and_who_takes_without_asking(home: Moving) -> None:
+    with pytest.raises(Unready):
+        home.take(home.laptop)
+    with pytest.raises(Unready):
+        home.ask(home.core)
+    home.ask(home.laptop)
+    home.round(home.core)
+    home.look(home.laptop)
+    claimed = home.laptop.journal.meta_get("handover.asks")
+    home.laptop = home.restarted(home.laptop)
+    home.ask(home.laptop)
+    assert home.laptop.journal.meta_get("handover.asks") == claimed, "what is held for is gone on with"
+    home.run(claim(home.desk, None, force=True))
+    with pytest.raises(Superseded):
+        home.take(home.laptop)

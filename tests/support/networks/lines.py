@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from tests.support.networks.weather import CALM, Weather
 
 _PIECE_BYTES = 16 * 1024
+_REQUEST = b" HTTP/1.1\r\n"
 _LOOK_SECONDS = 0.02
 """How often a line that is silent looks whether the weather has changed."""
 
@@ -32,6 +33,7 @@ class Line:
     url: str = ""
     weather: Weather = CALM
     connections: int = 0
+    requests: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
     broken: int = 0
@@ -84,6 +86,7 @@ class Line:
                 return
             if up:
                 self.bytes_up += len(data)
+                self.requests += data.count(_REQUEST)
             else:
                 self.bytes_down += len(data)
             sink.write(data)

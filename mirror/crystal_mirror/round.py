@@ -55,6 +55,10 @@ class RoundReport:
     restored: int = 0
     rebuilt: bool = False
     claimed: bool = False
+    caught_up: bool = False
+    """Everything that the relay shows is applied: the rows are those of one moment of the log, and of its end."""
+    relay_lost: bool = False
+    """The relay shows less of the mirror than it did."""
 
 
 def sync_round(
@@ -181,7 +185,9 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
-    if pulled.standing is Standing.CAUGHT_UP:
+    report.caught_up = pulled.standing is Standing.CAUGHT_UP
+    report.relay_lost |= pulled.standing is Standing.LOG_BEHIND
+    if report.caught_up:
         # Only now is all that was applied here on the relay: what it has lost since is not durable.
         report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
@@ -230,6 +236,7 @@ def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[
     report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
     if (yield from _drain(member, report, model)):
+        report.caught_up = True
         yield from _decree(member, now_ms)
 
 
@@ -282,6 +289,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     standing = yield from tail_agrees(member)
     if standing is Standing.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
+        report.relay_lost = True
         doubt_relay(member)
     if standing is Standing.LOG_BEHIND or member.rounds % FULL_CHECK_ROUNDS == 0:
         report.restored += yield from restore_mirror(member)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.digest import TableDigest
-from crystal_mirror.types import Origin, StateDigest, TableSum
+from crystal_mirror.types import HASH_BYTES, Origin, StateDigest, TableSum
 
 CHUNKS = "chunks"
 OCCURRENCES = "occurrences"
@@ -28,6 +28,8 @@ TABLES = (ACKS, CHUNKS, CONDEMNED, FILES, MEMORIES, OCCURRENCES, SUPPRESSED)
 
 _NUMBER_BYTES = 8
 _LENGTH = struct.Struct(">I")
+_NUMBER = struct.Struct(">IQ")
+"""A number with its length before it."""
 _CONTIGUOUS = b"contiguous"
 _SPARSE = b"sparse"
 
@@ -61,6 +63,49 @@ def occurrence_row(
     shared: bytes, content: bytes, message: str, part: int, role: str, created_at: int
 ) -> bytes:
     return shared + fields(content, message, part, role, created_at)
+
+
+def chunk_rows(contents: Sequence[bytes], windows: Sequence[int], vectors: bytes) -> Iterator[bytes]:
+    """`chunk_row` of many chunks, whose vectors stand in one block."""
+    size = len(vectors) // (sum(windows) or 1)
+    before, length = _LENGTH.pack(HASH_BYTES), _LENGTH.pack(size)
+    at = 0
+    for content, count in zip(contents, windows, strict=True):
+        if count == 1:
+            yield b"".join((before, content, length, vectors[at : at + size]))
+        else:
+            end = at + count * size
+            yield chunk_row(content, [vectors[i : i + size] for i in range(at, end, size or 1)])
+        at += count * size
+
+
+def occurrence_rows(
+    shared: Sequence[bytes],
+    contents: Sequence[bytes],
+    messages: Sequence[str],
+    parts: Sequence[int],
+    roles: Sequence[str],
+    moments: Sequence[int],
+) -> Iterator[bytes]:
+    """`occurrence_row` of many, given as columns."""
+    before, pack_length, pack_number = _LENGTH.pack(HASH_BYTES), _LENGTH.pack, _NUMBER.pack
+    role_fields = {role: fields(role) for role in set(roles)}
+    for place_fields, content, message, part, role, moment in zip(
+        shared, contents, messages, parts, roles, moments, strict=True
+    ):
+        encoded = message.encode()
+        yield b"".join(
+            (
+                place_fields,
+                before,
+                content,
+                pack_length(len(encoded)),
+                encoded,
+                pack_number(_NUMBER_BYTES, part),
+                role_fields[role],
+                pack_number(_NUMBER_BYTES, moment),
+            )
+        )
 
 
 def memory_row(content: bytes, category: str, agent: str, created_at: int, device: bytes) -> bytes:

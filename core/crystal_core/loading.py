@@ -7,7 +7,8 @@ A text of which a provisional chunk stands takes that over, as applying it does.
 in the order of the part.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import apsw
@@ -24,11 +25,11 @@ from crystal_core.digests import (
     TABLES,
     Digests,
     ack_row,
-    chunk_row,
+    chunk_rows,
     condemned_row,
     file_row,
     memory_row,
-    occurrence_row,
+    occurrence_rows,
     place,
     suppressed_row,
 )
@@ -64,28 +65,35 @@ def load(database: Database, secret: VaultSecret, digests: Digests, part: bytes)
     rows = decode_part(part)
     contents = rows.contents()
     try:
-        _Loader(database, secret).load(rows, contents)
+        _Loader(database, secret, digests, rows, contents).load()
     except apsw.ConstraintError:
         raise Malformed("a row of a snapshot's part stands already") from None
     except UnusableVectors as error:
         raise Malformed("a snapshot's part has vectors of another size") from error
-    _add_to_digests(digests.tables, rows, contents)
 
 
 class _Loader:
-    def __init__(self, database: Database, secret: VaultSecret) -> None:
+    def __init__(
+        self, database: Database, secret: VaultSecret, digests: Digests, rows: PartRows, contents: list[bytes]
+    ) -> None:
         self._database = database
         self._secret = secret
+        self._digests = digests
+        self._rows = rows
+        self._contents = contents
 
-    def load(self, rows: PartRows, contents: list[bytes]) -> None:
-        chunks = self._chunks(rows, contents)
-        self._occurrences(rows, chunks + self._known(rows))
-        run_many = self._database.run_many
+    def load(self) -> None:
+        rows, run_many = self._rows, self._database.run_many
+        first = 1 + (self._database.value("SELECT max(rowid) FROM chunks") or 0)
+        chunks = self._chunks(first)
+        self._index(first)
+        store_block(self._database, chunks, rows.windows, rows.vectors)
+        self._occurrences(chunks + self._known())
         run_many(
             "INSERT INTO memories (chunk, category, agent, created_at, device) VALUES (?, ?, ?, ?, ?)",
             [(chunks[memory.chunk], *memory[1:]) for memory in rows.memories],
         )
-        run_many("INSERT INTO suppressed (forget_hash) VALUES (?)", zip(rows.suppressed))
+        run_many("INSERT INTO suppressed (forget_hash) VALUES (?)", [(row,) for row in rows.suppressed])
         run_many("INSERT INTO acks (device, incarnation, sequence) VALUES (?, ?, ?)", rows.acks)
         run_many("INSERT INTO acks_sparse (device, incarnation, sequence) VALUES (?, ?, ?)", rows.sparse)
         run_many(
@@ -93,52 +101,58 @@ class _Loader:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*row, folded(row.path)) for row in rows.files],
         )
-        run_many("INSERT INTO condemned (name) VALUES (?)", zip(rows.condemned))
+        run_many("INSERT INTO condemned (name) VALUES (?)", [(row,) for row in rows.condemned])
 
-    def _chunks(self, rows: PartRows, contents: list[bytes]) -> list[int]:
-        """The chunks' rowids."""
-        if not contents:
-            return []
-        database = self._database
-        forget_hashes = [self._secret.forget_hash(content) for content in contents]
-        texts = [text.decode() for text in rows.texts]
+    def _chunks(self, first: int) -> list[int]:
+        """The chunks' rowids: from `first` on, but for those that take over a provisional one. Not indexed yet."""
+        database, contents = self._database, self._contents
+        hashes = self._secret.forget_hashes(contents)
         provisional: dict[bytes, int] = dict(
             database.rows("SELECT forget_hash, rowid FROM chunks WHERE provisional = 1")
         )
-        first = 1 + (database.value("SELECT max(rowid) FROM chunks") or 0)
         free = count(first)
-        chunks = [provisional.pop(forget_hash, 0) or next(free) for forget_hash in forget_hashes]
-        new = list(zip(chunks, contents, forget_hashes, texts, strict=True))
-        taken = [(chunk,) for chunk in chunks if chunk < first]
-        if taken:
-            database.run_many("UPDATE chunks SET provisional = 0 WHERE rowid = ?", taken)
-            new = [row for row in new if row[0] >= first]
+        chunks = [provisional.pop(forget_hash, 0) or next(free) for forget_hash in hashes]
+        new = zip(chunks, contents, hashes, self._rows.strings, strict=True)
         database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
-        database.run_many("INSERT INTO chunks (rowid, id, forget_hash, text) VALUES (?, ?, ?, ?)", new)
         database.run_many(
-            "INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", [(row[0], row[3]) for row in new]
+            "INSERT INTO chunks (rowid, id, forget_hash, text) VALUES (?, ?, ?, ?)",
+            [row for row in new if row[0] >= first],
         )
         database.run("UPDATE index_state SET deferred = 0")
-        store_block(database, chunks, rows.windows, rows.vectors)
+        database.run_many(
+            "UPDATE chunks SET provisional = 0 WHERE rowid = ?",
+            [(chunk,) for chunk in chunks if chunk < first],
+        )
         return chunks
 
-    def _known(self, rows: PartRows) -> list[int]:
+    def _index(self, first: int) -> None:
+        """Index the texts in one statement, which leaves Python to others; it takes longest. Compute the digests meanwhile."""
+        with ThreadPoolExecutor(1) as beside:
+            digested = beside.submit(_add_to_digests, self._digests.tables, self._rows, self._contents)
+            self._database.run(
+                "INSERT INTO chunks_fts (rowid, text) SELECT rowid, text FROM chunks WHERE rowid >= ?",
+                (first,),
+            )
+            digested.result()
+
+    def _known(self) -> list[int]:
+        known = self._rows.known
         found = self._database.rows_of_many(
             "SELECT rowid FROM chunks WHERE forget_hash = ? AND provisional = 0",
-            [(self._secret.forget_hash(content),) for content in rows.known],
+            [(forget_hash,) for forget_hash in self._secret.forget_hashes(known)],
         )
-        if len(found) != len(rows.known):
+        if len(found) != len(known):
             raise Malformed("a snapshot's part names a chunk that does not stand")
         return [rowid for (rowid,) in found]
 
-    def _occurrences(self, rows: PartRows, chunks: list[int]) -> None:
-        places = rows.places
+    def _occurrences(self, chunks: list[int]) -> None:
+        rows, places = self._rows, self._rows.places
         self._database.run_many(
             "INSERT INTO occurrences (chunk, message, part, role, created_at, agent, session, project, repository,"
             " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (chunks[chunk], message, piece, role, moment, *places[shared])
-                for chunk, message, piece, role, moment, shared in zip(
+                (chunks[chunk], message, piece, role, moment, *places[where])
+                for chunk, message, piece, role, moment, where in zip(
                     rows.chunk_of,
                     rows.messages,
                     rows.pieces,
@@ -152,8 +166,19 @@ class _Loader:
 
 
 def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents: list[bytes]) -> None:
-    digests[CHUNKS].add_many(_chunk_rows(rows, contents))
-    digests[OCCURRENCES].add_many(_occurrence_rows(rows, contents))
+    known = contents + rows.known
+    shared = [place(*where) for where in rows.places]
+    digests[CHUNKS].add_many(chunk_rows(contents, rows.windows, rows.vectors))
+    digests[OCCURRENCES].add_many(
+        occurrence_rows(
+            [shared[where] for where in rows.place_of],
+            [known[chunk] for chunk in rows.chunk_of],
+            rows.messages,
+            rows.pieces,
+            rows.roles,
+            rows.moments,
+        )
+    )
     digests[MEMORIES].add_many(
         memory_row(contents[memory.chunk], memory.category, memory.agent, memory.created_at, memory.device)
         for memory in rows.memories
@@ -173,21 +198,3 @@ def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents
         for row in rows.files
     )
     digests[CONDEMNED].add_many(map(condemned_row, rows.condemned))
-
-
-def _chunk_rows(rows: PartRows, contents: list[bytes]) -> Iterator[bytes]:
-    at, size = 0, rows.vector_bytes
-    for content, windows in zip(contents, rows.windows, strict=True):
-        yield chunk_row(
-            content, [rows.vectors[i : i + size] for i in range(at, at + windows * size, size or 1)]
-        )
-        at += windows * size
-
-
-def _occurrence_rows(rows: PartRows, contents: list[bytes]) -> Iterator[bytes]:
-    chunks = contents + rows.known
-    shared = [place(*where) for where in rows.places]
-    for chunk, message, piece, role, moment, where in zip(
-        rows.chunk_of, rows.messages, rows.pieces, rows.roles, rows.moments, rows.place_of, strict=True
-    ):
-        yield occurrence_row(shared[where], chunks[chunk], message, piece, role, moment)

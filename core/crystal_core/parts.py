@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from crystal_core.filerows import PACKED_PART_BYTES, unpack_parts
+from crystal_core.schema import DIMENSIONS_MAX
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
 from crystal_mirror.filenames import PATH_BYTES_MAX, check_path
@@ -39,7 +40,11 @@ ROWS_MAX = 131_072
 """Rows of one kind in a part."""
 WINDOWS_MAX = 65_535
 """Vectors of one chunk."""
-VECTOR_BYTES_MAX = 8192
+VECTOR_BYTES_MAX = 2 * DIMENSIONS_MAX
+
+_FLOAT16_BYTES = 2
+_EXPONENT = 0x7C00
+"""The exponent of a float16; all of it set: infinite, or no number."""
 
 _UUID_CHARS = 36
 _UUID_BYTES = 16
@@ -99,6 +104,9 @@ class PartRows:
     """The rows of a part. Those of chunks and of occurrences are columns: the n-th of each list belong together."""
 
     texts: list[bytes] = field(default_factory=list[bytes])
+    """UTF-8."""
+    strings: list[str] = field(default_factory=list[str])
+    """The same texts, of a part that was read."""
     windows: list[int] = field(default_factory=list[int])
     vector_bytes: int = 0
     vectors: bytes = b""
@@ -227,6 +235,7 @@ def decode_part(data: bytes) -> PartRows:
         names, devices = wire.names, wire.devices
         return PartRows(
             texts=texts,
+            strings=[text.decode() for text in texts],
             windows=wire.windows,
             vector_bytes=wire.vector_bytes,
             vectors=wire.vectors,
@@ -278,7 +287,7 @@ def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
 
 
 def _texts(wire: _Wire) -> list[bytes]:
-    """The chunks' texts, each checked to be UTF-8."""
+    """The chunks' texts."""
     if not len(wire.frames) == len(wire.frame_lengths) or not len(wire.frame_of) == len(wire.text_lengths):
         raise Malformed("the columns of a part have different lengths")
     if sum(wire.frame_lengths) > SNAPSHOT_PART_BYTES_MAX:
@@ -304,7 +313,9 @@ def _texts(wire: _Wire) -> list[bytes]:
 def _check_counts(wire: _Wire, chunks: int) -> None:
     if len(wire.windows) != chunks or sum(wire.windows) * wire.vector_bytes != len(wire.vectors):
         raise Malformed("the vectors of a part do not have the size that it states")
-    if any(wire.windows) and not wire.vector_bytes:
+    if wire.vectors:
+        _check_vectors(wire)
+    elif any(wire.windows):
         raise Malformed("a part has vectors without numbers")
     columns = (wire.place_of, wire.messages, wire.pieces, wire.roles, wire.moments)
     if any(len(column) != len(wire.chunk_of) for column in columns):
@@ -315,6 +326,15 @@ def _check_counts(wire: _Wire, chunks: int) -> None:
         raise Malformed("a part names a place that it does not have")
     if max((memory[0] for memory in wire.memories), default=-1) >= chunks:
         raise Malformed("a part names a chunk that it does not have")
+
+
+def _check_vectors(wire: _Wire) -> None:
+    import numpy as np
+
+    if wire.vector_bytes % _FLOAT16_BYTES:
+        raise Malformed("a part has vectors that are not of float16 numbers")
+    if (np.frombuffer(wire.vectors, "<u2") & _EXPONENT == _EXPONENT).any():
+        raise Malformed("a part has a vector with a value that is not a finite number")
 
 
 def _checked_file(row: File) -> File:

@@ -16,6 +16,7 @@ content: whoever holds only a generation key can open and seal, and cannot admin
 import hashlib
 import hmac
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -206,6 +207,16 @@ class VaultSecret(Secret):
     def forget_hash(self, content_hash: bytes) -> bytes:
         """The keyed hash (32 bytes) under which a text is suppressed; `content_hash` is SHA-256 of its UTF-8."""
         return hmac.digest(self.forget_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
+
+    def forget_hashes(self, content_hashes: Sequence[bytes]) -> list[bytes]:
+        """`forget_hash` of each, at half the cost."""
+        begun = hmac.new(self.forget_key, digestmod="sha256")
+        found: list[bytes] = []
+        for content_hash in content_hashes:
+            keyed = begun.copy()
+            keyed.update(exactly(content_hash, HASH_BYTES, "a content hash"))
+            found.append(keyed.digest())
+        return found
 
     def blob_name(self, content_hash: bytes, turn: int = 0) -> bytes:
         """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it.

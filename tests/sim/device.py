@@ -21,6 +21,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.authority import in_force
+from crystal_mirror.cursors import About
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAMember
 from crystal_mirror.founding import found, join
@@ -126,6 +127,22 @@ def spoken(name: str) -> str:
 
 
 @dataclass
+class Clock:
+    """The world's time, which no device knows for sure. It goes on by ``tick_ms`` with each step."""
+
+    now_ms: int = 1_800_000_000_000
+    tick_ms: int = 0
+
+
+@dataclass
+class Lane:
+    """A flow under way, and what it asks for now. A process may have two: rounds of sync, and a snapshot being made beside."""
+
+    flow: Flow[Any]
+    request: Request | None = None
+
+
+@dataclass
 class Home:
     """One installation: identity and databases. `restores` counts how often its disk was put back to an earlier state."""
 
@@ -149,13 +166,22 @@ class Home:
     """Whether a person told it to give up what nobody holds any more."""
     error: str = ""
     member: Member | None = None
-    _flow: Flow[Any] | None = None
-    _request: Request | None = None
+    clock: Clock | None = None
+    """None: it has no clock, and tells no time."""
+    skew_ms: int = 0
+    """By how much its clock is off."""
+    model: str = MODEL
+    beside: Lane | None = None
+    _round: Lane | None = None
     result: Any = None
 
     @property
     def busy(self) -> bool:
-        return self._flow is not None
+        return self._round is not None
+
+    @property
+    def now_ms(self) -> int:
+        return max(1, self.clock.now_ms + self.skew_ms) if self.clock else 0
 
     def backup(self) -> Backup:
         return Backup(self.journal.serialize("main"), self.replica.to_bytes() if self.replica else None)
@@ -176,6 +202,7 @@ class Home:
             name, self.identity, self.vault, self.root, self.crasher, random, keeps_root=self.keeps_root
         )
         copy.roots = list(self.roots)
+        copy.clock, copy.skew_ms, copy.model = self.clock, self.skew_ms, self.model
         copy.restore(self.backup())
         return copy
 
@@ -197,7 +224,7 @@ class Home:
         self.replica = Database.open(folder / "crystal.db")
 
     def die(self) -> None:
-        self.member = self._flow = self._request = None
+        self.member = self._round = self.beside = None
 
     def open(self) -> Member | None:
         """Starts the process if it does not run. None while the device has not joined yet."""
@@ -239,10 +266,23 @@ class Home:
         member = self.open()
         if member is not None:
             member.root = self._root_for(member.log)
-            self._flow = flow(member) if flow else sync_round(member, MODEL)
+            started = flow(member) if flow else self.round_of(member)
         else:
-            self._flow = self._enter()
-        self._resume(None, None)
+            started = self._enter()
+        self._round = Lane(started)
+        self._resume(self._round, None, None)
+
+    def start_beside(self, flow: Callable[[Member], Flow[Any]]) -> None:
+        """Begins a flow that goes on beside the rounds of sync."""
+        if self.member is not None and self.beside is None:
+            self.beside = Lane(flow(self.member))
+            self._resume(self.beside, None, None)
+
+    def round_of(self, member: Member) -> Flow[Any]:
+        """What this device does again and again."""
+        if self.clock is None:
+            return sync_round(member, self.model)
+        return sync_round(member, self.model, about=About(self.now_ms), heed_cursors=True)
 
     def _enter(self) -> Flow[Any]:
         journal = SimJournal(self.journal)
@@ -256,10 +296,11 @@ class Home:
             return found(self.identity, self.root, journal, self.random, details)
         return join(self.identity, self.root, journal, self.random, details, self.vault)
 
-    def advance(self, perform: Callable[[Request], Any]) -> Request | None:
+    def advance(self, perform: Callable[[Request], Any], lane: Lane | None = None) -> Request | None:
         """Has the pending request answered and runs to the next one. Returns the request that was answered."""
-        request = self._request
-        if request is None:
+        lane = lane or self._round
+        request = lane.request if lane else None
+        if lane is None or request is None:
             return None
         self.crasher.point()
         try:
@@ -267,16 +308,21 @@ class Home:
         except StoreFailure as error:
             reply, failure = None, error
         self.crasher.point()
-        self._resume(reply, failure)
+        self._resume(lane, reply, failure)
         return request
 
-    def _resume(self, reply: Any, failure: StoreFailure | None) -> None:
-        assert self._flow is not None, "only a flow under way is resumed"
+    def _resume(self, lane: Lane, reply: Any, failure: StoreFailure | None) -> None:
         try:
-            self._request = self._flow.throw(failure) if failure else self._flow.send(reply)
+            lane.request = lane.flow.throw(failure) if failure else lane.flow.send(reply)
         except StopIteration as stop:
-            self._flow = self._request = None
+            self._end(lane)
             self.result = stop.value
         except CrystalError as error:
-            self._flow = self._request = None
+            self._end(lane)
             self.error = f"{type(error).__name__}: {error}"
+
+    def _end(self, lane: Lane) -> None:
+        if lane is self.beside:
+            self.beside = None
+        else:
+            self._round = None

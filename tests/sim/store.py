@@ -28,7 +28,7 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
-from tests.sim.embedding import embed
+from tests.sim.embedding import MODEL, embed
 from tests.sim.secrecy import Secrecy
 
 
@@ -96,6 +96,8 @@ class SimStore:
         """Is told of every write, with who asks for it, before anything becomes of it."""
         self.secrecy: Secrecy | None = None
         """Looks at every request that reaches the relay."""
+        self.models: dict[str, str] = {}
+        """The embedding model that a device has, where it is another one."""
         self.refused: set[str] = set()
         """Devices whose token counts for nothing any more."""
         self.hidden_from: dict[str, str] = {}
@@ -117,7 +119,7 @@ class SimStore:
         if self._condemned and self._draw.random() < SWEEPS:
             self._sweep(self._condemned.pop(self._draw.randrange(len(self._condemned))))
         if isinstance(request, Embed):
-            return [embed(text) for text in request.texts]
+            return [embed(text, self.models.get(device, MODEL)) for text in request.texts]
         if self._draw.random() < weather.fails_before:
             self.counts["failed before"] += 1
             raise StoreFailure("the simulated relay answered 503")

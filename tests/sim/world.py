@@ -22,7 +22,7 @@ from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remembe
 from crystal_mirror.requests import Flow
 from tests.sim import ending
 from tests.sim.checks import Checks
-from tests.sim.device import Crasher, Home, SimCrash, seeded, spoken
+from tests.sim.device import Clock, Crasher, Home, SimCrash, seeded, spoken
 from tests.sim.embedding import embed
 from tests.sim.model import Histories, Violation
 from tests.sim.outsiders import Generations, Outsiders
@@ -79,6 +79,7 @@ class World:
         """Homes of devices that were revoked, and that go on in their own way."""
         self.trace: list[str] = []
         self.steps = 0
+        self.clock = Clock()
         self.lost: set[bytes] = set()
         """Operations that went with a disk before they were durable, or with disk and relay together."""
         self.on_relay_only: set[bytes] = set()
@@ -138,9 +139,29 @@ class World:
 
     # Steps. Each may kill the process; the disk stays.
 
+    def step_beside(self, home: Home, flow: Callable[[Member], Flow[Any]] | None = None) -> None:
+        """One request of what goes on beside a device's rounds, or the beginning of it."""
+        self._tick()
+        self.store.models[home.name] = home.model
+        try:
+            if home.beside is not None:
+                request = home.advance(lambda request: self.store.perform(home.name, request), home.beside)
+                self.say(f"{home.name} beside {describe(request)}")
+            elif flow is not None:
+                home.start_beside(flow)
+                self.say(f"{home.name} begins beside")
+        except SimCrash:
+            self._died(home)
+        self._check(home)
+
+    def _tick(self) -> None:
+        self.steps += 1
+        self.clock.now_ms += self.clock.tick_ms
+
     def step(self, home: Home, flow: Callable[[Member], Flow[Any]] | None = None) -> bool:
         """One request of one device, or the beginning of a flow. True if the flow is over."""
-        self.steps += 1
+        self._tick()
+        self.store.models[home.name] = home.model
         try:
             if not home.busy:
                 adds = flow is not None or home.open() is None

@@ -33,9 +33,19 @@ class Mood:
     administer: float = 0.0
     colludes: float = 0.0
     """How likely a device that was revoked goes on with its old keys, and the relay lets it."""
+    snapshot: float = 0.0
+    sleep: float = 0.0
+    """That some days go by at once."""
+    clock: float = 0.0
+    """That a device's clock is set wrong, by years."""
+    promote: float = 0.0
+    """That the Core is moved on purpose."""
+    sweep: float = 0.0
+    """That a person has the Core let go of all that it can."""
+    reembed: float = 0.0
 
 
-MOODS = (
+MOODS: tuple[Mood, ...] = (
     Mood("crashes", crash=0.03),
     Mood("claims", claim=0.012),
     Mood("backups", restore=0.01),

@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING
 
 from crystal_mirror.authority import in_force
 from crystal_mirror.claim import claim
+from crystal_mirror.retention import snapshot_due
+from crystal_mirror.snapshots import make_snapshot
 from crystal_mirror.types import EntryState, Origin
 from tests.sim.checks import compare
 from tests.sim.model import Violation
 
 if TYPE_CHECKING:
+    from tests.sim.device import Home
     from tests.sim.world import World
 
 NEWCOMER_ROUNDS_MAX = 4
@@ -31,6 +34,7 @@ def agree(world: "World", *, newcomer: bool) -> int:
             ):  # a process that starts looks at everything again, as a running one does now and then
                 home.die()
             world.run_round(home)
+            _make_snapshot_if_due(world, home)
         if number == 3:
             _appoint(world)
         if not _disagreement(world):
@@ -39,6 +43,12 @@ def agree(world: "World", *, newcomer: bool) -> int:
             _check_outcome(world)
             return number
     raise Violation(f"P10: after {ROUNDS_TO_AGREE_MAX} rounds: {_disagreement(world)}")
+
+
+def _make_snapshot_if_due(world: "World", home: "Home") -> None:
+    member = home.member
+    if member is not None and home.now_ms and snapshot_due(member, home.now_ms):
+        world.run(home, make_snapshot)
 
 
 def _appoint(world: "World") -> None:

@@ -23,7 +23,7 @@ from tests.sim.device import Home
 from tests.sim.model import Violation
 from tests.sim.world import World
 
-MOODS = (
+MOODS: tuple[Mood, ...] = (
     Mood("crashes", crash=0.02, administer=0.05),
     Mood("rogues", administer=0.05, colludes=1.0),
     Mood("claims", claim=0.015, administer=0.05, colludes=0.5),

@@ -160,7 +160,7 @@ class Histories:
         self.on_announced: Callable[[Announced], None] = lambda _announced: None
         """Is told of each snapshot that an entry announces, when somebody first applies it."""
         self._key_of = key_of
-        self._secret = secret
+        self.secret = secret
         self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
         self._operations: dict[bytes, frozenset[bytes]] = {}
 
@@ -221,7 +221,7 @@ class Histories:
                 )
             if name in self.forbidden:
                 raise Violation(f"P9: operation {_short(origin)} was made on a device after it was revoked")
-            for text in state.apply(self._secret, origin, decode_operation(encoded)):
+            for text in state.apply(self.secret, origin, decode_operation(encoded)):
                 if next(vectors, None) != tuple(embed(text, batch.model)):
                     raise Violation("P2: a batch carries other vectors than those of its texts")
                 state.chunks[sha256(text.encode()).digest()] = tuple(embed(text, batch.model))

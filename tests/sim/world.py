@@ -25,6 +25,7 @@ from tests.sim.checks import Checks
 from tests.sim.device import Clock, Crasher, Home, SimCrash, seeded, spoken
 from tests.sim.embedding import embed
 from tests.sim.model import Histories, Violation
+from tests.sim.needs import Needs
 from tests.sim.outsiders import Generations, Outsiders
 from tests.sim.secrecy import Secrecy
 from tests.sim.store import SimStore
@@ -80,6 +81,8 @@ class World:
         self.trace: list[str] = []
         self.steps = 0
         self.clock = Clock()
+        self.has_clocks = False
+        """Whether devices that come from now on have a clock."""
         self.lost: set[bytes] = set()
         """Operations that went with a disk before they were durable, or with disk and relay together."""
         self.on_relay_only: set[bytes] = set()
@@ -105,6 +108,9 @@ class World:
         self.secrecy.plant_secret(self.secret)
         self.secrecy.plant_generation(member.generation_key)
         self.store.watch = self._watch
+        self.needs = Needs(self.vault, self.checks.histories, lambda: self.homes, self.store.objects)
+        self.store.swept = self.needs.p6_nothing_needed_is_deleted
+        self.checks.histories.on_announced = self.needs.p6_an_announced_snapshot_is_whole
 
     @property
     def root(self) -> Root:
@@ -131,6 +137,7 @@ class World:
         root = self.root if has_kit else None
         random = seeded(f"{self.seed}/{name}")
         home = Home(name, identity, self.vault, root, self.crasher, random, founds, keeps_root and has_kit)
+        home.clock = self.clock if self.has_clocks else None
         self.homes.append(home)
         return home
 
@@ -310,7 +317,7 @@ class World:
         """Harms the relay. The device log may only be harmed while every device has all of it: else two devices could go on
         from different heads, a fork of the log for good, which is named and not healed.
         """
-        self.deceived = True
+        self.deceived = self.needs.harmed = True
         log = {key: self.store.objects[key] for key in self.store.keys("devlog")}
         self.disaster(None, strike)
         self.outsiders.take_as_put(

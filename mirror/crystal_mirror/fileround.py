@@ -6,6 +6,9 @@ from crystal_mirror.fileports import Book, Disk, FileMoved, FileTrouble, Local, 
 from crystal_mirror.filetree import Action, Agreed, Content, Direction, content_digest, decide
 from crystal_mirror.member import Member
 from crystal_mirror.ports import FileRow
+from crystal_mirror.rebuild import rebuild_pending
+from crystal_mirror.restoring import restore_pending
+from crystal_mirror.types import Position
 
 
 @dataclass
@@ -55,11 +58,14 @@ class Round:
     book: Book
     now_ms: int
     report: FilesReport
+    position: Position
+    """Where the mirror was applied to when the round began."""
     skipped: set[str] = field(default_factory=set[str])
     """Paths of which it is not known what stands there."""
 
     def states(self, path: str) -> tuple[Action, Local | None, FileRow | None, Agreed | None]:
         """What is to be done about a path as it stands now. Raises FileTrouble; FileMoved if it is not as it was read."""
+        self.check_rows()
         local = self.disk.look(path)
         seen = self.book.seen_at(path)
         if local is not None and not self.still_holds(seen, local):
@@ -67,6 +73,11 @@ class Round:
         content = seen.content if local is not None and seen is not None else None
         row, agreed = self.member.replica.file(path), self.book.agreed_at(path)
         return decide(content, row, agreed), local, row, agreed
+
+    def check_rows(self) -> None:
+        """A replica in the middle of a replay lacks rows, and shows old tombstones. Raises FileMoved."""
+        if not rows_stand(self.member) or self.member.replica.position()[:2] < self.position[:2]:
+            raise FileMoved("the memory is being rebuilt")
 
     def still_holds(self, seen: Seen | None, local: Local) -> bool:
         """Whether a file holds what was read of it. What had only just been written is read once more."""
@@ -77,3 +88,8 @@ class Round:
     def adopt(self, path: str, row: FileRow, content: Content) -> None:
         self.book.set_agreed(Agreed(path, row.version, content))
         self.report.adopted += 1
+
+
+def rows_stand(member: Member) -> bool:
+    """Whether the replica is in no rebuild or restore."""
+    return not (rebuild_pending(member) or restore_pending(member))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from crystal_mirror.filemoves import move_all, went_to
 from crystal_mirror.fileports import Book, Disk, FileTrouble, Local, Offer, Seen
-from crystal_mirror.fileround import FilesReport, Round
+from crystal_mirror.fileround import FilesReport, Round, rows_stand
 from crystal_mirror.filetree import (
     FUSED,
     Action,
@@ -31,7 +31,6 @@ from crystal_mirror.filetree import (
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FILE_PARTS_MAX, FilePart
 from crystal_mirror.ports import FileRow
-from crystal_mirror.rebuild import rebuild_pending
 from crystal_mirror.requests import Flow, Progress
 
 FILES_TABLE = "files"
@@ -54,10 +53,10 @@ def files_round(
     report = FilesReport()
     member.check_active()
     report.halted = disk.halted()
-    if report.halted or rebuild_pending(member):
+    if report.halted or not rows_stand(member):
         return report
     disk.tidy()
-    this = Round(member, disk, book, now_ms, report)
+    this = Round(member, disk, book, now_ms, report, member.replica.position())
     settle_offers(this)
     changed = (yield from _read_changed(this)) if scan else False
     mark = _mark(member, disk)

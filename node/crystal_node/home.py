@@ -5,6 +5,7 @@ Layout (directories 0700, files 0600):
     config.json           settings that are no secrets
     memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
     state/state.db        outbox with capture offsets, device log
+    state/files.db        what is known of the home's own files (``files/``)
     state/restore.json    how far a restore from another home has come, while it is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
@@ -67,6 +68,14 @@ class Home:
     @property
     def snapshot_lock(self) -> Path:
         return self.state / "snapshot.lock"
+
+    @property
+    def files_database(self) -> Path:
+        return self.state / "files.db"
+
+    @property
+    def files_lock(self) -> Path:
+        return self.state / "files.lock"
 
     @property
     def watch_lock(self) -> Path:

@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_node.errors import BadConfig
+from crystal_node.files.rules import PATTERN_CHARS_MAX, RULES_MAX
 from crystal_node.home import Home, locked_directory, write_private
 from crystal_node.settingvalues import (
     BANDWIDTH_KIB_MAX,
@@ -36,6 +37,7 @@ DEFAULT_TIMEOUT = "15"
 
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
+FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -92,6 +94,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
     bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
+    files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
 
 
 CONFIG_VERSION = 1

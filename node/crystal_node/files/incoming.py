@@ -6,8 +6,8 @@
         --is what stands in its place still what was looked at?--> link or rename --> fsync of the folder
 
 The mark names path and content: who is killed in the middle finds the parts that are there at the next try, checks them and
-goes on behind them. Where nothing stood, the file is linked, which fails if something stands there by now; where a file stood, it is
-looked at immediately before the rename. Its mode is 0600, or 0700 if it is executable: the home is its owner's alone.
+goes on behind them. Where nothing stood, the file is linked, which fails if something stands there by now; where a file stood,
+it is looked at immediately before the rename. Its mode is 0600, or 0700 if it is executable: the home is its owner's alone.
 """
 
 import errno

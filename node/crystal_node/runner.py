@@ -121,6 +121,13 @@ class Traffic:
             self.requests - earlier.requests,
         )
 
+    def plus(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.bytes_up + other.bytes_up,
+            self.bytes_down + other.bytes_down,
+            self.requests + other.requests,
+        )
+
     def copy(self) -> "Traffic":
         return replace(self)
 
@@ -177,6 +184,7 @@ class Runner:
         if isinstance(request, Progress):
             if self._on_progress is not None:
                 self._on_progress(request.what, request.done, request.total)
+            await asyncio.sleep(0)  # a flow that works on the disk for long lets others of this process go on
             return None
         try:
             return await self._ask(request)

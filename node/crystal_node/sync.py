@@ -7,7 +7,7 @@ lock is held for a round at a time, so that a manual ``crystal sync`` gets its t
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,12 +17,14 @@ from crystal_mirror.administer import generation_due, renew_generation
 from crystal_mirror.claim import claim
 from crystal_mirror.cursors import About
 from crystal_mirror.errors import Revoked
+from crystal_mirror.fileround import FilesReport
 from crystal_mirror.requests import Flow
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
+from crystal_node.files.rounds import FileRounds
 from crystal_node.locking import FileLock
 from crystal_node.members.due import duties_due, settling_due
 from crystal_node.members.duties import do_duties
@@ -60,6 +62,10 @@ class SyncResult:
     seconds: float
     problem: str = ""
     """What this device had to do for its vault beside the round, and could not; it is tried again."""
+    files: FilesReport | None = None
+    """What became of the home's files; None if they were not looked at."""
+    files_problem: str = ""
+    """Why they were not, or not to the end."""
 
     @property
     def moved(self) -> bool:
@@ -121,6 +127,9 @@ class Syncer:
         self._duties_at = 0.0
         self._root_looked_for = device.member.log.root_number
         self._version = version("memory-crystal")
+        self._files = FileRounds(device, purpose)
+        self._caught_up = False
+        self._relay_lost = False
 
     async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
         """One round.
@@ -162,6 +171,21 @@ class Syncer:
             return await snapshot_if_due(self._device, self._runner)
         return await snapshot_now(self._device, self._runner, anew=anew)
 
+    async def files(self, *, scan: bool = True) -> FilesReport | None:
+        """A round of the home's files, beside the memory's; None while the memory is not caught up, which comes first.
+
+        ``scan``: looks at the whole tree, else only at what the others changed.
+
+        Raises:
+            HomeBusy: another process of this home is at it.
+            StoreFailure, ProtocolError: as the round says; what was done stands.
+        """
+        if not self._caught_up:
+            return None
+        report = await self._files.run(self._runner, scan=scan, relay_lost=self._relay_lost)
+        self._relay_lost = False
+        return report
+
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
         """While nobody else syncs on this home, or moves its keys. No round or flow runs inside. Raises HomeBusy."""
@@ -182,7 +206,10 @@ class Syncer:
             )
             about = About(now_ms(), self._version, self._token_hash() if tell else b"")
             flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell, about=about)
+            self._caught_up = False
             report = await self._runner.run(flow)
+            self._caught_up = report.caught_up
+            self._relay_lost |= report.relay_lost
             if tell:
                 self._position_told_at = started
             if report.settled:
@@ -238,7 +265,13 @@ class Syncer:
         if self._embedder.loaded and time.monotonic() - self._needed_at > MODEL_IDLE_SECONDS:
             self._embedder.release()
 
+    @property
+    def traffic(self) -> Traffic:
+        """What this syncer has cost so far."""
+        return self._runner.traffic.copy()
+
     def close(self) -> None:
+        self._files.close()
         self._embedder.close()
 
     @asynccontextmanager
@@ -269,7 +302,27 @@ async def sync_now(device: Device, progress: Callable[[str], None] | None = None
         result = await syncer.round()
         if await syncer.snapshot():
             await syncer.round()  # announces it
-        return result
+        return await _with_files(syncer, result)
+
+
+async def _with_files(syncer: Syncer, result: SyncResult) -> SyncResult:
+    """The home's files after the memory's round. They fail by themselves: what the memory's round did stands."""
+    started, before = time.monotonic(), syncer.traffic
+    files: FilesReport | None = None
+    problem = ""
+    try:
+        files = await syncer.files()
+        if files is not None and files.offered:
+            await syncer.round()  # sends the offers
+            settled = await syncer.files(scan=False)
+            files.waiting = settled.waiting if settled is not None else files.offered
+    except (Revoked, TokenRefused):
+        raise
+    except (CrystalError, OSError) as error:
+        problem = describe(error).message
+    traffic = result.traffic.plus(syncer.traffic.since(before))
+    seconds = result.seconds + time.monotonic() - started
+    return replace(result, traffic=traffic, seconds=seconds, files=files, files_problem=problem)
 
 
 async def claim_lead(device: Device, root: "Root | None" = None, *, force: bool) -> None:

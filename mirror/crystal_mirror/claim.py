@@ -17,6 +17,7 @@ from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.authority import Authority, in_force, seal_record
 from crystal_mirror.batch import seal_mirror
+from crystal_mirror.beyond import is_passed
 from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
@@ -24,7 +25,7 @@ from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
 from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
+from crystal_mirror.pull import Pulled, Standing, last_kept, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
@@ -178,10 +179,15 @@ def _follow(member: Member) -> Flow[None]:
     pulled = yield from pull(member)
     for _ in range(3):
         # Where the next slot is free a seal may be due; or the log below a snapshot was let go of, and goes on behind it.
-        free = pulled.standing in (Standing.CAUGHT_UP, Standing.GAP, Standing.LOG_BEHIND)
+        free = pulled.standing in (Standing.CAUGHT_UP, Standing.GAP, Standing.LOG_BEHIND, Standing.HELD)
         if free and (yield from catch_up_by_snapshot(member)):
             pulled = yield from pull(member)
             continue
+        ours = pulled.standing is Standing.GAP and last_kept(member, member.replica.position()) is not None
+        if free and not ours and (yield from is_passed(member)):
+            raise BehindTheFloor(
+                "the log goes on behind what was let go of, and no snapshot is shown from which this device could follow"
+            )
         if pulled.standing in (Standing.CAUGHT_UP, Standing.GAP):
             return
         if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):

@@ -81,7 +81,14 @@ def tail_agrees(member: Member) -> Flow[Standing]:
     there = yield Get(member.keys.mirror(last[0], last[1]))
     if there == last[2]:
         return Standing.CAUGHT_UP
-    return Standing.LOG_BEHIND if there is None else Standing.DIVERGED
+    if there is not None:
+        return Standing.DIVERGED
+    ahead = yield Get(member.keys.mirror(position.epoch, position.sequence))
+    if ahead is not None and judge_slot(ahead, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
+        return (
+            Standing.CAUGHT_UP
+        )  # what was let go of ends right before our place, and the log goes on from there
+    return Standing.LOG_BEHIND
 
 
 def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:

@@ -5,7 +5,7 @@
     conversations    what was acknowledged, and durable, at least 24 hours ago
     snapshot parts   of snapshots before the newest: condemned 24 hours after it was announced, at once if they still hold what
                      was forgotten
-    other blobs      that nothing refers to, seen so for 30 days
+    other blobs      that nothing refers to, seen so for 30 days; for 5, if something was forgotten
 
 A time here is the Core's own clock, and a wrong one only makes a slow reader take a snapshot, or keeps things too long. A floor
 and a condemned name stand in the mirror (``decrees.py``) before the relay is asked; asking is idempotent and noted only when it
@@ -46,6 +46,8 @@ FORGOTTEN_SNAPSHOT_MS = 3 * DAY_MS
 """After a forget, when a snapshot without it is made for its sake alone."""
 FORGOTTEN_FLOOR_MS = 6 * DAY_MS
 """After a forget, when the floor rises over slow readers."""
+FORGOTTEN_BLOBS_MS = 5 * DAY_MS
+"""After a forget, how long a blob may be without anything that refers to it: it may be part of a snapshot of another Core."""
 FLOOR_STEP = 64
 """Slots by which a floor has to rise to be worth an entry, a forget apart."""
 SNAPSHOT_LOG_BYTES_MIN = 8 * 1024 * 1024
@@ -205,11 +207,22 @@ def _note_readers(member: Member, state: _State, now_ms: int) -> None:
 
 def _note_forget(member: Member, state: _State, now_ms: int) -> None:
     at = forgotten_at(member.replica)
+    position = member.replica.position()
+    if state.looked_at == 0 and position.epoch > 1:
+        # What an earlier Core had forgotten, and left to be done, is not known here: as if it were now.
+        at = max(at or (0, 0), (position.epoch, position.sequence - 1))
     if state.forget is not None:
         *place, since = state.forget
         oldest = min((kept.announced.position[:2] for kept in state.snapshots), default=(0, 0))
         reach = (place[0], place[1])
-        if state.snapshots and oldest > reach and state.floor_asked > reach and not state.condemned:
+        lone = any(seen <= since for seen in state.unreferenced.values())
+        if (
+            state.snapshots
+            and oldest > reach
+            and state.floor_asked > reach
+            and not state.condemned
+            and not lone
+        ):
             state.covered = max(state.covered, reach)
             state.forget = None
         elif at is not None and at > reach and now_ms - since < FORGOTTEN_SNAPSHOT_MS:
@@ -317,6 +330,7 @@ def _sweep(member: Member, state: _State, now_ms: int, force: bool) -> Flow[list
     state.swept_at = now_ms
     needed = {name for kept in state.snapshots for name in kept.names}
     needed |= set(referenced(member.replica, member.secret))
+    wait = UNREFERENCED_MS if state.forget is None else FORGOTTEN_BLOBS_MS
     lone: dict[bytes, int] = {}
     due: list[bytes] = []
     for name in (yield from _listed_blobs(member)):
@@ -324,7 +338,7 @@ def _sweep(member: Member, state: _State, now_ms: int, force: bool) -> Flow[list
             continue
         since = min(state.unreferenced.get(name, now_ms), now_ms)
         lone[name] = since
-        if now_ms - since >= UNREFERENCED_MS and len(due) < CONDEMNED_MAX:
+        if now_ms - since >= wait and len(due) < CONDEMNED_MAX:
             due.append(name)
     state.unreferenced = {name: since for name, since in lone.items() if name not in due}
     return due

@@ -10,6 +10,7 @@
 from dataclasses import dataclass
 
 from crystal_mirror.authority import in_force
+from crystal_mirror.beyond import is_passed
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
 from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
@@ -161,7 +162,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     pulled = yield from pull(member)
     _count(report, pulled)
     if (
-        pulled.standing in (Standing.LOG_BEHIND, Standing.GAP)
+        pulled.standing in (Standing.LOG_BEHIND, Standing.GAP, Standing.HELD)
         or (pulled.standing is Standing.CAUGHT_UP and _others_are_ahead(member))
     ) and (yield from catch_up_by_snapshot(member)):
         report.rebuilt = True
@@ -286,15 +287,22 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     Returns False when another device turned out to lead.
     """
     yield from retract_voids(member)
+    full = member.rounds % FULL_CHECK_ROUNDS == 0
+    if full and (yield from is_passed(member)):
+        return (
+            yield from _begin_anew(
+                member, report, "the log goes on behind this Core's place, which was let go of"
+            )
+        )
     standing = yield from tail_agrees(member)
     if standing is Standing.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
         report.relay_lost = True
         doubt_relay(member)
-    if standing is Standing.LOG_BEHIND or member.rounds % FULL_CHECK_ROUNDS == 0:
+    if standing is Standing.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         standing = yield from tail_agrees(member)
-    damaged = (yield from find_damage(member)) if member.rounds % FULL_CHECK_ROUNDS == 0 else None
+    damaged = (yield from find_damage(member)) if full else None
     if damaged is not None:
         member.notices.put(
             Notice.MIRROR_TAMPERED,
@@ -321,7 +329,15 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     if outcome is Published.SUPERSEDED:
         member.notices.put(Notice.SUPERSEDED, "another device has sealed this Core's epoch")
         return False
-    member.notices.put(Notice.RESTORED, f"{outcome.value}; this Core begins a new epoch")
+    return (yield from _begin_anew(member, report, outcome.value))
+
+
+def _begin_anew(member: Member, report: RoundReport, why: str) -> Flow[bool]:
+    """For a Core that is not the only one of itself, or stands on what is gone: follows the log and claims another epoch."""
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    if not member.is_core:
+        return False
+    member.notices.put(Notice.RESTORED, f"{why}; this Core begins a new epoch")
     yield from claim(member, member.root, force=True)
     report.claimed = True
     return True

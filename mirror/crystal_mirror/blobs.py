@@ -51,19 +51,21 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0) -> Flow[BlobRe
     return ref
 
 
-def put_verified(member: Member, content: bytes, first_turn: int = 0) -> Flow[tuple[BlobRef, bytes]]:
-    """Stores the content and reads it back; goes on to another turn where the relay holds something else. Returns what came
-    back with its reference.
+def put_verified(member: Member, content: bytes, *, generation: int = 0) -> Flow[tuple[BlobRef, bytes]]:
+    """Stores the content and reads it back; goes on to another turn where the relay holds something else, or the same sealed
+    under an older ``generation``. Returns what came back with its reference.
 
     Raises:
         RelayMisbehaves: nothing comes back as it was put.
     """
-    turn = first_turn
+    turn = 0
     patience = Patience("a blob")
     while True:
         ref = yield from put_blob(member, content, turn)
         try:
-            return ref, (yield from get_blob(member, ref))
+            back, sealed_in = yield from _fetched(member, ref)
+            if sealed_in >= generation:
+                return ref, back
         except BlobDamaged:
             # What stands there is nobody's: the next turn's name is free.
             patience.lose()
@@ -77,12 +79,17 @@ def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
         BlobDamaged: the relay does not have it, or not as it was stored.
         WrongKey: the key of its generation has not reached this device.
     """
+    return (yield from _fetched(member, ref))[0]
+
+
+def _fetched(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]:
+    """The content, and the generation in which the relay's blob is sealed."""
     data: bytes | None = yield GetBlob(blob_key(member, ref))
     if data is None:
         raise BlobDamaged(f"the relay lacks the blob {_short(member, ref)}")
     if len(data) > BLOB_BYTES_MAX:
         raise BlobDamaged(f"the relay's blob {_short(member, ref)} is too large for one")
-    return opened(member, ref, data)
+    return opened(member, ref, data), parse_blob_header(data).generation
 
 
 def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:

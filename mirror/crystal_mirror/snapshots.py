@@ -11,8 +11,6 @@ nothing that the Core does meanwhile is in it. READY is a value in the journal, 
 what an entry announces counts, and a Core announces only what it has fetched, opened and found equal by the digest.
 """
 
-from hashlib import sha256
-
 import msgspec
 
 from crystal_mirror.base import newest_snapshot, published_floor
@@ -36,8 +34,8 @@ _decoder = msgspec.msgpack.Decoder(Announced)
 def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | None]:
     """Makes a snapshot of what is committed now, leaves it READY, and returns it.
 
-    ``anew`` stores every part again under another name than before (after which the former ones can be condemned): to
-    re-encrypt what the relay holds. Returns None if this device does not lead, or something of its log is not on the relay yet.
+    ``anew`` takes no part that is sealed in an older generation: it is stored again under another name (after which the former
+    one can be condemned). Returns None if this device does not lead, or something of its log is not on the relay yet.
 
     Raises:
         BlobDamaged: what was stored does not come back, or not as the same state. Nothing counts on it.
@@ -45,15 +43,14 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
     """
     if not member.is_core or member.replica.kept(EntryState.UNSENT):
         return None
-    former = (yield from known_parts(member)) if anew else {}
+    generation = member.log.generation if anew else 0
     sums = member.replica.part_sums()
     with member.replica.export() as export:
         position, digest, model = export.position(), export.digest(), export.model()
         refs: list[BlobRef] = []
         done = 0
         for part in export.parts():
-            first_turn = former[content] + 1 if (content := sha256(part).digest()) in former else 0
-            ref, back = yield from put_verified(member, part, first_turn)
+            ref, back = yield from put_verified(member, part, generation=generation)
             sums.add(back)
             refs.append(ref)
             done += ref.length
@@ -70,7 +67,7 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
         digest=stated,
         manifest=Manifest(model, tuple(refs)),
     )
-    ref, _ = yield from put_verified(member, data)
+    ref, _ = yield from put_verified(member, data, generation=generation)
     announced = Announced(
         position.epoch, position.sequence, position.previous, stated, ref.content, ref.length, ref.turn
     )
@@ -109,18 +106,6 @@ def read_manifest(member: Member, announced: Announced) -> Flow[Manifest]:
     """Fetches and checks a snapshot's manifest. Raises BlobDamaged, WrongKey, Malformed."""
     ref = BlobRef(announced.manifest, announced.length, announced.turn)
     return decode_manifest((yield from get_blob(member, ref)), announced)
-
-
-def known_parts(member: Member) -> Flow[dict[bytes, int]]:
-    """The parts of the newest snapshot: content hash to turn. Empty if it cannot be read any more."""
-    newest = newest_snapshot(member.replica)
-    if newest is None:
-        return {}
-    try:
-        manifest = yield from read_manifest(member, newest)
-    except BlobDamaged:
-        return {}
-    return {part.content: part.turn for part in manifest.parts}
 
 
 def is_whole(member: Member, announced: Announced) -> Flow[bool]:

@@ -30,7 +30,7 @@ from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.decrees import decree
 from crystal_mirror.filerefs import referenced
 from crystal_mirror.member import Member
-from crystal_mirror.requests import Condemn, Flow, List, Listing
+from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
 from crystal_mirror.snapshots import is_ready, is_whole, read_manifest
 from crystal_mirror.types import EntryState
 
@@ -122,9 +122,15 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
     yield from _note_snapshot(member, state, now_ms)
     _note_readers(member, state, now_ms)
     _note_forget(member, state, now_ms)
-    yield from _ask(member, state)
+    try:
+        yield from _ask(member, state)
+        yield from _expire_conversations(member, state, now_ms, force)
+    except StoreFailure as failure:
+        if failure.exit_code != StoreFailure.exit_code:
+            raise
+        # As many deletions as may be are under way there: the next look asks for the rest, and the round goes on. If the relay
+        # is away, what follows says so.
     position = member.replica.position()
-    yield from _expire_conversations(member, state, now_ms, force)
     condemned = _superseded(member, state, now_ms, force)
     if not condemned:
         condemned = yield from _sweep(member, state, now_ms, force)

@@ -9,17 +9,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
+
 from crystal_mirror.base import newest_snapshot, published_floor
 from crystal_mirror.cursors import About
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Remember
 from crystal_mirror.outbox import FULL_CHECK_ROUNDS
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention import retain
+from crystal_mirror.retention import DAY_MS, retain
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots import make_snapshot
 from crystal_node.runner import Runner
 from crystal_relay.memory import MemoryStore
+from crystal_relay.server import condemned
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.tokens import recovery_hash, token_hash
 from tests.mirror.household import MODEL, Household, has, same
@@ -172,3 +175,24 @@ async def test_who_joins_after_that_finds_everything_again() -> None:
         assert newest_snapshot(late.replica) is not None
         assert same(core, late)
         assert has(late, "fact number 3")
+
+
+async def test_a_relay_with_too_many_deletions_under_way_fails_no_round_and_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(condemned, "PENDING_MAX", 1)
+    async with household() as at:
+        core = at.home.core
+        await at.snapshot()
+        streams = core.keys.conversations_prefix
+        assert len(await at.held(streams)) == 12
+        for look in range(6):
+            now = NOW + look * 2 * DAY_MS
+            core.accept(Remember(f"meanwhile {look}", "fact", "agent", 1))
+            report = await at.run(core, sync_round(core, MODEL, about=About(now_ms=now)))
+            assert report.caught_up
+            assert len(await at.held("r/condemned/")) <= 1
+            await at.sweep()
+        prefix = core.keys.epoch_prefix(1)
+        assert (await at.held(prefix))[0] == core.keys.mirror(*published_floor(core.replica))
+        assert len(await at.held(streams)) < 6, "and the streams' entries went in their turn"

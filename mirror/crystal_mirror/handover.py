@@ -78,8 +78,9 @@ def giving_of(member: Member) -> Giving:
     return Giving.OFFERING if offer_of(member) is not None else Giving.CORE
 
 
-def offer(member: Member, device: bytes, about: About) -> Flow[None]:
-    """Offers a device the lead. To be repeated while somebody waits for it: else the next round withdraws the offer.
+def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[None]:
+    """Offers a device the lead. To be repeated while somebody waits for it: else the next round withdraws the offer. The lead
+    is signed once the device asks for it and the offer is ``ready``.
 
     Raises:
         NotAllowed: this device does not lead.
@@ -89,7 +90,7 @@ def offer(member: Member, device: bytes, about: About) -> Flow[None]:
         raise NotAllowed("only the Core can give the lead away")
     if device == member.device_id or not member.log.is_active(device):
         raise NotAMember("the vault has no such other device")
-    set_offer(member, Offer(device, about.now_ms))
+    set_offer(member, Offer(device, about.now_ms, ready))
     yield from put_cursor(member, about)
 
 
@@ -150,6 +151,8 @@ def heed(member: Member, about: About, drain: Callable[[], Flow[bool]]) -> Flow[
     asker = next((each for each in asking if offered and each.device == offered.device), None)
     if asker is None and about.now_ms:
         asker = next((each for each in asking if (each.device, each.asks) not in spent), None)
+    if asker is not None and offered is not None and asker.device == offered.device and not offered.ready:
+        return
     if asker is None or not (yield from drain()) or not member.is_core:
         return
     if offered is not None and asker.device == offered.device:

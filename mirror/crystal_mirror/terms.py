@@ -41,10 +41,12 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
-    """This Core offers the device the lead. ``at``: when somebody last waited for it here."""
+    """This Core offers the device the lead. ``at``: when somebody last waited for it here; ``ready``: the relay lets the device
+    write as a Core, so that the lead may be signed once it asks."""
 
     device: bytes
     at: int
+    ready: bool
 
 
 Spent = tuple[bytes, bytes]

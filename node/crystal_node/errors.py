@@ -5,7 +5,7 @@ Exit codes, the same for every command:
     0 done                     5 the relay refused the credentials      9 busy: another process holds the home
     1 unexpected: a bug        6 the relay misbehaves                  10 not found
     2 usage                    7 a wrong key, code or passphrase      130 interrupted
-    3 not set up               8 local storage, or the key store
+    3 not set up               8 local storage, or the key store          11 another device did not answer
     4 the relay is unreachable
 
 Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system
@@ -64,6 +64,7 @@ class ExitCode(IntEnum):
     STORAGE = 8
     BUSY = 9
     NOT_FOUND = 10
+    NO_ANSWER = 11
     INTERRUPTED = 130
 
 
@@ -114,6 +115,13 @@ class MemoryDiffers(CrystalError):
 
     exit_code = ExitCode.RELAY_MISBEHAVES
     hint = "Run `crystal sync`: it replays the log. `crystal status` shows what was noticed."
+
+
+class NoAnswer(CrystalError):
+    """Another device was asked for something and did not answer in time."""
+
+    exit_code = ExitCode.NO_ANSWER
+    hint = "Wake it, or run `crystal sync` on it."
 
 
 class WrongCode(CrystalError):

@@ -130,9 +130,13 @@ class Syncer:
         self._files = FileRounds(device, purpose)
         self._caught_up = False
         self._relay_lost = False
+        self._token = b""
+        self._store = store
 
-    async def round(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> SyncResult:
-        """One round.
+    async def round(
+        self, *, wait_seconds: float = LOCK_WAIT_SECONDS, heed_cursors: bool = False
+    ) -> SyncResult:
+        """One round. ``heed_cursors``: another device's cursor was written since the last one.
 
         Raises:
             HomeBusy: another process of this home was syncing all that time.
@@ -141,7 +145,7 @@ class Syncer:
             ProtocolError, StoreFailure, VaultDataError: as the round says.
         """
         try:
-            result = await self._round(wait_seconds)
+            result = await self._round(wait_seconds, heed_cursors=heed_cursors)
         except (Revoked, TokenRefused) as error:
             self._keep_news()
             refused = isinstance(error, TokenRefused)
@@ -196,7 +200,7 @@ class Syncer:
         """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
         return await do_duties(self._device, self._runner)
 
-    async def _round(self, wait_seconds: float) -> SyncResult:
+    async def _round(self, wait_seconds: float, *, heed_cursors: bool) -> SyncResult:
         async with self._locked(wait_seconds):
             started = self._told_at = time.monotonic()
             self._embedded_texts = 0
@@ -204,8 +208,13 @@ class Syncer:
             tell = (
                 self._position_told_at is None or started - self._position_told_at >= self._position_seconds
             )
-            about = About(now_ms(), self._version, self._token_hash() if tell else b"")
-            flow = sync_round(self._device.member, self._embedder.identity, tell_position=tell, about=about)
+            flow = sync_round(
+                self._device.member,
+                self._embedder.identity,
+                tell_position=tell,
+                about=self.about(ask_key_store=tell),
+                heed_cursors=heed_cursors,
+            )
             self._caught_up = False
             report = await self._runner.run(flow)
             self._caught_up = report.caught_up
@@ -216,6 +225,19 @@ class Syncer:
                 self._device.journal.scrub()
             problem = await self._beside_the_round(started)
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
+
+    def about(self, *, ask_key_store: bool = False) -> About:
+        """What this device tells of itself now. A key store may be slow: the token is looked up at first and on demand."""
+        if ask_key_store or not self._token:
+            self._token = self._token_hash()
+        return About(now_ms(), self._version, self._token)
+
+    async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
+        """The store's long-poll. Raises StoreFailure."""
+        try:
+            return await self._store.wait(prefix, token=token, timeout=seconds)
+        except RelayError as error:
+            raise store_failure(error) from error
 
     def _token_hash(self) -> bytes:
         token = self._device.keys.token(self._device.identity.id)
@@ -258,7 +280,7 @@ class Syncer:
         """
         async with self._locked(wait_seconds):
             member = self._device.member
-            await self._runner.run(claim(member, root or member.root, force=force))
+            await self._runner.run(claim(member, root or member.root, force=force, now_ms=now_ms()))
 
     def release_idle_model(self) -> None:
         """Gives the model's memory back if it has not been needed lately."""
@@ -323,22 +345,6 @@ async def _with_files(syncer: Syncer, result: SyncResult) -> SyncResult:
     traffic = result.traffic.plus(syncer.traffic.since(before))
     seconds = result.seconds + time.monotonic() - started
     return replace(result, traffic=traffic, seconds=seconds, files=files, files_problem=problem)
-
-
-async def claim_lead(device: Device, root: "Root | None" = None, *, force: bool) -> None:
-    """Makes this device the Core, and does its first round as one. ``root``: from the recovery kit.
-
-    With the root the relay lets this device write what a Core writes; without it that was granted before.
-    """
-    if root is not None:
-        async with device.at_relay() as relay:
-            try:
-                await relay.raise_token(device.member.device_id, recovery=root.relay_secret)
-            except RelayError as error:
-                raise store_failure(error) from error
-    async with syncing(device, "crystal role --claim", None) as syncer:
-        await syncer.claim(root, force=force)
-        await syncer.round()
 
 
 @asynccontextmanager

@@ -78,6 +78,10 @@ class Work(Protocol):
         """The store's long-poll."""
         ...
 
+    def due(self) -> float:
+        """A round is wanted after this many seconds at the latest, even if nothing happens."""
+        ...
+
     def folders(self) -> list[Path]:
         """Folders to watch, whether they exist already or not."""
         ...
@@ -146,7 +150,8 @@ class Watch:
         backoff = Backoff(self._uniform)
         idle = 0
         while not self._stop.is_set():
-            await _until(self._wake, self._times.safety_round * self._uniform(0.75, 1.25))
+            safety = self._times.safety_round * self._uniform(0.75, 1.25)
+            await _until(self._wake, min(safety, self._work.due()))
             if self._stop.is_set():
                 return
             self._wake.clear()

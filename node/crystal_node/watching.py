@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING
@@ -15,17 +16,16 @@ from typing import TYPE_CHECKING
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.news import news, shown_slot
+from crystal_mirror.terms import due_in_ms
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
 from crystal_node.locking import FileLock
 from crystal_node.members.newsdesk import line_of
 from crystal_node.recording import Recorder
-from crystal_node.runner import store_failure
 from crystal_node.sync import Syncer
 from crystal_node.watch import Report, Watch, WatchEvent, WatchTimes
 from crystal_node.wording import iso
-from crystal_relay.errors import RelayError
 
 if TYPE_CHECKING:
     from crystal_relay.store import Store
@@ -48,11 +48,11 @@ class DeviceWork:
         self._report = report
         self._told_slot = shown_slot(device.member)
         self._told_problem = ""
-        self._store = store
         self._syncer = syncer
         self._recorder = Recorder(device)
         self._keys = VaultKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
+        self._cursor_written = False
 
     async def capture(self, paths: frozenset[str] | None) -> str:
         chosen = None if paths is None else [Path(path) for path in paths if Path(path) != self._nudge]
@@ -61,8 +61,12 @@ class DeviceWork:
         return (await self._recorder.record(chosen)).words()
 
     async def round(self) -> str:
+        heed, self._cursor_written = self._cursor_written, False
         try:
-            result = await self._syncer.round()
+            result = await self._syncer.round(heed_cursors=heed)
+        except Exception:
+            self._cursor_written |= heed
+            raise
         finally:
             self._tell_news()
         if result.problem and result.problem != self._told_problem:
@@ -71,17 +75,22 @@ class DeviceWork:
         return result.words()
 
     def listens(self) -> tuple[str, ...]:
-        keys = self._keys
-        return (
-            keys.log_prefix,
-            keys.conversations_prefix if self._device.member.is_core else keys.mirror_prefix,
-        )
+        keys, member = self._keys, self._device.member
+        if member.is_core:
+            return keys.log_prefix, keys.conversations_prefix, keys.cursor_prefix
+        lead = member.log.lead
+        core = () if lead is None or lead.is_freeze else (keys.cursor(lead.device),)
+        return keys.log_prefix, keys.mirror_prefix, *core
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
-        try:
-            return await self._store.wait(prefix, token=token, timeout=seconds)
-        except RelayError as error:
-            raise store_failure(error) from error
+        fresh = await self._syncer.wait(prefix, token, seconds)
+        if fresh != token and prefix.startswith(self._keys.cursor_prefix):
+            self._cursor_written = True
+        return fresh
+
+    def due(self) -> float:
+        left = due_in_ms(self._device.member, now_ms())
+        return inf if left is None else left / 1000
 
     def folders(self) -> list[Path]:
         return [*self._recorder.folders(), self._nudge.parent]

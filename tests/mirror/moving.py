@@ -57,8 +57,8 @@ class Moving(Household):
     def withdraw(self, member: Member) -> None:
         self.run(withdraw(member, self.about))
 
-    def offer(self, to: Member) -> None:
-        self.run(offer(self.core, to.device_id, self.about))
+    def offer(self, to: Member, *, ready: bool = True) -> None:
+        self.run(offer(self.core, to.device_id, self.about, ready=ready))
 
     def call_off(self) -> None:
         self.run(call_off(self.core, self.about))

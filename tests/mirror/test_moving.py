@@ -207,6 +207,17 @@ def test_the_core_gives_the_lead_to_a_device_that_has_no_grant(home: Moving) -> 
     assert all(has(member, "on its way") for member in home.devices)
 
 
+def test_the_lead_is_not_signed_before_the_relay_lets_the_device_write_as_a_core(home: Moving) -> None:
+    home.offer(home.tablet, ready=False)
+    home.round(home.tablet)
+    home.round(home.core)
+    assert home.leader(home.core) == "core"
+    assert giving_of(home.core) is Giving.OFFERING
+    home.offer(home.tablet)
+    home.round(home.core)
+    assert home.leader(home.core) == "tablet"
+
+
 def test_an_offer_that_is_called_off_or_left_alone_is_let_go_of_by_both(home: Moving) -> None:
     for end in ("called off", "left alone"):
         home.offer(home.tablet)
@@ -226,12 +237,12 @@ def test_an_offer_that_is_called_off_or_left_alone_is_let_go_of_by_both(home: Mo
 
 def test_only_the_core_gives_the_lead_away_and_only_to_another_device_of_the_vault(home: Moving) -> None:
     with pytest.raises(NotAllowed):
-        home.run(offer(home.laptop, home.desk.device_id, home.about))
+        home.run(offer(home.laptop, home.desk.device_id, home.about, ready=True))
     with pytest.raises(NotAllowed):
         home.run(freeze(home.laptop, home.now))
     for nobody in (home.core.device_id, bytes(16), b"?" * 16):
         with pytest.raises(NotAMember):
-            home.run(offer(home.core, nobody, home.about))
+            home.run(offer(home.core, nobody, home.about, ready=True))
 
 
 def test_a_frozen_vault_records_on_and_the_next_core_takes_all_of_it_in(home: Moving) -> None:

@@ -9,16 +9,18 @@ def test_a_node_takes_the_place_of_a_lost_core_and_what_that_one_held_back_is_ta
     laptop.call("remember", "From before the loss.")
     vault.settle()
     vault.core.call("remember", "Never sent by the lost Core.")
-    refused = laptop.call("role", "--claim", "--json", typed="no\n", check=False)
+    refused = laptop.call("promote", "--force", "--json", typed="no\n", check=False)
     assert refused.code == 2
     assert laptop.call("role", "--json").json["role"] == "node"
-    claimed = laptop.call("role", "--claim", "--yes", "--json").json
-    assert (claimed["role"], claimed["epoch"], claimed["core"]["id"]) == ("core", 2, claimed["device"])
+    promoted = laptop.call("promote", "--force", "--yes", "--json").json
+    assert (promoted["way"], promoted["epoch"]) == ("forced", 2)
+    role = laptop.call("role", "--json").json
+    assert (role["role"], role["epoch"], role["core"]["id"]) == ("core", 2, role["device"])
     tablet.call("remember", "Under the new Core.")
     for machine in (tablet, laptop, tablet):
         machine.call("sync")
     assert tablet.call("status", "--json").json["outbox"]["pending"] == 0
-    assert tablet.call("role", "--json").json["core"]["id"] == claimed["device"]
+    assert tablet.call("role", "--json").json["core"]["id"] == role["device"]
     for machine in (vault.core, laptop, vault.core, tablet, laptop):
         machine.call("sync")
     assert vault.core.call("role", "--json").json["role"] == "node"
@@ -31,10 +33,23 @@ def test_a_node_takes_the_place_of_a_lost_core_and_what_that_one_held_back_is_ta
     assert len(vault.digests()) == 1
 
 
-def test_the_core_that_claims_stays_the_core(vault: Vault) -> None:
-    before = vault.core.call("role", "--json").json
-    assert vault.core.call("role", "--claim", "--json").json == before
+def test_role_claim_is_promote_by_force_and_says_so(vault: Vault) -> None:
+    laptop = vault.add()
+    vault.settle()
+    claimed = laptop.call("role", "--claim", "--yes", "--json")
+    assert claimed.json["role"] == "core"
+    assert "promote --force" in claimed.err
+
+
+def test_the_core_that_is_promoted_stays_the_core(vault: Vault) -> None:
+    assert vault.core.call("promote", "--json").json["way"] == "already"
+    assert vault.core.call("role", "--claim", "--json").json["epoch"] == 1
+    assert vault.core.call("promote", "--force", "--json").json["way"] == "already"
 
 
 def test_force_alone_means_nothing(vault: Vault) -> None:
     assert vault.core.call("role", "--force", "--json", check=False).code == 2
+    assert vault.core.call("promote", "--accept-loss", "--json", check=False).code == 2
+    assert vault.core.call("promote", "--force", "--wait", "3", "--json", check=False).code == 2
+    assert vault.core.call("demote", "--json", check=False).code == 2
+    assert vault.core.call("demote", "--freeze", "--to", "x", "--json", check=False).code == 2

@@ -53,7 +53,7 @@ def test_without_claim_the_machine_is_a_node_and_says_how_to_take_the_lead(
     vault.core.call("sync")
     new = fresh_machine(tmp_path)
     said = new.run("recovery", "restore", "--relay", vault.relay.url, typed=kit).out
-    assert "crystal role --claim" in said
+    assert "crystal promote --force" in said
     assert "crystal devices revoke" in said
     assert new.call("role", "--json").json["role"] == "node"
     assert new.call("role", "--claim", "--yes", "--json").json["role"] == "core"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ class _Work:
     arrivals: "asyncio.Queue[str | Exception]" = field(default_factory=asyncio.Queue[str | Exception])
     round_seconds: float = 0.0
     prefixes: tuple[str, ...] = ("v/log/",)
+    due_seconds: float = inf
     asked: list[str] = field(default_factory=list[str])
 
     async def capture(self, paths: frozenset[str] | None) -> str:
@@ -47,6 +49,9 @@ class _Work:
 
     def listens(self) -> tuple[str, ...]:
         return self.prefixes
+
+    def due(self) -> float:
+        return self.due_seconds
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
         self.asked.append(prefix)

@@ -38,6 +38,8 @@ VERBS = (
     _Verb("status", "status", _LOOK),
     _Verb("devices", "devices", _LOOK),
     _Verb("role", "role", _LOOK),
+    _Verb("promote", "promote", _LOOK),
+    _Verb("demote", "demote", _LOOK),
     _Verb("verify", "verify", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),

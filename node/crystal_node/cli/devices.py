@@ -122,7 +122,7 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
         emit({"device": target.hex(), "fresh": fresh})
     else:
         say(
-            f"{called} may take the lead from now on: `crystal role --claim` there."
+            f"{called} may take the lead from now on: `crystal promote` there."
             if fresh
             else f"{called} may take the lead already."
         )

@@ -148,7 +148,7 @@ def _tell(restored: "Restored") -> None:
             say(f"  {_shown(device, name)}")
     if not restored.is_core:
         say()
-        say("If the Core is lost, make this machine the Core: `crystal role --claim`")
+        say("If the Core is lost, make this machine the Core: `crystal promote --force`")
 
 
 def _tell_lacks(restored: "Restored") -> None:

@@ -1,31 +1,24 @@
-"""``crystal role``: what this device is to its vault, and how it becomes the Core when the Core is gone."""
+"""``crystal role``: who the Core is, since when and by whose word, how far each machine is, and what a promotion would lose."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crystal_node.cli.kitoption import KitFile, root_from_kit
-from crystal_node.cli.options import Debug, Json, Yes, confirm
-from crystal_node.cli.output import emit, say
+from crystal_node.cli.kitoption import KitFile
+from crystal_node.cli.options import Debug, Json, Yes
+from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import Root
     from crystal_node.device import Device
+    from crystal_node.members.listing import Row
+    from crystal_node.moving.standing import Reign, Standing
 
-Claim = Annotated[
-    bool, typer.Option("--claim", help="Make this machine the Core, because the present one is gone.")
-]
+Claim = Annotated[bool, typer.Option("--claim", help="The older name of `crystal promote --force`.")]
 Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="With --claim: even if another device has applied more than the relay shows."
-    ),
+    bool, typer.Option("--force", help="With --claim: `crystal promote --force --accept-loss`.")
 ]
 
-_WARNING = """\
-This machine becomes the Core: from now on it embeds and orders for the vault. The present Core, should it come back, goes on
-as a Node; what it had not sent by then is taken in afterwards.
-"""
+_NAME_CHARS = 40
 
 
 def run(
@@ -36,62 +29,155 @@ def run(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say whether this machine is the Core or a Node, and who the Core is.
+    """Say whether this machine is the Core or a Node, who the Core is and since when, and how far every machine is.
 
-    When the Core is lost, --claim puts this machine in its place: one that was granted the lead, or that holds the vault's
-    root, or that is given the recovery kit.
+    It also says what would be lost if this machine took the lead by force now. `crystal promote` and `crystal demote` change
+    who leads. What is told of other machines is their own word.
 
     Example:
 
         crystal role
-        crystal role --claim
+        crystal role --json
     """
     import asyncio
 
+    from crystal_node.cli.promote import promote_here
     from crystal_node.device import opened
     from crystal_node.errors import Usage
+    from crystal_node.moving.standing import find_standing
     from crystal_node.settings import resolve
 
     if (force or kit is not None) and not claim:
         raise Usage("--force and --kit go with --claim")
     with opened(resolve()) as device:
-        if claim and not device.member.is_core:
-            if not yes:
-                confirm("\nType claim to go on: ", expect="claim", about=_WARNING, as_json=as_json)
-            root = None if kit is None else root_from_kit(kit, device.member.vault)
-            asyncio.run(_claim(device, root, force=force))
-        _show(device, as_json=as_json)
+        if claim:
+            note("`crystal role --claim` is `crystal promote --force` now.")
+            promote_here(device, force=True, accept_loss=force, kit=kit, wait=None, yes=yes, as_json=as_json)
+        standing = asyncio.run(find_standing(device))
+        if as_json:
+            emit(_document(device, standing))
+        else:
+            _print(device, standing)
 
 
-async def _claim(device: "Device", root: "Root | None", *, force: bool) -> None:
-    from crystal_node.sync import claim_lead
+def _document(device: "Device", standing: "Standing") -> dict[str, object]:
+    from crystal_node.wording import iso
 
-    await claim_lead(device, root, force=force)
+    reign = standing.reign
+    return {
+        "role": standing.role,
+        "device": device.member.device_id.hex(),
+        "epoch": reign.epoch if reign else 0,
+        "core": {"id": reign.core.hex(), "name": reign.name} if reign and reign.core else None,
+        "frozen": reign is not None and reign.core is None,
+        "since": {
+            "at": iso(reign.at),
+            "slot": reign.slot,
+            "by": reign.by.hex() if reign.by else None,
+            "by_name": reign.by_name,
+            "with_root": reign.by is None,
+        }
+        if reign
+        else None,
+        "devices": [_row(row) for row in standing.rows],
+        "forced_promotion": None if standing.role == "core" else _forced(standing),
+        "problem": standing.problem or None,
+    }
 
 
-def _show(device: "Device", *, as_json: bool) -> None:
-    from crystal_mirror.status import devices
+def _row(row: "Row") -> dict[str, object]:
+    from crystal_node.wording import iso
+
+    entry = row.entry
+    return {
+        "id": entry.info.device.hex(),
+        "name": entry.details.name if entry.details else None,
+        "core": entry.leads,
+        "this": entry.is_this,
+        "may_lead": entry.info.grant,
+        "behind": row.behind,
+        "pending": row.pending,
+        "heard_at": None if entry.is_this else iso(row.seen_at),
+    }
+
+
+def _forced(standing: "Standing") -> dict[str, Any]:
+    losses = standing.losses
+    return {
+        "loses": None
+        if losses is None
+        else [
+            {"id": loss.device.hex(), "name": loss.name, "epoch": loss.epoch, "slot": loss.slot}
+            for loss in losses
+        ],
+        "core_pending": standing.core_pending,
+    }
+
+
+def _print(device: "Device", standing: "Standing") -> None:
     from crystal_node.wording import one_line
 
-    member = device.member
-    lead = member.log.lead
-    epoch = lead.epoch if lead else 0
-    core = next((entry for entry in devices(member) if entry.leads), None)
-    role = "core" if member.is_core else "node"
-    name = core.details.name if core is not None and core.details is not None else None
-    core_id = core.info.device.hex() if core is not None else None
-    if as_json:
-        emit(
-            {
-                "role": role,
-                "device": member.device_id.hex(),
-                "epoch": epoch,
-                "core": {"id": core_id, "name": name} if core_id else None,
-            }
-        )
-    elif role == "core":
-        say(f"core: this machine embeds and orders for the vault (epoch {epoch}).")
-    elif core_id:
-        say(f"node: the Core is {one_line(name or '?', 40)} ({core_id[:8]}).")
+    reign = standing.reign
+    if standing.role == "core" and reign:
+        say(f"core: this machine embeds and orders for the vault (epoch {reign.epoch}).")
+    elif reign and reign.core:
+        say(f"node: the Core is {one_line(reign.name or '?', _NAME_CHARS)} ({reign.core.hex()[:8]}).")
+    elif reign:
+        say("node: the vault is frozen: no machine is its Core. `crystal promote` ends that.")
     else:
         say("node: the vault has no Core yet.")
+    if reign:
+        say(_since(reign))
+    for row in standing.rows:
+        say(_line(row))
+    if standing.role != "core":
+        say(_would_lose(standing))
+    if standing.problem:
+        note(f"The relay was not asked: {standing.problem}. This is what is known here.")
+
+
+def _since(reign: "Reign") -> str:
+    from crystal_node.wording import iso, one_line
+
+    when = (iso(reign.at) or "")[:19].replace("T", " ")
+    by = (
+        "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
+    )
+    at = f"since {when}, " if when else ""
+    return f"  {at}epoch {reign.epoch}, entry {reign.slot} of the device log, signed by {by}"
+
+
+def _line(row: "Row") -> str:
+    from crystal_node.clock import now_ms
+    from crystal_node.wording import ago, counted, one_line
+
+    entry = row.entry
+    name = one_line(entry.details.name if entry.details else "?", _NAME_CHARS)
+    if row.behind is None:
+        behind = "not known how far"
+    else:
+        behind = f"{counted(row.behind, 'entry', 'entries')} behind" if row.behind else "up to date"
+    pending = f", {row.pending:,} not durable yet" if row.pending else ""
+    heard = (
+        f", heard {ago(max(now_ms() - row.seen_at, 0) / 1000)} ago"
+        if row.seen_at and not entry.is_this
+        else ""
+    )
+    marks = " (this machine)" if entry.is_this else ""
+    may = ", may lead" if entry.info.grant and not entry.leads else ""
+    return f"  {name} ({entry.info.device.hex()[:8]}){marks}: {behind}{pending}{heard}{may}"
+
+
+def _would_lose(standing: "Standing") -> str:
+    from crystal_node.moving.promoting import loss_words
+
+    pending = (
+        f" The Core last said that {standing.core_pending} of its own records are not sent out yet."
+        if standing.core_pending
+        else ""
+    )
+    if standing.losses is None:
+        return "Whether a promotion by force would lose anything is not known." + pending
+    if standing.losses:
+        return f"A promotion of this machine by force would lose something now: {loss_words(standing.losses)}.{pending}"
+    return "A promotion of this machine by force would lose nothing now that the relay has." + pending

@@ -142,8 +142,8 @@ async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | N
             # It may be the very word of the device that is put out which stands in the way.
             raise BehindTheFloor(
                 str(error),
-                hint="Sync the device that is further first. If its word is not to be trusted: `crystal role --claim --force`, "
-                "then revoke.",
+                hint="Sync the device that is further first. If its word is not to be trusted: "
+                "`crystal promote --force --accept-loss`, then revoke.",
             ) from error
         await syncer.round()
 

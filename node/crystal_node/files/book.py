@@ -10,6 +10,7 @@ One SQLite file (apsw, WAL). What was seen need not survive a power failure, all
 file loses no file: what equals the tree is adopted again, what differs is kept on both sides. A damaged one is put aside.
 """
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from crystal_mirror.fileports import Local, Offer, Place, Seen, Stamp
 from crystal_mirror.filetree import FUSE_WINDOW_MILLISECONDS, Agreed, Content, Direction
 from crystal_mirror.operations import FilePart
 from crystal_mirror.types import HASH_BYTES, Origin
+from crystal_node.home import FILE_MODE
 
 APPLICATION_ID = 0x4352_5946  # "CRYF"
 SCHEMA_VERSION = 1
@@ -61,6 +63,8 @@ class FileBook:
     @classmethod
     def open(cls, path: Path | str) -> "FileBook":
         """Opens or makes the file. One that cannot be read is put aside and begun anew."""
+        if str(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         try:
             return cls(_opened(str(path)))
         except (apsw.NotADBError, apsw.CorruptError):

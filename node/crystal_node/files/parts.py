@@ -1,7 +1,8 @@
 """Files as parts, cut by their content, so that a change moves the parts around it and no others.
 
-The cutting is FastCDC's (pyfastcdc), of 1 MiB on average, 256 KiB to 4 MiB. Where it cuts is keyed by the vault's secret: the
-sizes of a known file's parts tell a relay nothing. Devices need not cut alike: a file is its parts as its maker cut them.
+The cutting is FastCDC's (pyfastcdc), of 1 MiB on average, 256 KiB to 4 MiB. Where it cuts depends on the vault's secret, so
+that a relay cannot simply look a known file up by the sizes of its parts. Devices need not cut alike: a file is its parts as
+its maker cut it.
 """
 
 import hmac
@@ -27,8 +28,8 @@ _GONE = "the file is gone"
 
 
 def cut_seed(secret: VaultSecret) -> int:
-    """The key of the cutting: the same on all devices of a vault."""
-    return int.from_bytes(hmac.digest(secret.blob_name_key, _SEED_LABEL, "sha256")[:_SEED_BYTES], "big")
+    """The key of the cutting: the same on all devices of a vault. 63 bits are what the library takes."""
+    return int.from_bytes(hmac.digest(secret.blob_name_key, _SEED_LABEL, "sha256")[:_SEED_BYTES], "big") >> 1
 
 
 class Cutter:

@@ -31,6 +31,7 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
 def _document(device: "Device", found: "Standing") -> dict[str, object]:
     from crystal_mirror.news import news
+    from crystal_node.files.standing import document, files_standing
     from crystal_node.health.concerns import concerns
     from crystal_node.members.newsdesk import line_of
     from crystal_node.noticetexts import notice_text
@@ -74,6 +75,7 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
             "on": found.privacy.on,
             "since": None if found.privacy.since is None else iso(found.privacy.since),
         },
+        "files": document(files_standing(device)),
         "watching": found.watching,
         "keys": device.keys.kind.value,
         "holds_root": found.holds_root,
@@ -124,6 +126,7 @@ def _print(device: "Device", found: "Standing") -> None:
         say(f"outbox   {counted(waiting, 'operation')} not durable yet ({member.pending} not sent){oldest}")
     else:
         say("outbox   empty: everything recorded here is durable")
+    _print_files(device)
     say(f"relay    {settings.relay_url or 'none'}")
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     say(f"keys     generation {found.generation}{age}")

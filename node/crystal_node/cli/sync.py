@@ -9,6 +9,7 @@ from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device import Device
+    from crystal_node.sync import SyncResult
 
 Watch = Annotated[
     bool,
@@ -45,6 +46,7 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 async def _once(device: "Device", as_json: bool) -> None:
     from crystal_mirror.status import status
     from crystal_node.noticetexts import notice_text
+    from crystal_node.files.rounds import words as file_words
     from crystal_node.sync import sync_now
     from crystal_node.wording import size
 
@@ -70,14 +72,59 @@ async def _once(device: "Device", as_json: bool) -> None:
                 "requests": result.traffic.requests,
                 "seconds": round(result.seconds, 3),
                 "problem": result.problem or None,
+                "files": _files_document(result),
                 "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
             }
         )
         return
-    words = result.words() or "nothing to do"
+    moved = [words for words in (result.words(), file_words(result.files) if result.files else "") if words]
+    words = ", ".join(moved) or "nothing to do"
     traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
     say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
     if standing.pending + standing.stored:
         say(f"{standing.pending + standing.stored} of this machine's operations wait for the Core.")
     for name, detail in standing.notices.items():
         say(f"! {notice_text(name)} ({detail})")
+    _say_files(result)
+
+
+def _files_document(result: "SyncResult") -> dict[str, object] | None:
+    report = result.files
+    if report is None:
+        return {"problem": result.files_problem} if result.files_problem else None
+    return {
+        "problem": result.files_problem or None,
+        "halted": report.halted or None,
+        "tree": report.files,
+        "offered": report.put,
+        "deleted": report.dropped,
+        "fetched": report.fetched,
+        "removed": report.removed,
+        "parts_put": report.parts_put,
+        "parts_fetched": report.parts_fetched,
+        "waiting": report.waiting,
+        "conflicts": report.conflicts,
+        "refused": len(report.refused),
+        "lacking": len(report.lacking),
+        "busy": len(report.busy),
+        "withheld": len(report.withheld),
+    }
+
+
+def _say_files(result: "SyncResult") -> None:
+    from crystal_node.wording import counted
+
+    if result.files_problem:
+        note(f"Files: {result.files_problem}; the next sync tries again.")
+    report = result.files
+    if report is None:
+        return
+    if report.halted:
+        say(f"! Files are not synced: {report.halted}. `crystal files status` says what to do.")
+    if report.withheld:
+        say(f"! {counted(len(report.withheld), 'deletion')} of files wait for `crystal files confirm`.")
+    for path in report.conflicts:
+        say(f"! Two devices changed a file; this one's version is kept as {path!r}.")
+    refused = len(report.refused) + len(report.lacking)
+    if refused:
+        say(f"{counted(refused, 'file')} could not be synced; `crystal files status` lists them.")

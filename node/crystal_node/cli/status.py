@@ -144,3 +144,28 @@ def _print(device: "Device", found: "Standing") -> None:
     for line in lines_of(device.member):
         say(f"* {line}")
     mark_all_shown(device.member)
+
+
+def _print_files(device: "Device") -> None:
+    from crystal_node.files.standing import files_standing
+    from crystal_node.wording import counted
+
+    found = files_standing(device)
+    last = found.last
+    odd = [
+        text
+        for count, text in (
+            (found.offered, f"{found.offered:,} waiting for the Core"),
+            (len(found.conflicts), counted(len(found.conflicts), "conflict copy", "conflict copies")),
+            (last.refused_count, f"{last.refused_count:,} not synced"),
+            (len(last.lacking), f"{len(last.lacking):,} not complete on the relay"),
+            (found.aside, f"{found.aside:,} left out here"),
+            (found.trash_files, f"{found.trash_files:,} in the trash"),
+        )
+        if count
+    ]
+    say(f"files    {', '.join([f'{found.synced:,} of {found.tree:,} synced', *odd])}")
+    if last.halted:
+        say(f"! Files are not synced: {last.halted}. `crystal files status` says what to do.")
+    if found.withheld:
+        say(f"! {counted(len(found.withheld), 'deletion')} of files wait for `crystal files confirm`.")

@@ -22,7 +22,7 @@ from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
-from crystal_mirror.operations import DropFile, PutFile, decode_operation
+from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
 from crystal_mirror.patience import Patience
 from crystal_mirror.ports import (
     JournalTransaction,
@@ -330,13 +330,16 @@ def settle(member: Member) -> int:
 def _has_effect(member: Member, transaction: JournalTransaction, name: OutboxName) -> bool:
     """Whether the state shows what an operation does, whose entry is not kept here: the log was read from a snapshot on.
 
-    A file's operation is let go of in any case: the file itself is compared with the tree in every round.
+    A file's operation is let go of in any case: the file itself is compared with the tree in every round. A forget is
+    never: that it adds nothing does not say that it was done, and doing it twice does no harm.
     """
     if read_base(member.replica) is None:
         return False
     row = transaction.row(name.incarnation, name.sequence)
     assert row is not None, "nothing else writes in this transaction"
     operation = decode_operation(row.operation)
+    if isinstance(operation, Forget):
+        return False
     return isinstance(operation, PutFile | DropFile) or not member.replica.unembedded([operation])
 
 

@@ -45,8 +45,8 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
 async def _once(device: "Device", as_json: bool) -> None:
     from crystal_mirror.status import status
-    from crystal_node.noticetexts import notice_text
     from crystal_node.files.rounds import words as file_words
+    from crystal_node.noticetexts import notice_text
     from crystal_node.sync import sync_now
     from crystal_node.wording import size
 

@@ -62,6 +62,11 @@ GETS_AT_ONCE = 16
 READS_OF_BLOB_MAX = 4
 """A blob whose reading breaks off is read on from there, so often at most, and only if each time brought bytes."""
 
+_TOO_LARGE_HINT = (
+    "A relay takes blobs of 8 MiB. What stands before it may not: let the proxy pass bodies of 9 MiB "
+    "(nginx: `client_max_body_size 9m`)."
+)
+
 T = TypeVar("T")
 EmbedderSource = Callable[[], Embedder]
 """Gives the embedder, loading it at the first call; only asked when a flow needs vectors."""
@@ -331,6 +336,8 @@ def store_failure(error: RelayError) -> StoreFailure:
         return RelayRefused(str(error))
     if error.exit_code == ExitCode.STORAGE:
         return RelayHasNoRoom(str(error))
-    if isinstance(error, (BadRequest, TooLarge)):
+    if isinstance(error, TooLarge):
+        return RelayMisbehaves(f"the relay takes no such request: {error}", hint=_TOO_LARGE_HINT)
+    if isinstance(error, BadRequest):
         return RelayMisbehaves(f"the relay takes no such request: {error}")
     return StoreFailure(str(error), hint=error.hint or None)

@@ -15,6 +15,7 @@ from crystal_mirror.requests import (
     List,
     Listing,
     Put,
+    PutBlob,
     PutNew,
     Request,
     StoreFailure,
@@ -222,3 +223,12 @@ async def test_an_embedding_error_ends_the_run_as_itself() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await Runner(MemoryStore(), Broken).run(_asking(Embed(("x",))))
+
+
+async def test_a_proxy_that_lets_no_blob_through_is_named_as_what_it_may_be() -> None:
+    async def refused(_key: str) -> None:
+        raise errors.TooLarge("the relay's address answered with HTTP status 413")
+
+    with pytest.raises(RelayMisbehaves) as caught:
+        await Runner(_Wrapped(put_new=refused), None).run(_asking(PutBlob(_PREFIX + "blob/a", b"x")))
+    assert "client_max_body_size" in (caught.value.hint or "")

@@ -20,6 +20,7 @@ from crystal_node.files.parts import cut_seed
 from crystal_node.files.rules import TreeRules
 from crystal_node.locking import FileLock
 from crystal_node.runner import Runner
+from crystal_node.settings import read_config
 from crystal_node.wording import counted, size
 
 LOCK_WAIT_SECONDS = 60.0
@@ -53,14 +54,15 @@ def open_disk(device: Device, book: FileBook) -> HomeDisk:
 
 
 def rules_of(device: Device) -> TreeRules:
-    settings = device.settings
-    home = settings.home
+    """As they stand in ``config.json`` now: a command may have changed them while a watcher runs."""
+    home = device.settings.home
+    patterns = read_config(home.config_file).files_rules
     databases = {"memory"}
     secrets: set[str] = set()
     for paths, path in ((databases, home.database.parent), (secrets, home.passphrase_file)):
         if path is not None and (inside := _inside(home.root, path)) is not None:
             paths.add(inside)
-    return TreeRules(settings.config.files_rules, frozenset(databases), frozenset(secrets))
+    return TreeRules(patterns, frozenset(databases), frozenset(secrets))
 
 
 class FileRounds:
@@ -85,6 +87,7 @@ class FileRounds:
         await lock.acquire_async()
         try:
             disk, book = self._opened()
+            disk.tree = rules_of(self._device)
             if relay_lost:
                 book.meta_set(_META_REPUT, b"1")
             member = self._device.member

@@ -20,6 +20,7 @@ from crystal_mirror.terms import due_in_ms
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
+from crystal_node.files.watching import FilesWatch
 from crystal_node.locking import FileLock
 from crystal_node.members.newsdesk import line_of
 from crystal_node.recording import Recorder
@@ -42,8 +43,17 @@ POSITION_SECONDS = 900.0
 class DeviceWork:
     """What the watcher drives, on a real device."""
 
-    def __init__(self, device: Device, store: "Store", syncer: Syncer, report: Report) -> None:
-        """``report`` is told what is beside the work: news of the vault, and what could not be done for it."""
+    def __init__(
+        self,
+        device: Device,
+        store: "Store",
+        syncer: Syncer,
+        report: Report,
+        rounded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``report`` is told what is beside the work: news of the vault, and what could not be done for it. ``rounded`` is
+        called after each round."""
+        self._rounded = rounded
         self._device = device
         self._report = report
         self._told_slot = shown_slot(device.member)
@@ -72,6 +82,7 @@ class DeviceWork:
         if result.problem and result.problem != self._told_problem:
             self._report(WatchEvent.FAILED, f"{result.problem}; it is tried again")
         self._told_problem = result.problem
+        self._rounded()
         return result.words()
 
     def listens(self) -> tuple[str, ...]:
@@ -134,15 +145,20 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
                 progress=lambda text: report(WatchEvent.PROGRESS, text),
                 position_seconds=POSITION_SECONDS,
             )
+            uniform = SystemRandom().uniform
+            files = FilesWatch(device, syncer, report, uniform)
+            files_task = asyncio.create_task(files.run())
+            files_task.add_done_callback(lambda _: stop.set())  # it ends by an error only, and that ends the program
             beside = [
+                files_task,
                 asyncio.create_task(_release_idle_model(syncer)),
                 asyncio.create_task(_keep_snapshots(syncer, lambda: os.utime(home.nudge_file), report)),
             ]
             watch = Watch(
-                DeviceWork(device, store, syncer, report),
+                DeviceWork(device, store, syncer, report, files.moved),
                 report=report,
                 stop=stop,
-                uniform=SystemRandom().uniform,
+                uniform=uniform,
                 times=times,
             )
             try:

@@ -6,7 +6,7 @@ no other text does: what one session says is not to be read off the size of anot
 is as small as they get.
 
 An occurrence names its chunk by number: that of a chunk of this part, or, counted on, of `known`, the content hashes of
-chunks in parts before this one. Message ids that are UUIDs are 16 bytes; an id that equals the one before it takes one.
+chunks in parts before this one. Message ids that are UUIDs are 16 bytes; what an id shares with the one before it is left out.
 
 Reading is strict. Counts, lengths and sums are checked before anything is decompressed or allocated to them; what does not
 fit is Malformed, whoever made it.
@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from crystal_core.filerows import PACKED_PART_BYTES, unpack_parts
+from crystal_core.messageids import CODE_MAX, restored, shortened
 from crystal_core.schema import DIMENSIONS_MAX
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
@@ -46,11 +47,6 @@ _FLOAT16_BYTES = 2
 _EXPONENT = 0x7C00
 """The exponent of a float16; all of it set: infinite, or no number."""
 
-_UUID_CHARS = 36
-_UUID_BYTES = 16
-_AS_BEFORE = 0
-_NEXT_UUID = 1
-"""What stands for a message id that equals the one before it, and for one of `uuids`."""
 
 Device = Annotated[bytes, Meta(min_length=DEVICE_ID_BYTES, max_length=DEVICE_ID_BYTES)]
 Incarnation = Annotated[bytes, Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
@@ -146,7 +142,8 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     chunk_of: Annotated[list[Index], Column]
     place_of: Annotated[list[Index], Column]
     uuids: bytes
-    messages: Annotated[list[Annotated[int, Meta(ge=0, le=1)] | Name], Column]
+    tails: Annotated[list[Name], Column]
+    messages: Annotated[list[Annotated[int, Meta(ge=0, le=CODE_MAX)]], Column]
     pieces: Annotated[list[Annotated[int, Meta(ge=0, le=2**31)]], Column]
     roles: Annotated[list[Index], Column]
     moments: Annotated[list[Difference], Column]
@@ -178,7 +175,7 @@ def encode_part(rows: PartRows) -> bytes:
 
     frame_of, plain = _frames(rows)
     frames = [compress(data) or data for data in plain]
-    uuids, messages = _short_messages(rows.messages)
+    uuids, tails, messages = shortened(rows.messages)
     wire = _Wire(
         version=1,
         names=[],
@@ -198,6 +195,7 @@ def encode_part(rows: PartRows) -> bytes:
         chunk_of=rows.chunk_of,
         place_of=rows.place_of,
         uuids=uuids,
+        tails=tails,
         messages=messages,
         pieces=rows.pieces,
         roles=[name(role) for role in rows.roles],
@@ -253,7 +251,7 @@ def decode_part(data: bytes) -> PartRows:
             ],
             chunk_of=wire.chunk_of,
             place_of=wire.place_of,
-            messages=_long_messages(wire.uuids, wire.messages),
+            messages=restored(wire.uuids, wire.tails, wire.messages),
             pieces=wire.pieces,
             roles=[names[role] for role in wire.roles],
             moments=_sums(wire.moments),
@@ -344,55 +342,6 @@ def _checked_file(row: File) -> File:
     if any(not 1 <= part.length <= FILE_PART_BYTES_MAX for part in unpack_parts(row.parts)):
         raise Malformed("a part of a file is empty or over the limit")
     return row
-
-
-def _short_messages(messages: Sequence[str]) -> tuple[bytes, list[int | str]]:
-    uuids = bytearray()
-    short: list[int | str] = []
-    before: str | None = None
-    for message in messages:
-        if message == before:
-            short.append(_AS_BEFORE)
-        elif (packed := _packed_uuid(message)) is not None:
-            uuids += packed
-            short.append(_NEXT_UUID)
-        else:
-            short.append(message)
-        before = message
-    return bytes(uuids), short
-
-
-def _packed_uuid(message: str) -> bytes | None:
-    if len(message) != _UUID_CHARS:
-        return None
-    try:
-        packed = bytes.fromhex(message.replace("-", ""))
-    except ValueError:
-        return None
-    return packed if len(packed) == _UUID_BYTES and _uuid(packed) == message else None
-
-
-def _long_messages(uuids: bytes, messages: Sequence[int | str]) -> list[str]:
-    long: list[str] = []
-    before: str | None = None
-    at = 0
-    for message in messages:
-        if message == _NEXT_UUID:
-            before = _uuid(uuids[at : at + _UUID_BYTES])
-            at += _UUID_BYTES
-        elif message != _AS_BEFORE:
-            before = str(message)
-        elif before is None:
-            raise Malformed("the first message of a part has no id before it")
-        long.append(before)
-    if at != len(uuids):
-        raise Malformed("a part does not have as many UUIDs as it names")
-    return long
-
-
-def _uuid(packed: bytes) -> str:
-    digits = packed.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _differences(moments: Sequence[int]) -> list[int]:

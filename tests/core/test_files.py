@@ -87,7 +87,11 @@ def test_an_executable_of_equal_bytes_is_another_content() -> None:
 
 
 def test_a_tombstone_removes_only_the_version_that_it_means() -> None:
-    edited = [(FIRST, put("a", "one")), (SECOND, put("a", "two", FIRST)), (THIRD, DropFile("a", FIRST))]
+    edited: list[tuple[Origin, Operation]] = [
+        (FIRST, put("a", "one")),
+        (SECOND, put("a", "two", FIRST)),
+        (THIRD, DropFile("a", FIRST)),
+    ]
     assert tree(done(new_replica(), *edited)) == {"a": content_hash("two")}
     replica = done(new_replica(), edited[0], (THIRD, DropFile("a", FIRST)))
     assert tree(replica) == {}

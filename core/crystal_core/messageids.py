@@ -1,0 +1,84 @@
+"""Message ids as a part of a snapshot holds them: UUIDs as bytes, of the others what they don't share with the one before.
+
+A code stands for each id: 0 for one that equals the one before it ("" before the first), 1 for the next of the UUIDs, 2 + n for
+one that shares n characters with the one before it and goes on with the next of the tails.
+"""
+
+from collections.abc import Sequence
+
+from crystal_crypto.errors import Malformed
+from crystal_mirror.operations import NAME_CHARS_MAX
+from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+
+_UUID_CHARS = 36
+_UUID_BYTES = 16
+_AS_BEFORE = 0
+_NEXT_UUID = 1
+_SHARED = 2
+
+CODE_MAX = _SHARED + NAME_CHARS_MAX
+
+
+def shortened(messages: Sequence[str]) -> tuple[bytes, list[str], list[int]]:
+    """The UUIDs among them, what the others do not share with the one before them, and a code for each."""
+    uuids, tails, codes = bytearray(), list[str](), list[int]()
+    before = ""
+    for message in messages:
+        if message == before:
+            codes.append(_AS_BEFORE)
+        elif (packed := _packed_uuid(message)) is not None:
+            uuids += packed
+            codes.append(_NEXT_UUID)
+        else:
+            shared = _shared(before, message)
+            tails.append(message[shared:])
+            codes.append(_SHARED + shared)
+        before = message
+    return bytes(uuids), tails, codes
+
+
+def restored(uuids: bytes, tails: Sequence[str], codes: Sequence[int]) -> list[str]:
+    """The ids. Raises Malformed."""
+    long: list[str] = []
+    before = ""
+    uuid = tail = chars = 0
+    for code in codes:
+        if code == _NEXT_UUID:
+            before = _uuid(uuids[uuid : uuid + _UUID_BYTES])
+            uuid += _UUID_BYTES
+        elif code != _AS_BEFORE:
+            shared = code - _SHARED
+            if shared > len(before):
+                raise Malformed("a message id shares more than there is")
+            before = before[:shared] + tails[tail]
+            tail += 1
+            chars += len(before)
+            if len(before) > NAME_CHARS_MAX or chars > SNAPSHOT_PART_BYTES_MAX:
+                raise Malformed("the message ids of a part are over the limit")
+        long.append(before)
+    if uuid != len(uuids) or tail != len(tails):
+        raise Malformed("a part does not have as many message ids as it names")
+    return long
+
+
+def _packed_uuid(message: str) -> bytes | None:
+    if len(message) != _UUID_CHARS:
+        return None
+    try:
+        packed = bytes.fromhex(message.replace("-", ""))
+    except ValueError:
+        return None
+    return packed if len(packed) == _UUID_BYTES and _uuid(packed) == message else None
+
+
+def _uuid(packed: bytes) -> str:
+    digits = packed.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return at
+    return min(len(one), len(other))

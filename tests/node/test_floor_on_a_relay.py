@@ -17,7 +17,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.operations import Remember
 from crystal_mirror.outbox import FULL_CHECK_ROUNDS
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention import DAY_MS, retain
+from crystal_mirror.retention import retain
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots import make_snapshot
 from crystal_node.runner import Runner
@@ -187,7 +187,7 @@ async def test_a_relay_with_too_many_deletions_under_way_fails_no_round_and_is_a
         streams = core.keys.conversations_prefix
         assert len(await at.held(streams)) == 12
         for look in range(6):
-            now = NOW + look * 2 * DAY_MS
+            now = NOW + look * 2 * 86_400_000
             core.accept(Remember(f"meanwhile {look}", "fact", "agent", 1))
             report = await at.run(core, sync_round(core, MODEL, about=About(now_ms=now)))
             assert report.caught_up

@@ -116,6 +116,10 @@ class ReplicaTransaction(ReplicaReader):
         self._check()
         self._rows.apply(origin, operation, vectors)
 
+    @property
+    def left_out(self) -> bool:
+        return self._rows.left_out
+
     def mark_done(self, origin: Origin) -> None:
         self._check()
         acks.mark_done(self.database, self._digests, origin)

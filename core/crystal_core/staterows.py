@@ -61,6 +61,8 @@ class StateRows:
         self._forgotten: set[bytes] = set()
         self.deleted = False
         """Whether a text was deleted: its bytes have to be scrubbed after the commit."""
+        self.left_out = False
+        """Whether an operation held a text that is suppressed."""
 
     def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
         match operation:
@@ -153,6 +155,7 @@ class StateRows:
             forget_hash = self._secret.forget_hash(content)
             found = self._find(forget_hash)
             if found.replicated is None and self._suppressed(forget_hash):
+                self.left_out = True
                 continue  # what is replicated is never suppressed
             chunk = found.replicated or self._add(
                 content, forget_hash, piece.text, found.provisional, vectors

@@ -53,7 +53,7 @@ def published_floor(view: ReplicaView) -> Place:
 
 
 def forgotten_at(view: ReplicaView) -> Place | None:
-    """Where the last forget stands in the log."""
+    """Where the last entry stands in the log that forgets a text, or holds one that was forgotten before it came."""
     return _place(view.meta_get(META_FORGOTTEN_AT))
 
 

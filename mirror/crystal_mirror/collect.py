@@ -341,5 +341,5 @@ def _commit(
         )
         keep_batch(member, transaction, batch, position)
         note_own(member, transaction, batch)
-        if any(isinstance(offer.operation, Forget) for offer in fresh):
+        if transaction.left_out or any(isinstance(offer.operation, Forget) for offer in fresh):
             note_forget(transaction, (position.epoch, position.sequence))

@@ -141,6 +141,11 @@ class ReplicaTransaction(ReplicaView, Protocol):
         """Applies one operation. Deterministic: equal histories give equal digests on every device."""
         ...
 
+    @property
+    def left_out(self) -> bool:
+        """Whether an operation that this transaction applied held a forgotten text, which did not come into the rows."""
+        ...
+
     def mark_done(self, origin: Origin) -> None:
         """Advances the ack of the origin's stream when contiguous, else remembers the origin beyond the gap."""
         ...

@@ -289,7 +289,7 @@ def _apply(
         transaction.embed_anew(content, next_vectors(""))
     if batch.condemned:
         transaction.condemn(batch.condemned)
-    if any(isinstance(operation, Forget) for _, operation in operations):
+    if transaction.left_out or any(isinstance(operation, Forget) for _, operation in operations):
         note_forget(transaction, (position.epoch, position.sequence))
     if next(vectors, None) is not None:
         raise DigestMismatch("the batch has more vectors than new chunks")

@@ -16,6 +16,7 @@ from crystal_mirror.collect import collect
 from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
 from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
+from crystal_mirror.forgets import note_forgets
 from crystal_mirror.handover import heed, holds
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
@@ -104,6 +105,7 @@ def sync_round(
             yield from _lead(member, report, model, about.now_ms)
         if not member.is_core:
             yield from _follow(member, report)
+        note_forgets(member, about.now_ms)
         tidy(member, about.now_ms)
         full = member.rounds % FULL_CHECK_ROUNDS == 0
         if tell_position or terms_untold(member):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 300.0
 """The whole tree is looked at this often even if no event comes."""
 REST_FACTOR = 5.0
-"""A scan is followed by a rest of so many times its length, so that a large tree under constant change takes a bounded share."""
+"""A scan is followed by a rest of so many times its length: a large tree under constant change takes a bounded share."""
 REST_SECONDS_MIN = 0.5
 
 

@@ -43,6 +43,8 @@ class Mood:
     sweep: float = 0.0
     """That a person has the Core let go of all that it can."""
     reembed: float = 0.0
+    files: float = 0.0
+    """That a person does something with a file."""
 
 
 MOODS: tuple[Mood, ...] = (
@@ -117,7 +119,10 @@ class Chaos:
         journal, replica = self.draw.choice(((True, True), (True, True), (True, False), (False, True)))
         self.world.faults["restored"] += 1
         self.world.say(f"{home.name} is put back{' journal' * journal}{' replica' * replica}")
-        self.world.disaster(home, lambda: home.restore(backup, journal=journal, replica=replica))
+        files = not (journal and replica) or self.draw.random() < 0.5
+        self.world.disaster(home, lambda: home.restore(backup, journal=journal, replica=replica, files=files))
+        if home.disk is not None:
+            self.world.filing.disk_was_put_back(home, [each for each in self.world.homes if each is not home])
 
     def _clone(self, home: Home) -> None:
         self.world.faults["cloned"] += 1

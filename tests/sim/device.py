@@ -24,6 +24,8 @@ from crystal_mirror.authority import in_force
 from crystal_mirror.cursors import About
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAMember
+from crystal_mirror.filemoves import reput_parts
+from crystal_mirror.filesync import files_round
 from crystal_mirror.founding import found, join
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
@@ -35,6 +37,7 @@ from crystal_mirror.round import sync_round
 from crystal_mirror.types import Origin
 from crystal_node.journal import SqliteJournal
 from tests.sim.embedding import MODEL
+from tests.sim.tree import Removed, SimBook, SimDisk
 
 
 class SimCrash(BaseException):
@@ -104,6 +107,8 @@ class Backup:
 
     journal: bytes
     replica: bytes | None
+    disk: SimDisk | None = None
+    book: bytes | None = None
 
 
 def seeded(seed: str) -> Callable[[int], bytes]:
@@ -171,6 +176,9 @@ class Home:
     skew_ms: int = 0
     """By how much its clock is off."""
     model: str = MODEL
+    disk: SimDisk | None = None
+    """Its files; None: it syncs none."""
+    book: SimBook | None = None
     beside: Lane | None = None
     _round: Lane | None = None
     result: Any = None
@@ -184,9 +192,16 @@ class Home:
         return max(1, self.clock.now_ms + self.skew_ms) if self.clock else 0
 
     def backup(self) -> Backup:
-        return Backup(self.journal.serialize("main"), self.replica.to_bytes() if self.replica else None)
+        return Backup(
+            self.journal.serialize("main"),
+            self.replica.to_bytes() if self.replica else None,
+            self.disk.copy(self.crasher.point) if self.disk else None,
+            self.book.serialized() if self.book else None,
+        )
 
-    def restore(self, backup: Backup, *, journal: bool = True, replica: bool = True) -> None:
+    def restore(
+        self, backup: Backup, *, journal: bool = True, replica: bool = True, files: bool = True
+    ) -> None:
         """Puts the disk back to an earlier state, or one of its two databases only. The process is gone."""
         self.die()
         self.restores += 1
@@ -195,6 +210,9 @@ class Home:
             self.journal.deserialize("main", backup.journal)
         if replica:
             self.replica = Database.from_bytes(backup.replica) if backup.replica else None
+        if files and backup.book is not None and self.disk is not None and backup.disk is not None:
+            self.disk.put_back(backup.disk)
+            self.book = SimBook.from_bytes(backup.book, self.crasher.point)
 
     def clone(self, name: str, random: Callable[[int], bytes]) -> "Home":
         """Another installation with the same identity and the same disk."""
@@ -203,6 +221,8 @@ class Home:
         )
         copy.roots = list(self.roots)
         copy.clock, copy.skew_ms, copy.model = self.clock, self.skew_ms, self.model
+        if self.disk is not None:
+            copy.have_files(self.disk.on_removed)
         copy.restore(self.backup())
         return copy
 
@@ -282,7 +302,20 @@ class Home:
         """What this device does again and again."""
         if self.clock is None:
             return sync_round(member, self.model)
-        return sync_round(member, self.model, about=About(self.now_ms), heed_cursors=True)
+        return self._round_with_files(member)
+
+    def _round_with_files(self, member: Member) -> Flow[Any]:
+        report = yield from sync_round(member, self.model, about=About(self.now_ms), heed_cursors=True)
+        if self.disk is not None and self.book is not None:
+            yield from files_round(member, self.disk, self.book, now_ms=self.now_ms)
+            if report.restored or member.rounds % 5 == 0:
+                yield from reput_parts(member, self.disk, self.book)
+        return report
+
+    def have_files(self, on_removed: Callable[[Removed], None]) -> None:
+        """From now on this device syncs the files that a person has on it."""
+        self.disk = SimDisk(self.crasher.point, on_removed=on_removed)
+        self.book = SimBook.in_memory(self.crasher.point)
 
     def _enter(self) -> Flow[Any]:
         journal = SimJournal(self.journal)

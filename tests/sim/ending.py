@@ -8,6 +8,7 @@ from crystal_mirror.retention import snapshot_due
 from crystal_mirror.snapshots import make_snapshot
 from crystal_mirror.types import EntryState, Origin
 from tests.sim.checks import compare
+from tests.sim.filing import files_on, refused_on, standing_files
 from tests.sim.model import Violation
 
 if TYPE_CHECKING:
@@ -86,7 +87,22 @@ def _disagreement(world: "World") -> str:
         digests[home.name] = (
             f"{position[:2]} {member.replica.digest().hex()[:8]} {log} {home.error} {notices}"
         )
-    return "" if len({d.split(" {")[0] for d in digests.values()}) == 1 else f"{digests}"
+    if len({d.split(" {")[0] for d in digests.values()}) != 1:
+        return f"{digests}"
+    return next(filter(None, (_files_differ(world, home) for home in world.homes)), "")
+
+
+def _files_differ(world: "World", home: "Home") -> str:
+    """How a device's files differ from the tree that all agree on."""
+    history = world.checks.histories.get(home.member.replica.position().previous) if home.member else None
+    if home.disk is None or home.book is None or history is None:
+        return ""
+    home.book.confirm()  # the person says yes to whatever the fuse asks
+    here, there = files_on(home.disk), standing_files(history)
+    refused = refused_on(home.disk)
+    if {path: content for path, content in here.items() if path in there or path not in refused} == there:
+        return ""
+    return f"{home.name} has {sorted(here.items() - there.items())}, and lacks {sorted(there.items() - here.items())}"
 
 
 def _join_last(world: "World") -> None:
@@ -116,6 +132,11 @@ def _check_outcome(world: "World") -> None:
     missing = world.accepted.keys() - world.lost - history.operations
     if world.deceived:
         missing -= world.on_relay_only
+    world.filing.p1_no_file_is_lost(
+        history.state,
+        {home.name: home for home in world.homes},
+        excused=world.deceived and any(home.restores for home in world.homes),
+    )
     if missing:
         raise Violation(f"P1: lost: {[world.accepted[name] for name in sorted(missing)]}")
     if history.operations - world.accepted.keys():

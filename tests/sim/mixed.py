@@ -11,7 +11,7 @@ from crystal_mirror.handover import call_off, freeze, offer
 from crystal_mirror.member import Member
 from crystal_mirror.reembed import reembed
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention import DAY_MS, retain, snapshot_due
+from crystal_mirror.retention import retain, snapshot_due
 from crystal_mirror.snapshots import make_snapshot
 from tests.sim.chaos import STEPS, Mood
 from tests.sim.device import Home
@@ -22,6 +22,7 @@ from tests.sim.world import World
 
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
+DAY_MS = 24 * 60 * MINUTE_MS
 YEAR_MS = 365 * DAY_MS
 TICKS_MS = (SECOND_MS, 10 * MINUTE_MS)
 """How fast time goes by: slowly enough for a change of the Core by courtesy, or fast enough for an expiry."""
@@ -30,6 +31,17 @@ WAITS_MAX = 40
 
 MOODS: tuple[Mood, ...] = (
     Mood("retention", crash=0.02, snapshot=0.05),
+    Mood("files", crash=0.02, snapshot=0.02, files=0.12, storm=0.01),
+    Mood(
+        "files moved",
+        crash=0.01,
+        snapshot=0.02,
+        files=0.1,
+        claim=0.004,
+        promote=0.01,
+        sweep=0.01,
+        sleep=0.006,
+    ),
     Mood("sleepers", crash=0.01, snapshot=0.03, sleep=0.012, sweep=0.01),
     Mood("clocks", crash=0.01, snapshot=0.03, clock=0.03, sweep=0.01),
     Mood("handover", crash=0.01, snapshot=0.02, promote=0.03, claim=0.004),
@@ -52,6 +64,7 @@ MOODS: tuple[Mood, ...] = (
         promote=0.01,
         sweep=0.006,
         reembed=0.003,
+        files=0.06,
     ),
 )
 
@@ -69,6 +82,9 @@ class Mixed(MembersChaos):
         self.world.has_clocks = True
         self.world.needs.strict = not (mood.sleep or mood.clock or mood.sweep or mood.restore or mood.harm)
         self.world.core.clock = self.world.clock
+        self.world.has_files = bool(mood.files)
+        if mood.files:
+            self.world.give_files(self.world.core)
 
     def run(self) -> World:
         with small():
@@ -86,6 +102,8 @@ class Mixed(MembersChaos):
         elif member.is_core and (draw.random() < mood.snapshot or snapshot_due(member, home.now_ms)):
             world.faults["snapshot begun"] += 1
             world.step_beside(home, make_snapshot)
+        if home.disk is not None and draw.random() < mood.files:
+            world.filing.act(home, draw)
         if draw.random() < 0.02:
             world.clock.tick_ms = draw.choice(TICKS_MS)
         if draw.random() < mood.sleep:

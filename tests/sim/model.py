@@ -163,6 +163,8 @@ class Histories:
         self.secret = secret
         self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
         self._operations: dict[bytes, frozenset[bytes]] = {}
+        self.contents: set[tuple[bytes, ...]] = set()
+        """Of every file that any log ever carried, part by part."""
 
     def get(self, entry_hash: bytes) -> History | None:
         return self._known.get(entry_hash)
@@ -215,7 +217,7 @@ class Histories:
             name = sha256(encoded).digest()
             if origin in state.done:
                 raise Violation(f"P2: operation {_short(origin)} is in one log twice under the same name")
-            if name in operations:
+            if name in operations and not isinstance(decode_operation(encoded), PutFile | DropFile):
                 raise Violation(
                     f"P2: operation {decode_operation(encoded)!r} is in one log twice, now as {_short(origin)}"
                 )
@@ -227,6 +229,8 @@ class Histories:
                 state.chunks[sha256(text.encode()).digest()] = tuple(embed(text, batch.model))
             operations.add(name)
             state.done |= {origin}
+            if isinstance(operation := decode_operation(encoded), PutFile):
+                self.contents.add(tuple(part.content for part in operation.parts))
         state.done |= set(batch.also_done)
         for chunk in batch.embedded_anew:
             windows = next(vectors, None)

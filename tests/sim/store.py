@@ -151,6 +151,8 @@ class SimStore:
                 return None
             case List():
                 told = self.lie.listing(self, device, request) if self.lie else None
+                if told is not None and self.secrecy is not None:
+                    self.secrecy.told.update(told.keys)
                 return told if told is not None else self.honest_listing(request)
             case Condemn():
                 return self._condemn(request)

@@ -18,28 +18,20 @@ from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.authority import in_force
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.offers import open_offer
-from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember, encode_operation
+from crystal_mirror.operations import Forget, Operation, decode_operation, encode_operation
 from crystal_mirror.requests import Flow
 from tests.sim import ending
 from tests.sim.checks import Checks
 from tests.sim.device import Clock, Crasher, Home, SimCrash, seeded, spoken
-from tests.sim.embedding import embed
+from tests.sim.filing import Filing
 from tests.sim.model import Histories, Violation
 from tests.sim.needs import Needs
 from tests.sim.outsiders import Generations, Outsiders
 from tests.sim.secrecy import Secrecy
 from tests.sim.store import SimStore
 from tests.sim.tracing import describe, hash_of
+from tests.sim.writing import Writer, plant_writings
 
-TEXTS = (
-    "tea, no sugar",
-    "the spare key is under the third stone",
-    "ship on Friday",
-    "a text that is long enough to need two windows of the embedder",
-    "Böhm's number: +49 30 1234",
-    "forget me",
-)
-SOURCE = "claude-code"
 FLOW_STEPS_MAX = 5000
 """Requests after which a single flow counts as endless."""
 
@@ -68,11 +60,7 @@ class World:
         self.vault = self.roots[0].vault
         self.store = SimStore(Random(f"{seed}/weather"))
         self.secrecy = self.store.secrecy = Secrecy()
-        for text in TEXTS:
-            self.secrecy.plant("a text", text.encode())
-            for vector in embed(text):
-                self.secrecy.plant("a vector", vector)
-        self.secrecy.plant("a source", SOURCE.encode())
+        plant_writings(self.secrecy)
         self.secrecy.plant_root(self.roots[0])
         self.crasher = Crasher()
         self.homes: list[Home] = []
@@ -83,6 +71,7 @@ class World:
         self.clock = Clock()
         self.has_clocks = False
         """Whether devices that come from now on have a clock."""
+        self.has_files = False
         self.lost: set[bytes] = set()
         """Operations that went with a disk before they were durable, or with disk and relay together."""
         self.on_relay_only: set[bytes] = set()
@@ -95,7 +84,6 @@ class World:
         """Every operation, those of revoked devices too, and the device at which it was made."""
         self.faults: Counter[str] = Counter()
         self.rounds_to_agree = 0
-        self._serial = 0
         self.core = self.add_home("core", founds=True)
         self.run_round(self.core)
         member = self.core.open()
@@ -108,6 +96,8 @@ class World:
         self.secrecy.plant_secret(self.secret)
         self.secrecy.plant_generation(member.generation_key)
         self.store.watch = self._watch
+        self.writer = Writer(self.secret)
+        self.filing = Filing(self.checks.histories, self.say)
         self.needs = Needs(self.vault, self.checks.histories, lambda: self.homes, self.store.objects)
         self.store.swept = self.needs.p6_nothing_needed_is_deleted
         self.checks.histories.on_announced = self.needs.p6_an_announced_snapshot_is_whole
@@ -138,8 +128,16 @@ class World:
         random = seeded(f"{self.seed}/{name}")
         home = Home(name, identity, self.vault, root, self.crasher, random, founds, keeps_root and has_kit)
         home.clock = self.clock if self.has_clocks else None
+        if self.has_files:
+            self.give_files(home)
         self.homes.append(home)
         return home
+
+    def give_files(self, home: Home) -> None:
+        """From now on the device syncs files."""
+        home.have_files(
+            lambda removed: self.filing.p7_only_what_others_have_is_overwritten(home.name, removed)
+        )
 
     def home(self, name: str) -> Home:
         return next(home for home in self.homes if home.name == name)
@@ -201,8 +199,26 @@ class World:
                 self.secrecy.plant_generation(key)
             for device in gone:
                 self._expel(device)
+            if home.book is not None:
+                self._take_up_files(home, home.member)
         if home not in self.former:
             self.checks.after_step(home)
+
+    def _take_up_files(self, home: Home, member: Member) -> None:
+        """What a round of files had the device accept counts as any other operation."""
+        for name in member.journal.names():
+            row = (
+                member.journal.row(name.incarnation, name.sequence) if name.digest not in self.made else None
+            )
+            if row is None:
+                continue
+            self.made[name.digest] = operation = decode_operation(row.operation)
+            self.made_by[name.digest] = home.identity.id
+            if home in self.former:
+                self.checks.histories.forbidden.add(name.digest)
+            else:
+                self.accepted[name.digest] = operation
+                self.checks.accepted(home, name.digest)
 
     def _expel(self, device: bytes) -> None:
         """A device is out. What it had not stored before is its own affair from here on, and so is what it makes."""
@@ -273,26 +289,10 @@ class World:
         return True
 
     def new_operation(self, draw: Random) -> Operation:
-        """One of few texts, so that they meet again; made unique by a serial number; with a clock that is off by years."""
-        self._serial += 1
-        clock = draw.choice((0, 1, 10**12, 2 * 10**12, 2**50)) + self._serial
-        match draw.randrange(6):
-            case 0:
-                return Remember(draw.choice(TEXTS), draw.choice(("fact", "event")), f"a{self._serial}", clock)
-            case 1:
-                return self.forget(draw.choice(TEXTS))
-            case _:
-                pieces = tuple(
-                    Piece(draw.choice(TEXTS), "user", clock, f"m{draw.randrange(4)}", part)
-                    for part in range(draw.randint(1, 3))
-                )
-                return Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
+        return self.writer.new_operation(draw)
 
     def forget(self, text: str) -> Forget:
-        """A second target that no text has makes every forget different from all others."""
-        self._serial += 1
-        nothing = sha256(f"nothing {self._serial}".encode()).digest()
-        return Forget((self.secret.forget_hash(sha256(text.encode()).digest()), nothing))
+        return self.writer.forget(text)
 
     # Disasters: what protocols cannot prevent. They may lose what nobody else holds, and nothing else.
 

@@ -7,7 +7,7 @@ base everything is kept from the first slot on, and that is what a state is made
 
 import msgspec
 
-from crystal_mirror.batch import Announced, Batch
+from crystal_mirror.batch import Announced, Batch, Pack
 from crystal_mirror.ports import ReplicaTransaction, ReplicaView
 from crystal_mirror.types import START, Position
 
@@ -17,10 +17,13 @@ META_SNAPSHOT = "snapshot"
 META_SNAPSHOT_SLOT = "snapshot.slot"
 META_BASE = "base"
 META_PUBLISHED_FLOOR = "floor.published"
+META_PACKS = "packs"
+META_PACKS_SLOT = "packs.slot"
 META_FORGOTTEN_AT = "forgotten.at"
 
 _encoder = msgspec.msgpack.Encoder()
 _announced_decoder = msgspec.msgpack.Decoder(Announced)
+_packs_decoder = msgspec.msgpack.Decoder(tuple[Pack, ...])
 _place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
 
 Place = tuple[int, int]
@@ -57,6 +60,17 @@ def forgotten_at(view: ReplicaView) -> Place | None:
     return _place(view.meta_get(META_FORGOTTEN_AT))
 
 
+def packs_of(view: ReplicaView) -> tuple[Pack, ...]:
+    """The packs that the log listed last."""
+    data = view.meta_get(META_PACKS)
+    return _packs_decoder.decode(data) if data else ()
+
+
+def packs_slot(view: ReplicaView) -> Place | None:
+    """Where they were listed."""
+    return _place(view.meta_get(META_PACKS_SLOT))
+
+
 def set_base(transaction: ReplicaTransaction, base: Announced | None) -> None:
     transaction.meta_set(META_BASE, _encoder.encode(base) if base else None)
 
@@ -82,6 +96,9 @@ def take_decrees(transaction: ReplicaTransaction, batch: Batch, place: Place) ->
         transaction.condemn(batch.condemned)
     if batch.announced is not None:
         set_snapshot(transaction, batch.announced, place)
+    if batch.packs is not None:
+        transaction.meta_set(META_PACKS, _encoder.encode(batch.packs))
+        transaction.meta_set(META_PACKS_SLOT, _encoder.encode(place))
     if batch.floor is not None and batch.floor > published_floor(transaction):
         newest = newest_snapshot(transaction)
         if newest is None or (newest.epoch, newest.sequence) < batch.floor:

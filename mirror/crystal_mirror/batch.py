@@ -30,6 +30,8 @@ WINDOWS_MAX = 65_535
 VECTOR_BYTES_MAX = 8192
 """One vector: 4,096 dimensions of float16."""
 
+PACKS_MAX = 1024
+"""Packs in one list."""
 CONDEMNED_MAX = 4096
 """Names that one batch condemns."""
 
@@ -55,6 +57,18 @@ class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return Position(self.epoch, self.sequence, self.previous)
 
 
+class Pack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A run of ``count`` slots of ``epoch`` from ``first`` on, all in one blob: by the SHA-256 of its content, its length in
+    bytes and its turn (``packs.py``)."""
+
+    epoch: Number
+    first: Number
+    count: Number
+    content: Bytes32
+    length: Number
+    turn: Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+
 class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     origins: Annotated[tuple[PackedOrigin, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
     also_done: Annotated[tuple[PackedOrigin, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
@@ -69,6 +83,7 @@ class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     condemned: Annotated[tuple[Bytes32, ...], msgspec.Meta(max_length=CONDEMNED_MAX)]
     embedded_anew: Annotated[tuple[Bytes32, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
     drops_vectors: bool
+    packs: Annotated[tuple[Pack, ...], msgspec.Meta(max_length=PACKS_MAX)] | None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -95,6 +110,8 @@ class Batch:
     condemned: tuple[bytes, ...] = ()
     embedded_anew: tuple[bytes, ...] = ()
     drops_vectors: bool = False
+    packs: tuple[Pack, ...] | None = None
+    """All packs that are of use; None: as before."""
 
     def decoded(self) -> list[tuple[Origin, Operation]]:
         return [(origin, decode_operation(data)) for origin, data in self.operations]
@@ -122,6 +139,7 @@ def encode_batch(batch: Batch) -> list[Frame]:
         condemned=batch.condemned,
         embedded_anew=batch.embedded_anew,
         drops_vectors=batch.drops_vectors,
+        packs=batch.packs,
     )
     return [
         Frame(_encoder.encode(head)),
@@ -166,6 +184,7 @@ def decode_batch(frames: Sequence[bytes]) -> Batch:
         condemned=head.condemned,
         embedded_anew=head.embedded_anew,
         drops_vectors=head.drops_vectors,
+        packs=head.packs,
     )
 
 

@@ -15,6 +15,7 @@ from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, sea
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import SIGNATURE_BYTES
 from crystal_mirror.authority import in_force
+from crystal_mirror.base import packs_slot, snapshot_slot
 from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
@@ -24,8 +25,6 @@ from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES
 
 META_CURSOR = "cursor.sent"
 META_SEEN = "cursors.seen"
-META_SNAPSHOT_SLOT = "snapshot.slot"
-"""In the replica: epoch and sequence of the entry that announces the newest snapshot, as a MessagePack array."""
 META_ASKS = "handover.asks"
 META_DRAINED = "handover.drained"
 META_OFFERS = "handover.offers"
@@ -67,6 +66,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     drained_for: _Id = b""
     offers: _Id = b""
     warrant: Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES)] = b""
+    packs: tuple[_Count, _Count] | None = None
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -104,6 +104,8 @@ class Cursor:
     """A Core's: the device that it wants to give the lead to; empty if none."""
     warrant: bytes = b""
     """The root's signature under what it asks for; empty if it asks by its grant, or is offered the lead."""
+    packs: tuple[int, int] | None = None
+    """The slot of the mirror entry that lists the packs, as far as this device knows (``packs.py``)."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -116,7 +118,6 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 _encoder = msgspec.msgpack.Encoder()
 _body_decoder: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
 _seen_decoder: msgspec.msgpack.Decoder[list[_Seen]] = msgspec.msgpack.Decoder(list[_Seen])
-_slot_decoder: msgspec.msgpack.Decoder[tuple[int, int]] = msgspec.msgpack.Decoder(tuple[int, int])
 _sent_decoder: msgspec.msgpack.Decoder[_Sent] = msgspec.msgpack.Decoder(_Sent)
 
 
@@ -140,8 +141,9 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         member.root is not None and in_force(member.log, member.root),
         about.version[:VERSION_CHARS_MAX],
         about.token,
-        _snapshot_slot(member),
+        snapshot_slot(member.replica),
         *_terms(member),
+        packs_slot(member.replica),
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
@@ -196,11 +198,6 @@ def _terms(member: Member) -> tuple[bytes, bytes, bytes, bytes]:
         member.journal.meta_get(name) or b"" for name in (META_ASKS, META_DRAINED, META_OFFERS, META_WARRANT)
     )
     return asks, drained, offers, warrant
-
-
-def _snapshot_slot(member: Member) -> tuple[int, int] | None:
-    kept = member.replica.meta_get(META_SNAPSHOT_SLOT)
-    return _slot_decoder.decode(kept) if kept else None
 
 
 def _own_count(member: Member, there: bytes) -> int:
@@ -321,8 +318,11 @@ def _cursor(member: Member, seen: _Seen) -> Cursor:
         body.token,
         member.log.knows_head(seen.log_head),
         body.snapshot,
-        *(_whole(each) for each in (body.asks, body.drained_for, body.offers)),
+        _whole(body.asks),
+        _whole(body.drained_for),
+        _whole(body.offers),
         body.warrant,
+        body.packs,
     )
 
 

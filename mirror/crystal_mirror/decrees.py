@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from crystal_crypto.entry import Kind, parse
 from crystal_mirror.base import META_MODEL, take_decrees
-from crystal_mirror.batch import Announced, Batch, encode_batch, seal_mirror
+from crystal_mirror.batch import Announced, Batch, Pack, encode_batch, seal_mirror
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.ports import ReplicaTransaction
@@ -25,6 +25,7 @@ def decree(
     model: str = "",
     drops_vectors: bool = False,
     embedded: Sequence[tuple[bytes, Sequence[bytes]]] = (),
+    packs: tuple[Pack, ...] | None = None,
     expected: Position | None = None,
 ) -> None:
     """Applies a decree and leaves it sealed for ``publish``. ``embedded``: content hashes with their new windows' vectors.
@@ -63,6 +64,7 @@ def decree(
             condemned=tuple(condemned),
             embedded_anew=tuple(content for content, _ in embedded),
             drops_vectors=drops_vectors,
+            packs=packs,
         )
         keep_batch(member, transaction, batch, position)
 

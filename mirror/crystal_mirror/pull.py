@@ -28,6 +28,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Operation
 from crystal_mirror.outbox import note_own
+from crystal_mirror.packs import PackReader
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
@@ -122,6 +123,7 @@ def pull(member: Member) -> Flow[Pulled]:
     entries = operations = size = voids = 0
     ahead = 2
     closed = ClosedEpochs()
+    packs = PackReader()
     while True:
         position = member.replica.position()
         if needs_its_end(member, position.epoch) and not closed.covers(position):
@@ -133,8 +135,9 @@ def pull(member: Member) -> Flow[Pulled]:
                 )
                 return Pulled(Standing.HELD, entries, operations, size)
             closed = read
+        packed = yield from packs.slots(member, position)
         keys = tuple(member.keys.mirror(position.epoch, position.sequence + i) for i in range(ahead))
-        found: Sequence[bytes | None] = yield GetMany(keys)
+        found: Sequence[bytes | None] = packed or (yield GetMany(keys))
         if found[0] is None:
             if any(data is not None for data in found):
                 member.notices.put(Notice.MIRROR_GAP, f"the relay lacks the slot at {_place(position)}")
@@ -147,6 +150,9 @@ def pull(member: Member) -> Flow[Pulled]:
                 member.notices.put(Notice.MIRROR_TAMPERED, f"the slot at {_place(position)} was exchanged")
                 return Pulled(Standing.HELD, entries, operations, size)
             slot = yield from judge_current(member, data, position)
+            if packed and slot.kind in (SlotKind.VOID, SlotKind.DIVERGED):
+                packs.give_up()  # that verdict is passed on the slot alone
+                break
             if not (yield from _log_explains(member, slot)):
                 member.notices.put(
                     Notice.PEER_AHEAD,
@@ -158,6 +164,7 @@ def pull(member: Member) -> Flow[Pulled]:
             taken = take_slot(member, slot, data, position)
             if taken.standing is not Standing.CAUGHT_UP:
                 return Pulled(taken.standing, entries, operations, size)
+            packs.slots_read += 1
             entries += slot.kind is not SlotKind.VOID
             voids = voids + 1 if slot.kind is SlotKind.VOID else 0
             if voids >= VOIDS_AT_ONCE_MAX:

@@ -5,6 +5,7 @@
     conversations    what was acknowledged, and durable, at least 24 hours ago
     snapshot parts   of snapshots before the newest: condemned 24 hours after it was announced, at once if they still hold what
                      was forgotten
+    packs            below the floor, at once
     other blobs      that nothing refers to, seen so for 30 days; for 5, if something was forgotten
 
 A time here is the Core's own clock, and a wrong one only makes a slow reader take a snapshot, or keeps things too long. A floor
@@ -18,10 +19,11 @@ from crystal_mirror.base import (
     Place,
     first_position,
     newest_snapshot,
+    packs_of,
     published_floor,
     snapshot_slot,
 )
-from crystal_mirror.batch import CONDEMNED_MAX
+from crystal_mirror.batch import CONDEMNED_MAX, Pack
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.decrees import decree
@@ -36,6 +38,7 @@ from crystal_mirror.forgets import (
     pending_forgets,
 )
 from crystal_mirror.member import Member
+from crystal_mirror.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
 from crystal_mirror.retained import Acked, KeptSnapshot, Reader, State, read_state, write_state
 from crystal_mirror.snapshots import is_ready, is_whole, read_manifest
@@ -87,12 +90,14 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
     condemned = _superseded(member, state, forgets, now_ms, force)
     if not condemned:
         condemned = yield from _sweep(member, state, forgets, now_ms, force)
-    floor = _floor(member, state, forgets, now_ms, force)
+    packs, dead = yield from _packs(member, CONDEMNED_MAX - len(condemned))
+    condemned += dead
+    floor = next_floor(member, state, forgets, now_ms, force=force)
     state.condemned += condemned
     state.looked_at = now_ms
     write_state(member, state)
-    if condemned or floor:
-        decree(member, floor=floor, condemned=condemned, expected=position)
+    if condemned or floor or packs is not None:
+        decree(member, floor=floor, condemned=condemned, packs=packs, expected=position)
     return True
 
 
@@ -176,14 +181,15 @@ def _forgets_left(member: Member, state: State, forgets: tuple[Pending, ...]) ->
         for each in forgets
         if each.place < min(oldest, state.floor_asked)
         and not any(seen <= each.since for seen in state.unreferenced.values())
+        and not any((pack.epoch, pack.first) <= each.place for pack in packs_of(member.replica))
     ]
     if gone:
         cover(member, max(each.place for each in gone))
     return tuple(each for each in forgets if each not in gone)
 
 
-def _floor(
-    member: Member, state: State, forgets: tuple[Pending, ...], now_ms: int, force: bool
+def next_floor(
+    member: Member, state: State, forgets: tuple[Pending, ...], now_ms: int, *, force: bool
 ) -> Place | None:
     """The floor to publish now, if it is worth it."""
     newest = newest_snapshot(member.replica)
@@ -192,10 +198,10 @@ def _floor(
     without = [each for each in forgets if each.place < newest.position[:2]]
     late = any(now_ms - each.since >= FORGOTTEN_FLOOR_MS for each in without)
     candidates = [min(kept.announced.position[:2] for kept in state.snapshots)]
-    candidates.append(_last_slot_before(member, member.replica.position()[:2]))
+    candidates.append(last_slot_before(member, member.replica.position()[:2]))
     if not (late or force):
         candidates += [
-            _last_slot_before(member, (reader.epoch, reader.sequence))
+            last_slot_before(member, (reader.epoch, reader.sequence))
             for reader in state.readers.values()
             if now_ms - reader.since < READER_AWAY_MS
         ]
@@ -207,7 +213,7 @@ def _floor(
     return floor if worth else None
 
 
-def _last_slot_before(member: Member, place: Place) -> Place:
+def last_slot_before(member: Member, place: Place) -> Place:
     """The slot of the last entry that who stands at this place has applied: it looks there when it comes back."""
     epoch, sequence = place
     if sequence > 0:
@@ -268,7 +274,7 @@ def _superseded(
     forgotten = any(oldest.announced.position[:2] <= each.place < place for each in forgets)
     if not (forgotten or force or now_ms - newest.since >= SUPERSEDED_MS or newest.since > now_ms):
         return []
-    needed = set(newest.names) | set(referenced(member.replica, member.secret))
+    needed = set(newest.names) | of_use(member)
     names = sorted({name for kept in state.snapshots[:-1] for name in kept.names} - needed)
     left = [name for name in names if not member.replica.is_condemned(name)]
     if not left:
@@ -286,14 +292,13 @@ def _sweep(
     """
     if now_ms - state.swept_at < DAY_MS and not force:
         return []
-    needed = {name for kept in state.snapshots for name in kept.names}
-    needed |= set(referenced(member.replica, member.secret))
+    needed = {name for kept in state.snapshots for name in kept.names} | of_use(member)
     wait = FORGOTTEN_BLOBS_MS if forgets else UNREFERENCED_MS
     first_seen = min((each.since for each in forgets), default=now_ms) if not state.swept_at else now_ms
     lone: dict[bytes, int] = {}
     due: list[bytes] = []
     again: list[bytes] = []
-    for name in (yield from _listed_blobs(member)):
+    for name in (yield from listed_blobs(member)):
         if member.replica.is_condemned(name):
             again.append(name)
             continue
@@ -309,7 +314,23 @@ def _sweep(
     return due
 
 
-def _listed_blobs(member: Member) -> Flow[Iterable[bytes]]:
+def _packs(member: Member, room: int) -> Flow[tuple[tuple[Pack, ...] | None, list[bytes]]]:
+    """The list of packs to decree, None if it stays as it is, and the names of those that are of no use any more."""
+    dead = dead_packs(member)[:room]
+    packs = yield from make_packs(member)
+    if dead:
+        packs = tuple(pack for pack in packs or packs_of(member.replica) if pack not in dead)
+    return packs, [pack_name(member, pack) for pack in dead]
+
+
+def of_use(member: Member) -> set[bytes]:
+    """The names of the blobs that files and packs are made of."""
+    packs = {pack_name(member, pack) for pack in packs_of(member.replica)}
+    return packs | set(referenced(member.replica, member.secret))
+
+
+def listed_blobs(member: Member) -> Flow[Iterable[bytes]]:
+    """The names of all blobs that the relay lists."""
     prefix = member.keys.blob_prefix
     names: list[bytes] = []
     after = ""

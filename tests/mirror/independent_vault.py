@@ -150,7 +150,7 @@ def read_vault(
         if not frames:
             continue  # a seal
         origins, also_done, windows, size, _, digest, *decrees = msgspec.msgpack.decode(frames[0])
-        assert decrees == [None, None, [], [], False], "this reader knows no decrees"
+        assert decrees == [None, None, [], [], False, None], "this reader knows no decrees"
         vectors: list[list[bytes]] = []
         at = 0
         for count in windows:

@@ -7,11 +7,11 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.entry import Channel, Frame, Kind, parse, seal
+from crystal_mirror.base import META_SNAPSHOT_SLOT
 from crystal_mirror.cursors import (
     META_ASKS,
     META_DRAINED,
     META_OFFERS,
-    META_SNAPSHOT_SLOT,
     TOLD_AGAIN_MS,
     About,
     Cursor,

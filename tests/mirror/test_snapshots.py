@@ -10,12 +10,13 @@ from crystal_mirror.base import newest_snapshot, published_floor, read_base
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import About
 from crystal_mirror.errors import RelayMisbehaves
+from crystal_mirror.forgets import DAY_MS
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Remember
 from crystal_mirror.requests import GetBlob, PutBlob
 from crystal_mirror.restoring import restore_pending
-from crystal_mirror.retention import DAY_MS, forget_in_reach, retain, snapshot_due
+from crystal_mirror.retention import forget_in_reach, retain, snapshot_due
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots import make_snapshot
 from crystal_mirror.types import START
@@ -150,14 +151,15 @@ def test_a_killed_restore_goes_on_where_it_was_and_reads_one_part_again_at_most(
 
 
 def test_what_the_relay_does_not_give_back_is_not_announced(home: Household) -> None:
-    flow, reply = make_snapshot(home.core), None
-    with pytest.raises(RelayMisbehaves):
+    def forgetful() -> None:
+        flow, reply = make_snapshot(home.core), None
         while True:
             request = flow.send(reply)
-            if isinstance(request, PutBlob):
-                reply = True  # it says so
-                continue
-            reply = home.store.answer(request)
+            # It says that it has it.
+            reply = True if isinstance(request, PutBlob) else home.store.answer(request)
+
+    with pytest.raises(RelayMisbehaves):
+        forgetful()
     home.sync(home.core)
     assert newest_snapshot(home.core.replica) is None
 

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 from unittest.mock import patch
 
 from crystal_mirror import packs
 from crystal_mirror.base import packs_of, published_floor
+from crystal_mirror.decrees import decree
 from crystal_mirror.member import Member
+from crystal_mirror.publish import publish
 from crystal_mirror.requests import Get, GetBlob, GetMany
 from crystal_mirror.retention import retain
 from crystal_mirror.round import sync_round
@@ -15,9 +18,12 @@ from tests.mirror.test_snapshots import NOW, house, remember, snapshot
 
 
 def week(home: Household, entries: int = 600) -> None:
+    """Many small entries, as a week of messages leaves them."""
+    remember(home.core, "the week begins")
+    home.sync(home.core)
     for number in range(entries):
-        remember(home.core, f"said on some day of the week, number {number}")
-        home.sync(home.core)
+        decree(home.core, condemned=[sha256(b"%d" % number).digest()])
+        home.store.run(publish(home.core))
 
 
 def pack(home: Household) -> None:

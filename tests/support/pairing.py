@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.support.machine import Machine
@@ -156,6 +157,21 @@ def pair(core: Machine, newcomer: Machine, *arguments: str, relay: str = "") -> 
         codes = (inviter.end(), joiner.end())
         assert codes == (0, 0), f"{codes}\n{inviter.errors}\n{joiner.errors}"
     return inviter, joiner
+
+
+def hurried(folder: Path, seconds: Mapping[str, float]) -> str:
+    """A PYTHONPATH for sides with other times: `{"newcomer.ANSWER_SECONDS_MAX": 3.0}` for one that nobody will answer.
+
+    Only for waits that are in vain in that test: what can come may take its full time on a slow machine.
+    """
+    folder.mkdir()
+    lines: list[str] = []
+    for name, value in seconds.items():
+        module, _, constant = name.partition(".")
+        lines += [f"import crystal_node.pairing.{module} as {module}", f"assert {module}.{constant}"]
+        lines += [f"{module}.{constant} = {value}"]
+    (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n")
+    return str(folder)
 
 
 def members(machine: Machine) -> list[dict[str, Any]]:

@@ -15,20 +15,13 @@ from crystal_relay.tokens import new_token, token_hash
 from tests.node.test_devices import device_id
 from tests.support.hostile_relay import HostileRelay, Seen, hostile_relay
 from tests.support.machine import Machine, Vault
-from tests.support.pairing import Side, inviting, joining, members, pair
-
-_HURRY = (
-    "import crystal_node.pairing.newcomer as newcomer\nnewcomer.ANSWER_SECONDS_MAX = 3.0\n"
-    "import crystal_node.pairing.inviter as inviter\ninviter.DONE_SECONDS_MAX = 3.0\n"
-)
+from tests.support.pairing import Side, hurried, inviting, joining, members, pair
 
 
 @pytest.fixture
 def hurry(tmp_path: Path) -> str:
-    """A startup folder for processes that wait three seconds for each other in place of thirty."""
-    (tmp_path / "hurry").mkdir()
-    (tmp_path / "hurry" / "sitecustomize.py").write_text(_HURRY)
-    return str(tmp_path / "hurry")
+    """For sides that wait three seconds in place of thirty for what the relay keeps back."""
+    return hurried(tmp_path / "hurry", {"newcomer.ANSWER_SECONDS_MAX": 3.0, "inviter.DONE_SECONDS_MAX": 3.0})
 
 
 def _nobody_was_added(vault: Vault, machine: Machine) -> None:
@@ -97,7 +90,7 @@ def _both(vault: Vault, machine: Machine, hostile: HostileRelay, hurry: str) -> 
     over = {"CRYSTAL_RELAY_URL": hostile.url, "PYTHONPATH": hurry}
     with (
         inviting(vault.core, **over) as inviter,
-        joining(machine, inviter.code(), PYTHONPATH=hurry) as newcomer,
+        joining(machine, inviter.code()) as newcomer,
     ):
         inviter.type(str(newcomer.event("digits")["digits"]))
         newcomer.end()

@@ -5,12 +5,13 @@ import contextlib
 import re
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
 from tests.support.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.support.machine import Machine, Vault
-from tests.support.pairing import Side, inviting, joining, members, pair
+from tests.support.pairing import Side, hurried, inviting, joining, members, pair
 
 _INVITER = {
     "opening the mailbox": "POST .*/invites",
@@ -89,8 +90,9 @@ def _starts_over(vault: Vault, machine: Machine) -> bool:
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("step", [*_INVITER])
 def test_an_inviter_killed_at_any_step_leaves_nothing_half_added(
-    vault: Vault, machine: Machine, step: str, *, before: bool
+    vault: Vault, machine: Machine, tmp_path: Path, step: str, *, before: bool
 ) -> None:
+    hurry = hurried(tmp_path / "hurry", {"newcomer.HEARD_SECONDS_MAX": 1.0})  # the dead hear nothing
     with (
         _trap(vault, _INVITER[step], before=before) as (trap, proxy),
         inviting(vault.core, CRYSTAL_RELAY_URL=proxy.url) as inviter,
@@ -98,7 +100,8 @@ def test_an_inviter_killed_at_any_step_leaves_nothing_half_added(
         trap.side = inviter
         shown = inviter.event_unless("invite", trap.sprung)
         if shown is not None:
-            with joining(machine, str(shown["code"]), "--relay", vault.relay.url) as newcomer:
+            relay = ("--relay", vault.relay.url)
+            with joining(machine, str(shown["code"]), *relay, PYTHONPATH=hurry) as newcomer:
                 digits = newcomer.event_unless("digits", trap.sprung)
                 if digits is not None:
                     with contextlib.suppress(ValueError, BrokenPipeError):  # killed a moment ago

@@ -9,15 +9,20 @@ import pytest
 from tests.support.fault_proxy import Fault, fault_proxy
 from tests.support.hasty_relay import hasty_relay
 from tests.support.machine import Machine, Vault
-from tests.support.pairing import Side, inviting, joining, members, pair
+from tests.support.pairing import Side, hurried, inviting, joining, members, pair
 from tests.support.terminal import Terminal, terminal
 
 
 @pytest.fixture
 def brief(tmp_path: Path) -> Generator[Vault]:
-    """A vault on a relay of its own whose invites live a few seconds longer than it takes to add somebody."""
-    with hasty_relay(tmp_path / "brief", seconds=14) as relay:
-        yield Vault(relay, tmp_path / "brief-vault")
+    """A vault on a relay of its own whose invites live a few seconds longer than it takes to add somebody.
+
+    Its Core adds until the last second, so that a slow machine has the invite's whole life to come to the digits.
+    """
+    with hasty_relay(tmp_path / "brief", seconds=16) as relay:
+        made = Vault(relay, tmp_path / "brief-vault")
+        made.core.extra["PYTHONPATH"] = hurried(tmp_path / "hurry", {"inviter.ADD_SECONDS_MIN": 1.0})
+        yield made
 
 
 def _to_the_question(inviter: Side, newcomer: Terminal) -> None:

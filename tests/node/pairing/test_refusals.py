@@ -10,7 +10,7 @@ import pytest
 from tests.support.bad_relay import ANSWERS, bad_relay
 from tests.support.hasty_relay import hasty_relay
 from tests.support.machine import Machine, Vault
-from tests.support.pairing import inviting, joining, members, pair
+from tests.support.pairing import hurried, inviting, joining, members, pair
 from tests.support.relay_process import RelayProcess
 
 
@@ -102,9 +102,10 @@ def test_an_invite_that_expires_says_how_long_ago_and_adds_nobody(machine: Machi
 def test_digits_that_come_when_the_time_is_as_good_as_over_add_nobody(
     machine: Machine, tmp_path: Path
 ) -> None:
-    with hasty_relay(tmp_path / "hasty", seconds=9) as relay:
+    late = hurried(tmp_path / "late", {"inviter.ADD_SECONDS_MIN": 17.0})
+    with hasty_relay(tmp_path / "hasty", seconds=16) as relay:
         vault = Vault(relay, tmp_path / "vault")
-        with inviting(vault.core) as inviter, joining(machine, inviter.code()) as newcomer:
+        with inviting(vault.core, PYTHONPATH=late) as inviter, joining(machine, inviter.code()) as newcomer:
             inviter.type(str(newcomer.event("digits")["digits"]))
             assert inviter.end() == 7
             assert "ten minutes" in inviter.error["error"]
@@ -131,14 +132,11 @@ def test_a_home_of_another_vault_is_told_so_before_anything_is_asked_of_the_rela
 def test_an_invite_whose_machine_is_gone_says_that_nobody_is_waiting(
     vault: Vault, machine: Machine, tmp_path: Path
 ) -> None:
-    (tmp_path / "hurry").mkdir()
-    (tmp_path / "hurry" / "sitecustomize.py").write_text(
-        "import crystal_node.pairing.newcomer as newcomer\nnewcomer.ANSWER_SECONDS_MAX = 1.0\n"
-    )
+    hurry = hurried(tmp_path / "hurry", {"newcomer.ANSWER_SECONDS_MAX": 1.0})
     with inviting(vault.core) as inviter:
         code = inviter.code()
         inviter.kill()
-    with joining(machine, code, PYTHONPATH=str(tmp_path / "hurry")) as newcomer:
+    with joining(machine, code, PYTHONPATH=hurry) as newcomer:
         assert newcomer.end() == 10
     assert "does not answer" in newcomer.error["error"]
     assert "Leave `crystal pair` running" in newcomer.error["hint"]

@@ -5,6 +5,7 @@ A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from tests.support.s3_servers.kept import shared
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Who starts the tests in the background has them ignore Ctrl-C, and every process that they start, for they inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where Python is told to keep no compiled sources each of the many processes that tests start compiles all of them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session")

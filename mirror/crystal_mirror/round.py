@@ -7,6 +7,7 @@
                -> what other cursors ask of this device (``handover.py``) -> notices
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_mirror.authority import in_force
@@ -42,6 +43,8 @@ from crystal_mirror.types import EntryState
 from crystal_mirror.voids import doubt_voids, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
+HANDOVER_BATCHES = 2
+"""Batches that a Core takes at most before it holds: what more is offered the next Core takes from the same streams."""
 
 
 @dataclass
@@ -61,6 +64,8 @@ class RoundReport:
     """Everything that the relay shows is applied: the rows are those of one moment of the log, and of its end."""
     relay_lost: bool = False
     """The relay shows less of the mirror than it did."""
+    more: bool = False
+    """It ended because it was ``enough``: more is offered."""
 
 
 def sync_round(
@@ -70,12 +75,14 @@ def sync_round(
     tell_position: bool = True,
     about: About | None = None,
     heed_cursors: bool = False,
+    enough: Callable[[], bool] = lambda: False,
 ) -> Flow[RoundReport]:
     """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
 
     ``tell_position``: whether this device's cursor is written if it moved. Who makes round after round need not tell it in
     each: it is a report, and a write for each device and each message is what costs most at the relay. ``about``: what is
     told beside it. ``heed_cursors``: another's cursor was written since: what it asks for is looked at now.
+    ``enough``: asked by a Core between two batches; if so, the round comes to its end, though more is offered.
 
     The notices of the round are saved even when it ends by an error.
 
@@ -102,7 +109,7 @@ def sync_round(
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
         if member.is_core:
-            yield from _lead(member, report, model, about.now_ms)
+            yield from _lead(member, report, model, about.now_ms, enough)
         if not member.is_core:
             yield from _follow(member, report)
         note_forgets(member, about.now_ms)
@@ -110,9 +117,9 @@ def sync_round(
         full = member.rounds % FULL_CHECK_ROUNDS == 0
         if tell_position or terms_untold(member):
             yield from put_cursor(member, about, look=full)
-        if full or heed_cursors:
+        if full or heed_cursors or report.more:
             yield from read_cursors(member)
-            yield from heed(member, about, lambda: _drain(member, report, model))
+            yield from heed(member, about, lambda: _drain(member, report, model, batches=HANDOVER_BATCHES))
             if terms_untold(member):
                 yield from put_cursor(member, about)
     except Exception:
@@ -224,7 +231,9 @@ def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:
     return pulled
 
 
-def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[None]:
+def _lead(
+    member: Member, report: RoundReport, model: str, now_ms: int, enough: Callable[[], bool]
+) -> Flow[None]:
     """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
     report.core = True
     if (yield from holds(member, now_ms)):
@@ -238,14 +247,21 @@ def _lead(member: Member, report: RoundReport, model: str, now_ms: int) -> Flow[
         return
     report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
-    if (yield from _drain(member, report, model)):
-        report.caught_up = True
+    if (yield from _drain(member, report, model, enough)):
+        report.caught_up = not report.more
         yield from _decree(member, now_ms)
 
 
-def _drain(member: Member, report: RoundReport, model: str) -> Flow[bool]:
-    """Collects and publishes until nothing is offered any more. Returns False if something came between."""
-    for _ in range(BATCHES_PER_ROUND_MAX):
+def _drain(
+    member: Member,
+    report: RoundReport,
+    model: str,
+    enough: Callable[[], bool] = lambda: False,
+    batches: int = BATCHES_PER_ROUND_MAX,
+) -> Flow[bool]:
+    """Collects and publishes until nothing more is offered, or it is ``enough``. Returns False if something came between."""
+    report.more = False
+    for _ in range(batches):
         try:
             collected = yield from collect(member, model)
         except TransactionStale:
@@ -258,7 +274,10 @@ def _drain(member: Member, report: RoundReport, model: str) -> Flow[bool]:
             return False
         report.settled += settle(member)
         if not collected.more:
-            break
+            return True
+        report.more = True
+        if enough():
+            return True
     return True
 
 

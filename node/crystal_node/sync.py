@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_SECONDS = 60.0
 """How long a round waits for another process's round before it says that the home is busy."""
+BRIEF_SECONDS = 4.0
+"""A watcher's round ends after about this time, so that another process here, or a device that asks, gets its turn."""
 MODEL_IDLE_SECONDS = 30.0
 """A watching Core gives the embedding model's memory back when it was not needed for this long."""
 
@@ -134,9 +136,13 @@ class Syncer:
         self._store = store
 
     async def round(
-        self, *, wait_seconds: float = LOCK_WAIT_SECONDS, heed_cursors: bool = False
+        self,
+        *,
+        wait_seconds: float = LOCK_WAIT_SECONDS,
+        heed_cursors: bool = False,
+        enough: Callable[[], bool] = lambda: False,
     ) -> SyncResult:
-        """One round. ``heed_cursors``: another device's cursor was written since the last one.
+        """One round. ``heed_cursors``: another device's cursor was written since the last one. ``enough``: see ``sync_round``.
 
         Raises:
             HomeBusy: another process of this home was syncing all that time.
@@ -145,7 +151,7 @@ class Syncer:
             ProtocolError, StoreFailure, VaultDataError: as the round says.
         """
         try:
-            result = await self._round(wait_seconds, heed_cursors=heed_cursors)
+            result = await self._round(wait_seconds, heed_cursors=heed_cursors, enough=enough)
         except (Revoked, TokenRefused) as error:
             self._keep_news()
             refused = isinstance(error, TokenRefused)
@@ -200,7 +206,16 @@ class Syncer:
         """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
         return await do_duties(self._device, self._runner)
 
-    async def _round(self, wait_seconds: float, *, heed_cursors: bool) -> SyncResult:
+    async def brief_round(self, *, heed_cursors: bool = False) -> SyncResult:
+        """A round that lets others have their turn after some seconds, though more is offered."""
+        started = time.monotonic()
+        return await self.round(
+            heed_cursors=heed_cursors, enough=lambda: time.monotonic() - started > BRIEF_SECONDS
+        )
+
+    async def _round(
+        self, wait_seconds: float, *, heed_cursors: bool, enough: Callable[[], bool]
+    ) -> SyncResult:
         async with self._locked(wait_seconds):
             started = self._told_at = time.monotonic()
             self._embedded_texts = 0
@@ -214,6 +229,7 @@ class Syncer:
                 tell_position=tell,
                 about=self.about(ask_key_store=tell),
                 heed_cursors=heed_cursors,
+                enough=enough,
             )
             self._caught_up = False
             report = await self._runner.run(flow)
@@ -286,6 +302,11 @@ class Syncer:
         """Gives the model's memory back if it has not been needed lately."""
         if self._embedder.loaded and time.monotonic() - self._needed_at > MODEL_IDLE_SECONDS:
             self._embedder.release()
+
+    @property
+    def model(self) -> str:
+        """The model with which this device embeds when it leads."""
+        return self._embedder.identity
 
     @property
     def traffic(self) -> Traffic:

@@ -36,6 +36,8 @@ _MODEL_CHECK_SECONDS = 10.0
 SNAPSHOT_CHECK_SECONDS = 30.0
 SNAPSHOT_AGAIN_SECONDS = 600.0
 """After a snapshot could not be made."""
+TURN_SECONDS = 0.2
+"""Between two rounds of which the first left something to do: longer than whoever waits for the home looks away."""
 POSITION_SECONDS = 900.0
 """A watcher tells the others how far it is at most this often: with ten devices each message would else cost ten writes."""
 
@@ -63,6 +65,7 @@ class DeviceWork:
         self._keys = VaultKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
         self._cursor_written = False
+        self._more = False
 
     async def capture(self, paths: frozenset[str] | None) -> str:
         chosen = None if paths is None else [Path(path) for path in paths if Path(path) != self._nudge]
@@ -73,7 +76,7 @@ class DeviceWork:
     async def round(self) -> str:
         heed, self._cursor_written = self._cursor_written, False
         try:
-            result = await self._syncer.round(heed_cursors=heed)
+            result = await self._syncer.brief_round(heed_cursors=heed)
         except Exception:
             self._cursor_written |= heed
             raise
@@ -83,6 +86,9 @@ class DeviceWork:
             self._report(WatchEvent.FAILED, f"{result.problem}; it is tried again")
         self._told_problem = result.problem
         self._rounded()
+        self._more = result.report.more
+        if self._more:
+            await asyncio.sleep(TURN_SECONDS)
         return result.words()
 
     def listens(self) -> tuple[str, ...]:
@@ -100,6 +106,8 @@ class DeviceWork:
         return fresh
 
     def due(self) -> float:
+        if self._more:
+            return 0.0
         left = due_in_ms(self._device.member, now_ms())
         return inf if left is None else left / 1000
 
@@ -148,7 +156,9 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
             uniform = SystemRandom().uniform
             files = FilesWatch(device, syncer, report, uniform)
             files_task = asyncio.create_task(files.run())
-            files_task.add_done_callback(lambda _: stop.set())  # it ends by an error only, and that ends the program
+            files_task.add_done_callback(
+                lambda _: stop.set()
+            )  # it ends by an error only, and that ends the program
             beside = [
                 files_task,
                 asyncio.create_task(_release_idle_model(syncer)),

@@ -21,6 +21,7 @@ class ConcernName(StrEnum):
 
     REVOKED = "revoked"
     REFUSED = "refused"
+    FROZEN = "frozen"
     REVOCATION_UNFINISHED = "revocation-unfinished"
     RELAY_NOT_TOLD = "relay-not-told"
     ROOT_REPLACED = "root-replaced"
@@ -44,6 +45,12 @@ def concerns(device: Device) -> list[Concern]:
     found: list[Concern] = []
     if read_access(device.journal) is Access.REFUSED:
         found.append(Concern(ConcernName.REFUSED, TEXTS[Access.REFUSED]))
+    if member.log.lead is not None and member.log.lead.is_freeze:
+        text = (
+            "The vault is frozen: no machine is its Core, and nothing that is recorded reaches the others. "
+            "`crystal promote`, on a machine that may lead, ends that."
+        )
+        found.append(Concern(ConcernName.FROZEN, text))
     begun = unfinished(device)
     if begun is not None:
         name = one_line(device_name(member, begun) or begun.hex()[:8], 40)

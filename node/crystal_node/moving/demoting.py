@@ -74,12 +74,12 @@ async def freeze_vault(device: Device) -> int:
     async with syncing(device, _PURPOSE) as syncer:
         await _round_as_core(member, syncer)
         epoch = await syncer.run(freeze(member, now_ms()))
-        await syncer.round()
+        await syncer.brief_round()
         return epoch
 
 
 async def _round_as_core(member: Member, syncer: Syncer) -> None:
-    await syncer.round()
+    await syncer.brief_round()
     if not member.is_core:
         raise NotAllowed(
             "this machine is not the Core",
@@ -97,7 +97,7 @@ async def _given(device: Device, target: bytes, syncer: Syncer, wait_seconds: fl
         if told is not None and told.asks:
             await _raise(device, target)
             await syncer.run(offer(member, target, syncer.about(), ready=True))
-            await syncer.round(heed_cursors=True)
+            await syncer.brief_round(heed_cursors=True)
         lead = member.log.lead
         if lead is not None and not member.is_core:
             if lead.device != target:
@@ -121,7 +121,7 @@ async def _begun(member: Member, syncer: Syncer, wait_seconds: float) -> bool:
     lead = member.log.lead
     assert lead is not None, "another device leads"
     while True:
-        await syncer.round()
+        await syncer.brief_round()
         if member.replica.position().epoch >= lead.epoch:
             return True
         left = deadline - time.monotonic()

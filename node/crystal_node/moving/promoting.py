@@ -90,7 +90,7 @@ async def promote(
     if kit is not None:
         await _raise_self(device, kit)
     async with syncing(device, "crystal promote", progress) as syncer:
-        await syncer.round()
+        await syncer.brief_round()
         lead = member.log.lead
         if member.is_core:
             way = Way.ALREADY
@@ -105,7 +105,7 @@ async def promote(
             await _planned(device, syncer, kit or device.root, wait_seconds, progress)
         taken = time.monotonic() - started
         if way is not Way.ALREADY:
-            await syncer.round()
+            await syncer.brief_round()
     assert member.log.lead is not None, "this device leads"
     return Promoted(way, member.log.lead.epoch, taken)
 

@@ -15,7 +15,7 @@ must have it before anything is wiped), then kept entries, and then what the rel
 from collections.abc import Iterator
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import first_position, newest_snapshot, read_base, snapshot_slot
+from crystal_mirror.base import first_position, forget_snapshot, newest_snapshot, read_base, snapshot_slot
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
@@ -163,6 +163,9 @@ def finish_rebuild(member: Member) -> Flow[None]:
     with member.replica.transaction() as transaction:
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
+        announced_at = snapshot_slot(transaction)
+        if mark != b"all" and announced_at is not None and announced_at >= place:
+            forget_snapshot(transaction)  # the believed log does not announce it; whoever leads makes another one
         if source is None:
             transaction.wipe()
         transaction.meta_set(META_REBUILD, None)
@@ -185,6 +188,8 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]
     if base is None:
         return None
     slot = snapshot_slot(member.replica) if newest_snapshot(member.replica) == base else None
+    if slot is not None and fork is not None and slot >= fork:
+        slot = None
     if (fork is None or fork >= (base.epoch, base.sequence)) and (yield from is_whole(member, base)):
         return Source(base, slot, None, orphans=False)
     found = yield from find_snapshot(member, beyond=(base.epoch, base.sequence))

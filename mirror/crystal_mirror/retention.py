@@ -21,6 +21,7 @@ from crystal_mirror.base import (
     newest_snapshot,
     packs_of,
     published_floor,
+    read_base,
     snapshot_slot,
 )
 from crystal_mirror.batch import CONDEMNED_MAX, Pack
@@ -111,6 +112,8 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
     size = member.replica.kept_bytes(start.epoch, start.sequence)
     if state.lost:
         return "the relay lost the newest one"
+    if newest is None and read_base(member.replica) is not None:
+        return "the log announces none any more, and does not begin at its beginning"
     covered = (newest.epoch, newest.sequence) if newest is not None else (0, 0)
     if any(
         now_ms - each.since >= FORGOTTEN_SNAPSHOT_MS and each.place >= covered

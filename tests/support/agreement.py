@@ -7,10 +7,23 @@ import apsw
 
 from tests.support.machine import Machine, Vault
 
+BUSY_TIMEOUT_MS = 10_000
+
 
 def places(machine: Machine) -> Counter[str]:
     """How often each text of a conversation stands in the memory, by the places that it came from."""
     return _texts(machine, "SELECT text FROM occurrences JOIN chunks ON chunks.rowid = occurrences.chunk")
+
+
+def text_ids(machine: Machine) -> dict[str, str]:
+    """All texts that this machine's memory has, conversations and memories, with their ids."""
+    connection = _opened(machine)
+    try:
+        return {
+            str(text): bytes(key).hex() for text, key in connection.execute("SELECT text, id FROM chunks")
+        }
+    finally:
+        connection.close()
 
 
 def check_rest(machine: Machine) -> None:
@@ -56,8 +69,14 @@ def home_holds(machine: Machine, texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _texts(machine: Machine, statement: str) -> Counter[str]:
-    connection = apsw.Connection(str(machine.home / "memory" / "crystal.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = _opened(machine)
     try:
         return Counter(str(text) for (text,) in connection.execute(statement))
     finally:
         connection.close()
+
+
+def _opened(machine: Machine) -> apsw.Connection:
+    connection = apsw.Connection(str(machine.home / "memory" / "crystal.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return connection

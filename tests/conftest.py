@@ -1,11 +1,11 @@
-"""Fixtures for all folders: S3 servers that the workers of a run share, each started by the first test that asks for it.
-
-A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
+"""For all folders: the order of the files, and S3 servers that the workers of a run share, each started by the first test that
+asks for it. A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
 """
 
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Where Python is told to keep no compiled sources each of the many processes that tests start compiles all of them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first and short files last: no worker is left alone with minutes of work at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,12 @@ def closed(machine: Machine) -> None:
     FileKeyStore(machine.home / "state" / "secrets").set_passphrase(bytearray(PASSPHRASE.encode()), CHEAP)
 
 
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called in this process sets passphrases at that cost, too."""
+    monkeypatch.setattr(FileKeyStore.set_passphrase, "__defaults__", (CHEAP,))
+
+
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -82,6 +88,7 @@ def test_a_wrong_passphrase_is_told_by_its_own_exit_code_and_never_shown(
         assert "not-the-right-words" not in done.out + done.err
 
 
+@pytest.mark.usefixtures("cheap")
 def test_a_passphrase_is_changed_and_removed(vault: Vault, tmp_path: Path) -> None:
     core = vault.core
     closed(core)
@@ -132,6 +139,7 @@ def test_a_passphrase_file_that_cannot_be_used_is_named_with_the_reason(
     assert PASSPHRASE not in refused.err
 
 
+@pytest.mark.usefixtures("cheap")
 def test_keyboards_that_compose_letters_differently_type_the_same_passphrase(
     vault: Vault, tmp_path: Path
 ) -> None:

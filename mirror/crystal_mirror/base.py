@@ -5,6 +5,8 @@ below it is dropped in the same transaction; the newest snapshot at or above the
 base everything is kept from the first slot on, and that is what a state is made from.
 """
 
+from hashlib import sha256
+
 import msgspec
 
 from crystal_mirror.batch import Announced, Batch, Pack
@@ -17,6 +19,7 @@ META_SNAPSHOT = "snapshot"
 META_SNAPSHOT_SLOT = "snapshot.slot"
 META_BASE = "base"
 META_PUBLISHED_FLOOR = "floor.published"
+META_ANNOUNCED_AT = "restored.by"
 META_PACKS = "packs"
 META_PACKS_SLOT = "packs.slot"
 META_FORGOTTEN_AT = "forgotten.at"
@@ -24,6 +27,7 @@ META_FORGOTTEN_AT = "forgotten.at"
 _encoder = msgspec.msgpack.Encoder()
 _announced_decoder = msgspec.msgpack.Decoder(Announced)
 _packs_decoder = msgspec.msgpack.Decoder(tuple[Pack, ...])
+_awaited_decoder = msgspec.msgpack.Decoder(tuple[int, int, bytes])
 _place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
 
 Place = tuple[int, int]
@@ -84,6 +88,24 @@ def forget_snapshot(transaction: ReplicaTransaction) -> None:
     """No snapshot is known any more: the history that announced it is not the believed one."""
     for name in (META_SNAPSHOT, META_SNAPSHOT_SLOT):
         transaction.meta_set(name, None)
+
+
+def await_announcement(transaction: ReplicaTransaction, place: Place | None, entry: bytes) -> None:
+    """The snapshot under this state counts if the entry with these bytes (their SHA-256) stands there. None: it counts."""
+    transaction.meta_set(META_ANNOUNCED_AT, _encoder.encode((*place, entry)) if place else None)
+
+
+def awaited_announcement(view: ReplicaView) -> Place | None:
+    """Where the announcement of the snapshot under this state has to be found yet."""
+    data = view.meta_get(META_ANNOUNCED_AT)
+    return _awaited_decoder.decode(data)[:2] if data else None
+
+
+def note_announcement(transaction: ReplicaTransaction, place: Place, data: bytes) -> None:
+    """A slot is taken: if the announcement was awaited there, and it is this, nothing is awaited any more."""
+    kept = transaction.meta_get(META_ANNOUNCED_AT)
+    if kept is not None and _awaited_decoder.decode(kept) == (*place, sha256(data).digest()):
+        transaction.meta_set(META_ANNOUNCED_AT, None)
 
 
 def note_forget(transaction: ReplicaTransaction, place: Place) -> None:

@@ -19,7 +19,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import META_MODEL, first_position, note_forget, take_decrees
+from crystal_mirror.base import (
+    META_MODEL,
+    first_position,
+    note_announcement,
+    note_forget,
+    take_decrees,
+)
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.closed import ClosedEpochs, needs_its_end, read_to_the_end
 from crystal_mirror.damage import first_difference
@@ -254,6 +260,7 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Ta
             state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT
             transaction.keep_entry(position.epoch, position.sequence, data, state)
             transaction.set_position(slot.after(position))
+            note_announcement(transaction, (position.epoch, position.sequence), data)
             if batch is not None:
                 take_decrees(transaction, batch, (position.epoch, position.sequence))
     except DigestMismatch as error:

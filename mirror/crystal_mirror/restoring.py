@@ -19,7 +19,16 @@ import msgspec
 
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import META_MODEL, Place, forget_snapshot, read_base, set_base, set_snapshot
+from crystal_mirror.base import (
+    META_MODEL,
+    Place,
+    await_announcement,
+    awaited_announcement,
+    forget_snapshot,
+    read_base,
+    set_base,
+    set_snapshot,
+)
 from crystal_mirror.batch import Announced, opened_batch
 from crystal_mirror.blobs import BlobDamaged, get_blob
 from crystal_mirror.closed import needs_its_end, read_to_the_end
@@ -35,7 +44,6 @@ from crystal_mirror.snapshots import is_whole, read_manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
 META_RESTORE = "restore"
-META_ANNOUNCED_AT = "restored.by"
 META_BAD = "snapshots.bad"
 WHAT = "restoring from a snapshot"
 LIST_PAGE = 1000
@@ -77,7 +85,6 @@ class _Restore(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Restore)
-_by_decoder = msgspec.msgpack.Decoder(tuple[int, int, bytes])
 _bad_decoder = msgspec.msgpack.Decoder(list[bytes])
 
 
@@ -176,22 +183,15 @@ def resume_restore(member: Member) -> Flow[bool]:
 
 
 def announcement_holds(member: Member) -> bool | None:
-    """Whether the entry that announced the snapshot under this state stands in the log that was followed since.
+    """Whether the entry that announced the snapshot under this state stands in the log that was followed since
+    (``base.note_announcement``, as it is taken).
 
     None while the log has not been followed so far.
     """
-    kept = member.replica.meta_get(META_ANNOUNCED_AT)
-    if kept is None:
+    place = awaited_announcement(member.replica)
+    if place is None:
         return True
-    epoch, sequence, entry = _by_decoder.decode(kept)
-    if member.replica.position()[:2] <= (epoch, sequence):
-        return None
-    there = member.replica.entries(epoch, sequence, 1)
-    holds = bool(there) and there[0].sequence == sequence and sha256(there[0].data).digest() == entry
-    if holds:
-        with member.replica.transaction() as transaction:
-            transaction.meta_set(META_ANNOUNCED_AT, None)
-    return holds
+    return None if member.replica.position()[:2] <= place else False
 
 
 def give_snapshot_up(member: Member) -> None:
@@ -210,7 +210,7 @@ def give_snapshot_up(member: Member) -> None:
             transaction.drop_entry(entry.epoch, entry.sequence)
         set_base(transaction, None)
         forget_snapshot(transaction)
-        transaction.meta_set(META_ANNOUNCED_AT, None)
+        await_announcement(transaction, None, b"")
     member.mend()
 
 
@@ -256,7 +256,7 @@ def _finish(member: Member, state: _Restore, model: bytes | None) -> bool:
         if state.slot is not None:
             set_snapshot(transaction, announced, state.slot)
         if state.slot is not None and state.entry is not None:
-            transaction.meta_set(META_ANNOUNCED_AT, _encoder.encode((*state.slot, state.entry)))
+            await_announcement(transaction, state.slot, state.entry)
         transaction.meta_set(META_RESTORE, _encoder.encode(msgspec.structs.replace(state, loaded=True)))
     return True
 

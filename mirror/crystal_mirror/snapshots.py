@@ -4,7 +4,7 @@
 
     (nothing) --export, put and read back each part, digests agree, the same for the manifest--> READY --announce--> announced
               --killed, or the relay fails--> (nothing): made anew; parts that are there already are not sent again
-    READY     --the log below it was sealed anew, or another Core leads--> dropped
+    READY     --the log below it was sealed anew, another Core leads, or a part was condemned--> dropped
 
 ``make_snapshot`` runs beside the rounds of sync, for as long as it takes: the state is read in a transaction of its own, and
 nothing that the Core does meanwhile is in it. READY is a value in the journal, which the next round of the Core announces. Only
@@ -27,8 +27,15 @@ from crystal_mirror.voids import previous_of
 META_READY = "snapshot.ready"
 WHAT = "making a snapshot"
 
+
+class _Ready(msgspec.Struct, frozen=True, array_like=True):
+    announced: Announced
+    names: tuple[bytes, ...]
+    """Of the blobs that it is made of."""
+
+
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Announced)
+_decoder = msgspec.msgpack.Decoder(_Ready)
 
 
 def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | None]:
@@ -71,28 +78,38 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
     announced = Announced(
         position.epoch, position.sequence, position.previous, stated, ref.content, ref.length, ref.turn
     )
+    names = tuple(member.secret.blob_name(each.content, each.turn) for each in (*refs, ref))
     with member.journal.transaction() as transaction:
-        transaction.meta_set(META_READY, _encoder.encode(announced))
+        transaction.meta_set(META_READY, _encoder.encode(_Ready(announced, names)))
     return announced
 
 
 def announce(member: Member) -> bool:
-    """Leaves an entry for ``publish`` that announces the snapshot that is READY. Returns whether there was one that counts."""
+    """Leaves an entry for ``publish`` that announces the snapshot that is READY. Returns whether there was one that counts.
+
+    A part that it shares with an older one may have been condemned with that one meanwhile: then it does not.
+
+    Raises:
+        TransactionStale: the mirror went on meanwhile; repeat it in a later round.
+    """
     kept = member.journal.meta_get(META_READY)
     if kept is None:
         return False
-    announced = _decoder.decode(kept)
+    ready = _decoder.decode(kept)
+    announced = ready.announced
+    position = member.replica.position()
     newest = newest_snapshot(member.replica)
     place = (announced.epoch, announced.sequence)
     counts = (
         member.is_core
-        and announced.epoch == member.replica.position().epoch
+        and announced.epoch == position.epoch
         and place >= published_floor(member.replica)
         and (newest is None or newest != announced)
         and _stands(member, announced.epoch, announced.sequence, announced.previous)
+        and not any(member.replica.is_condemned(name) for name in ready.names)
     )
     if counts:
-        decree(member, announced=announced)
+        decree(member, announced=announced, expected=position)
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_READY, None)
     return counts

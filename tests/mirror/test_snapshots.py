@@ -9,11 +9,13 @@ from crystal_core.replica import Replica
 from crystal_mirror.base import newest_snapshot, published_floor, read_base
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import About
+from crystal_mirror.decrees import decree
 from crystal_mirror.errors import RelayMisbehaves
 from crystal_mirror.forgets import DAY_MS
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Remember
+from crystal_mirror.publish import publish
 from crystal_mirror.requests import GetBlob, PutBlob
 from crystal_mirror.restoring import restore_pending
 from crystal_mirror.retention import forget_in_reach, retain, snapshot_due
@@ -275,3 +277,43 @@ def test_an_emptied_relay_gets_log_and_snapshot_back(home: Household) -> None:
     late = home.add("late")
     home.sync(laptop, late)
     assert same(home.core, laptop, late)
+
+
+def test_a_floor_that_rose_over_the_announcement_meanwhile_does_not_make_it_doubtful(home: Household) -> None:
+    snapshot(home)
+    laptop = home.add("laptop")
+    flow, reply = sync_round(laptop, MODEL), None
+    while read_base(laptop.replica) is None:
+        reply = home.store.answer(flow.send(reply))
+    flow.close()
+    for number in range(80):
+        remember(home.core, f"meanwhile {number}")
+        home.sync(home.core)
+    snapshot(home)
+    kept = dict(home.store)
+    house(home)
+    assert published_floor(home.core.replica) > laptop.replica.position()[:2]
+    for key, data in kept.items():
+        home.store.setdefault(key, data)  # the relay has not come to delete yet
+    home.sync(laptop)
+    assert Notice.SNAPSHOT_DAMAGED not in laptop.notices.current()
+    assert same(home.core, laptop)
+
+
+def test_a_part_that_was_condemned_while_a_snapshot_was_made_is_not_announced(home: Household) -> None:
+    first = home.store.run(make_snapshot(home.core))
+    assert first is not None
+    home.sync(home.core)
+    remember(home.core, "one more")
+    home.sync(home.core)
+    second = home.store.run(make_snapshot(home.core))
+    assert second is not None
+    name = home.core.secret.blob_name(second.manifest, second.turn)
+    decree(home.core, condemned=[name])
+    home.store.run(publish(home.core))
+    home.sync(home.core)
+    assert newest_snapshot(home.core.replica) == first
+    snapshot(home)
+    late = home.add("late")
+    home.sync(late)
+    assert same(home.core, late)

@@ -1,7 +1,7 @@
 """`python -m tests.node.files.killed_rounds DIRECTORY SCENARIO`: a device dies at each step of a round of files in turn.
 
-A step is a call that changes the disk, a request to the store, or the acceptance of an offer. Prints how many died. Raises when a
-content was lost, a device holds a file half, or the two do not become equal afterwards.
+A step is a call that changes the disk, a request to the store, or the acceptance of an offer. Prints how many died. Raises
+when a content was lost, a device holds a file half, or the two do not become equal afterwards.
 """
 
 import os
@@ -97,7 +97,7 @@ def main() -> None:
         laptop.close()
         core.close()
 
-    print(kill_at_each_step(prepare, work, check))
+    sys.stdout.write(f"{kill_at_each_step(prepare, work, check)}\n")
 
 
 if __name__ == "__main__":

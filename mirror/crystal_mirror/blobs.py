@@ -51,19 +51,21 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0) -> Flow[BlobRe
     return ref
 
 
-def put_verified(member: Member, content: bytes, *, generation: int = 0) -> Flow[tuple[BlobRef, bytes]]:
+def put_verified(
+    member: Member, content: bytes, *, generation: int = 0, first: int = 0
+) -> Flow[tuple[BlobRef, bytes]]:
     """Stores the content and reads it back; goes on to another turn where the relay holds something else, or the same sealed
-    under an older ``generation``. Returns what came back with its reference.
+    under an older ``generation``. ``first``: the turn to begin with. Returns what came back with its reference.
 
     Raises:
         RelayMisbehaves: nothing comes back as it was put.
     """
-    turn = 0
+    turn = first
     patience = Patience("a blob")
     while True:
         ref = yield from put_blob(member, content, turn)
         try:
-            back, sealed_in = yield from _fetched(member, ref)
+            back, sealed_in = yield from get_with_generation(member, ref)
             if sealed_in >= generation:
                 return ref, back
         except BlobDamaged:
@@ -79,11 +81,11 @@ def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
         BlobDamaged: the relay does not have it, or not as it was stored.
         WrongKey: the key of its generation has not reached this device.
     """
-    return (yield from _fetched(member, ref))[0]
+    return (yield from get_with_generation(member, ref))[0]
 
 
-def _fetched(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]:
-    """The content, and the generation in which the relay's blob is sealed."""
+def get_with_generation(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]:
+    """The content, and the generation in which the relay's blob is sealed. Raises as ``get_blob`` does."""
     data: bytes | None = yield GetBlob(blob_key(member, ref))
     if data is None:
         raise BlobDamaged(f"the relay lacks the blob {_short(member, ref)}")

@@ -35,6 +35,7 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
     from crystal_node.health.concerns import concerns
     from crystal_node.members.newsdesk import line_of
     from crystal_node.noticetexts import notice_text
+    from crystal_node.replication.briefly import replication_document
     from crystal_node.wording import iso
 
     member, settings = found.member, device.settings
@@ -71,6 +72,7 @@ def _document(device: "Device", found: "Standing") -> dict[str, object]:
             "provisional": found.counts.provisional,
             "model": found.model or None,
         },
+        "snapshot": replication_document(found.replication),
         "private": {
             "on": found.privacy.on,
             "since": None if found.privacy.since is None else iso(found.privacy.since),
@@ -107,6 +109,7 @@ def _print(device: "Device", found: "Standing") -> None:
     from crystal_node.health.concerns import concerns
     from crystal_node.members.newsdesk import lines_of, mark_all_shown
     from crystal_node.noticetexts import notice_text
+    from crystal_node.replication.briefly import replication_lines
     from crystal_node.wording import ago, counted, one_line
 
     settings, member, counts = device.settings, found.member, found.counts
@@ -118,6 +121,8 @@ def _print(device: "Device", found: "Standing") -> None:
     say(
         f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
     )
+    for line in replication_lines(device.member, found.replication):
+        say(line)
     waiting = member.pending + member.stored
     if waiting:
         oldest = (

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from crystal_mirror.base import META_MODEL
+from crystal_mirror.outlook import Brief, brief
 from crystal_mirror.status import MemberStatus, details_of, status
+from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.locking import is_held
 from crystal_node.privacy import Privacy, read_privacy
@@ -35,6 +37,7 @@ class Standing:
     generation: int
     generation_at: int
     model: str
+    replication: Brief
 
 
 def standing(device: Device) -> Standing:
@@ -50,6 +53,7 @@ def standing(device: Device) -> Standing:
         generation=device.member.log.generation,
         generation_at=_generation_at(device),
         model=model.decode() if model else "",
+        replication=brief(device.member, now_ms()),
     )
 
 

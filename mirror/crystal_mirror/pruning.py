@@ -1,0 +1,132 @@
+"""Pruning at once, and sealing anew what the relay holds: what retention does in its own time, done now, for who leads.
+
+::
+
+    prune      look, publish, ask; again until nothing is left to publish
+    rewrite    blobs of files --those of an older generation: same content, next turn, read back--> the tree names the new ones
+               --> ordered like any change --> a snapshot of none but the generation in force --> prune
+
+Both can be stopped anywhere and begun again: what is sealed in the generation in force already is left as it is.
+"""
+
+from dataclasses import dataclass, field
+
+from crystal_crypto.errors import WrongKey
+from crystal_mirror.base import Place, newest_snapshot, published_floor
+from crystal_mirror.batch import CONDEMNED_MAX
+from crystal_mirror.blobs import BlobDamaged, BlobRef, get_with_generation, put_verified
+from crystal_mirror.decrees import decree
+from crystal_mirror.errors import TransactionStale
+from crystal_mirror.member import Member
+from crystal_mirror.operations import FilePart, PutFile
+from crystal_mirror.ports import FileRow
+from crystal_mirror.publish import Published, publish
+from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.retention import listed_blobs, of_use, retain
+from crystal_mirror.snapshots import read_manifest
+
+LOOKS_MAX = 1000
+SEALING = "sealing files anew"
+
+
+@dataclass
+class Rewritten:
+    """Files whose parts were sealed anew, and those of which a part cannot be had: they stay as they are, by path."""
+
+    files: int = 0
+    parts: int = 0
+    lacking: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def snapshot_wanted(member: Member) -> bool:
+    """Whether the newest snapshot is not of the state that stands now."""
+    newest = newest_snapshot(member.replica)
+    return newest is None or newest.digest != member.replica.digest().to_bytes()
+
+
+def prune_now(member: Member, now_ms: int) -> Flow[Place]:
+    """Lets no waiting time count. For a Core whose log is published, with a snapshot that is announced. Returns the floor.
+
+    Raises:
+        TransactionStale: another process of this home writes to the log; repeat it.
+        StoreFailure: repeat it.
+    """
+    for _ in range(LOOKS_MAX):
+        before = member.replica.position()
+        yield from retain(member, now_ms, force=True)
+        if (yield from publish(member)) is not Published.DONE:
+            raise TransactionStale("the log went on elsewhere while it was pruned")
+        if member.replica.position() == before:
+            break
+    return published_floor(member.replica)
+
+
+def seal_files_anew(member: Member) -> Flow[Rewritten]:
+    """Puts every part of a living file once more that is sealed in an older generation, and offers the files that name them.
+
+    The next rounds order that. Raises StoreFailure, RelayMisbehaves; repeat it.
+    """
+    report = Rewritten()
+    rows = [row for row in member.replica.files() if not row.gone]
+    total = sum(row.size for row in rows)
+    turns: dict[tuple[bytes, int], int] = {}
+    done = 0
+    for row in rows:
+        try:
+            for part in row.parts:
+                if (part.content, part.turn) not in turns:
+                    turns[part.content, part.turn] = yield from _in_force(member, part)
+                    report.parts += turns[part.content, part.turn] != part.turn
+                done += part.length
+                yield Progress(SEALING, done, total)
+        except (BlobDamaged, WrongKey) as error:
+            report.lacking[row.path] = str(error)
+            continue
+        parts = tuple(
+            FilePart(part.content, part.length, turns[part.content, part.turn]) for part in row.parts
+        )
+        if parts != row.parts:
+            member.accept(_same(row, parts))
+            report.files += 1
+    return report
+
+
+def condemn_others(member: Member, names: set[bytes]) -> Flow[int]:
+    """Condemns those of the names that neither the tree, the packs nor the newest snapshot need. Returns how many.
+
+    Raises:
+        TransactionStale: as ``prune_now``.
+        BlobDamaged: the newest snapshot cannot be read; nothing was condemned.
+    """
+    newest = newest_snapshot(member.replica)
+    if newest is None:
+        return 0
+    manifest = yield from read_manifest(member, newest)
+    needed = {member.secret.blob_name(part.content, part.turn) for part in manifest.parts}
+    needed.add(member.secret.blob_name(newest.manifest, newest.turn))
+    needed |= of_use(member)
+    left = sorted(name for name in names - needed if not member.replica.is_condemned(name))
+    for start in range(0, len(left), CONDEMNED_MAX):
+        decree(member, condemned=left[start : start + CONDEMNED_MAX], expected=member.replica.position())
+        if (yield from publish(member)) is not Published.DONE:
+            raise TransactionStale("the log went on elsewhere while it was pruned")
+    return len(left)
+
+
+def all_blobs(member: Member) -> Flow[set[bytes]]:
+    """The names of all blobs that the relay lists."""
+    return set((yield from listed_blobs(member)))
+
+
+def _in_force(member: Member, part: FilePart) -> Flow[int]:
+    """The turn of a blob of that content which is sealed in the generation in force; made if there is none."""
+    here = BlobRef(part.content, part.length, part.turn)
+    content, sealed_in = yield from get_with_generation(member, here)
+    if sealed_in >= member.log.generation:
+        return part.turn
+    ref, _ = yield from put_verified(member, content, generation=member.log.generation, first=part.turn + 1)
+    return ref.turn
+
+
+def _same(row: FileRow, parts: tuple[FilePart, ...]) -> PutFile:
+    return PutFile(row.path, row.version, row.executable, row.modified_at, parts)

@@ -100,6 +100,10 @@ def _files_differ(world: "World", home: "Home") -> str:
     home.book.confirm()  # the person says yes to whatever the fuse asks
     here, there = files_on(home.disk), standing_files(history)
     refused = refused_on(home.disk)
+    if world.deceived:  # of what the relay lost and no disk has any more, the name is left
+        disks = [files_on(each.disk).values() for each in world.homes if each.disk is not None]
+        left = {content for contents in disks for content in contents}
+        there = {path: content for path, content in there.items() if path in here or content in left}
     if {path: content for path, content in here.items() if path in there or path not in refused} == there:
         return ""
     return f"{home.name} has {sorted(here.items() - there.items())}, and lacks {sorted(there.items() - here.items())}"

@@ -45,7 +45,7 @@ class Filing:
             self._write(home, disk, draw.choice(there), draw)
         elif there and kind == "delete":
             path = draw.choice(there)
-            self._let_go(path, disk.files[path].data)
+            self.let_go(path, disk.files[path].data)
             disk.delete(path)
             self._say(f"{home.name} deletes {path}")
         elif there and kind == "rename":
@@ -53,7 +53,7 @@ class Filing:
             data = disk.files[path].data
             if to not in disk.files and disk.write(to, data):
                 disk.delete(path)
-                self._let_go(path, data)
+                self.let_go(path, data)
                 self.written[data, to] = home.name
                 self._say(f"{home.name} renames {path} to {to}")
 
@@ -91,11 +91,11 @@ class Filing:
         if not disk.write(path, data):
             return
         if old is not None:
-            self._let_go(path, old.data)
+            self.let_go(path, old.data)
         self.written[data, path] = home.name
         self._say(f"{home.name} writes {path}")
 
-    def _let_go(self, path: str, data: bytes) -> None:
+    def let_go(self, path: str, data: bytes) -> None:
         if self.written.pop((data, path), None) is None:
             for key in [key for key in self.written if key[0] == data]:
                 del self.written[key]

@@ -35,7 +35,7 @@ from crystal_core.digests import (
 )
 from crystal_core.errors import UnusableVectors
 from crystal_core.parts import PartRows, decode_part
-from crystal_core.vectors import store_block
+from crystal_core.vectors import note_lacking, store_block
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.errors import Malformed
 from crystal_crypto.hierarchy import VaultSecret
@@ -88,6 +88,9 @@ class _Loader:
         chunks = self._chunks(first)
         self._index(first)
         store_block(self._database, chunks, rows.windows, rows.vectors)
+        lacking = [chunk for chunk, windows in zip(chunks, rows.windows, strict=True) if not windows]
+        if lacking:
+            note_lacking(self._database, min(lacking))
         self._occurrences(chunks + self._known())
         run_many(
             "INSERT INTO memories (chunk, category, agent, created_at, device) VALUES (?, ?, ?, ?, ?)",

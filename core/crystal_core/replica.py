@@ -108,6 +108,10 @@ class ReplicaTransaction(ReplicaReader):
         self._rows.index()
         return super().recompute_digest()
 
+    def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
+        self._rows.index()
+        return super().without_vectors(limit)
+
     def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
         """Apply one operation. `vectors` is asked once for each chunk that the replicated state gains, in order.
 

@@ -21,8 +21,8 @@ and SQLite's secure deletion are on, so that a forgotten text leaves no bytes be
 
 Local rows: `provisional*` (this device's own operations that the Core has not ordered yet), `digests`, `position`,
 `mirror_log`, `meta` and `index_state` (how many numbers a vector has; how many windows were removed or changed so far;
-`deferred`, see `CHUNK_TRIGGERS`). A chunk with `provisional = 1` exists for provisional rows only: for the
-replicated state it is not there.
+`deferred`, see `CHUNK_TRIGGERS`; `embedded`: up to that rowid no replicated chunk is without vectors). A chunk with
+`provisional = 1` exists for provisional rows only: for the replicated state it is not there.
 
 Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarnations and hashes are blobs.
 """
@@ -238,7 +238,7 @@ DROP_VECTOR_TABLE = """
 DROP TRIGGER IF EXISTS windows_deleted;
 DROP TRIGGER IF EXISTS windows_changed;
 DROP TABLE IF EXISTS chunks_vec;
-UPDATE index_state SET dimensions = 0, removals = removals + 1;
+UPDATE index_state SET dimensions = 0, removals = removals + 1, embedded = 0;
 """
 """Removes all vectors for good; `windows` must be emptied with it."""
 
@@ -267,6 +267,8 @@ CREATE UNIQUE INDEX files_by_folded ON files (folded) WHERE gone = 0;
 CREATE TABLE condemned (
     name BLOB PRIMARY KEY CHECK (length(name) = 32)
 ) WITHOUT ROWID;
+
+ALTER TABLE index_state ADD COLUMN embedded INTEGER NOT NULL DEFAULT 0;
 """
 
 

@@ -28,7 +28,7 @@ from crystal_core.digests import (
 )
 from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
-from crystal_core.vectors import float16_vectors, store
+from crystal_core.vectors import float16_vectors, note_embedded, note_lacking, store
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, DropFile, Forget, Operation, PutFile, Remember
 from crystal_mirror.ports import Vectors
@@ -59,6 +59,7 @@ class StateRows:
         self._windows: list[tuple[int, Sequence[bytes]]] = []
         self._deferred = False
         self._forgotten: set[bytes] = set()
+        self._embedded_anew = False
         self.deleted = False
         """Whether a text was deleted: its bytes have to be scrubbed after the commit."""
         self.left_out = False
@@ -84,6 +85,9 @@ class StateRows:
     def finish(self) -> None:
         """What belongs before every commit."""
         self.index()
+        if self._embedded_anew:
+            note_embedded(self._database)
+            self._embedded_anew = False
         if self._forgotten:
             purge(self._database, self._forgotten)
             self._forgotten.clear()
@@ -96,6 +100,9 @@ class StateRows:
         windows, self._windows = self._windows, []
         self._database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
         store(self._database, windows)
+        lacking = [chunk for chunk, vectors in windows if not vectors]
+        if lacking:
+            note_lacking(self._database, min(lacking))
         self._database.run("UPDATE index_state SET deferred = 0")
         self._deferred = False
 
@@ -111,6 +118,9 @@ class StateRows:
         database.run("DELETE FROM windows WHERE chunk = ?", (found,))
         store(database, [(found, windows)])
         digest.add(chunk_row(content, windows))
+        if not windows:
+            note_lacking(database, found)
+        self._embedded_anew = True
 
     def drop_vectors(self) -> None:
         """Remove all vectors; the next may have another size."""

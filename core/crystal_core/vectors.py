@@ -119,13 +119,26 @@ def float16_vectors_between(database: Database, first: int, last: int) -> dict[i
     return found
 
 
+_LACKING = (
+    "FROM chunks WHERE provisional = 0 AND rowid > (SELECT embedded FROM index_state)"
+    " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid) ORDER BY rowid LIMIT ?"
+)
+
+
 def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
     """Content hash and text of chunks of the replicated state that have no vectors, oldest first."""
-    return [
-        (content, text)
-        for content, text in database.rows(
-            "SELECT id, text FROM chunks WHERE provisional = 0"
-            " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid) ORDER BY rowid LIMIT ?",
-            (limit,),
-        )
-    ]
+    rows = database.rows(f"SELECT id, text {_LACKING}", (limit,))
+    return [(content, text) for content, text in rows]
+
+
+def note_lacking(database: Database, chunk: int) -> None:
+    """Remember that a chunk of the replicated state (by rowid) has come to be without vectors."""
+    database.run("UPDATE index_state SET embedded = ?1 WHERE embedded > ?1", (chunk - 1,))
+
+
+def note_embedded(database: Database) -> None:
+    """Look for the first chunk without vectors, so that the next one who asks need not look at those before it again."""
+    lacking = database.value(f"SELECT rowid {_LACKING}", (1,))
+    if lacking is None:
+        lacking = 1 + (database.value("SELECT max(rowid) FROM chunks") or 0)
+    database.run("UPDATE index_state SET embedded = ?", (lacking - 1,))

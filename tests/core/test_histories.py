@@ -24,6 +24,7 @@ from tests.core.builders import (
     new_replica,
     remember,
     target,
+    vector,
     windows,
 )
 
@@ -122,6 +123,29 @@ class Histories(RuleBasedStateMachine):
     def drop_provisional(self, origin: Origin) -> None:
         self.replica.drop_provisional(origin)
 
+    @rule(text=st.sampled_from(WORDS), count=st.integers(0, 2))
+    def embed_anew(self, text: str, count: int) -> None:
+        anew = [vector(text, 9 + number) for number in range(count)]
+        for replica in (self.replica, self.twin):
+            with replica.transaction() as transaction:
+                transaction.embed_anew(content_hash(text), anew)
+        if text in self.model.chunks:
+            self.model.chunks[text] = anew
+
+    @rule()
+    def drop_vectors(self) -> None:
+        for replica in (self.replica, self.twin):
+            with replica.transaction() as transaction:
+                transaction.drop_vectors()
+        self.model.chunks = {text: [] for text in self.model.chunks}
+
+    @rule()
+    def restore_the_twin_from_a_snapshot(self) -> None:
+        self.twin = new_replica()
+        with self.replica.export() as moment, self.twin.transaction() as transaction:
+            for part in moment.parts():
+                transaction.load(part)
+
     @rule()
     def wipe(self) -> None:
         """The twin is not wiped but made anew: both must come to the same."""
@@ -146,6 +170,8 @@ class Histories(RuleBasedStateMachine):
             for rowid, text in database.rows("SELECT rowid, text FROM chunks WHERE provisional = 0")
         }
         assert chunks == self.model.chunks
+        lacking = {text for text, vectors in chunks.items() if not vectors}
+        assert {text for _, text in self.replica.without_vectors(99)} == lacking
         places: dict[str, set[tuple[str, str, int]]] = {}
         for text, *place in database.rows(
             "SELECT c.text, o.agent, o.session, o.part FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"

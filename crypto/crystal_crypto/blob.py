@@ -1,15 +1,18 @@
 """Blobs: ciphertext of file parts and snapshot parts, too large for an entry (STREAM construction, as in age).
 
     header (96) | HMAC-SHA256 of the header (32) | chunks: AES-256-GCM ciphertext (64 KiB, the last one shorter) and tag (16)
-    payload = content length (8) | content | zero padding
+    payload = stored length (8) | stored bytes | zero padding
+    stored bytes = the content as it is, or (flag bit 0) one zstd frame of it
 
 Rules:
 - A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is noticed.
 - The header's MAC commits the blob to its key: a wrong key is told before anything is decrypted.
-- The name is a keyed hash of the content (and of its turn), and is checked when all of it was read. What `open_blob` yields is authentic
-  chunk by chunk, but it is the whole blob only once the iteration has ended without an error: write it to a place of its
-  own, and use it after that.
-- Nothing holds more than two chunks in memory, and the padding hides the exact length.
+- The name is a keyed hash of the content (and of its turn), never of a frame: two releases of zstd give the same content
+  the same name. It is checked when all of the content was read.
+- What `open_blob` yields is authentic chunk by chunk, but it is the whole blob only once the iteration has ended without
+  an error: write it to a place of its own, and use it after that.
+- Nothing holds more than two chunks in memory, and the padding hides the exact length. A compressed blob is held whole, and
+  so is its content: at most `BLOB_CONTENT_BYTES_MAX` bytes, whatever the frame claims.
 """
 
 import hashlib
@@ -22,7 +25,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crystal_crypto import labels
+from crystal_crypto import compression, labels
 from crystal_crypto.errors import Malformed, TooLarge, UnknownVersion, WrongKey
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.limits import (
@@ -43,6 +46,7 @@ _MAGIC: Final = b"CRYB"
 _VERSION: Final = 2
 _SUITE: Final = 1
 _LAYOUT: Final = struct.Struct(">4sBBBBI4s16s32s24sQ")
+_FLAG_COMPRESSED: Final = 1
 _NOTHING: Final = bytes(4)
 _CHUNKS_MAX: Final = BLOB_BYTES_MAX // BLOB_CHUNK_BYTES
 
@@ -62,10 +66,14 @@ class BlobHeader:
     name: bytes
     salt: bytes
     payload_bytes: int
+    compressed: bool = False
 
 
 def blob_bytes(length: int) -> int:
-    """The stored size of a blob whose content is `length` bytes. Raises TooLarge beyond `BLOB_CONTENT_BYTES_MAX`."""
+    """The stored size of a blob of `length` bytes as they are; compressed it is smaller.
+
+    Raises TooLarge beyond `BLOB_CONTENT_BYTES_MAX`.
+    """
     if not 0 <= length <= BLOB_CONTENT_BYTES_MAX:
         raise TooLarge(f"a blob's content is at most {BLOB_CONTENT_BYTES_MAX} bytes, not {length}")
     return _stored_bytes(padded_length(BLOB_LENGTH_BYTES + length))
@@ -81,21 +89,36 @@ def seal_blob(
     secret: VaultSecret,
     salt: bytes,
     turn: int = 0,
+    compress: bool = False,
 ) -> Iterator[bytes]:
-    """The blob, piece by piece: `blob_bytes(length)` bytes in all, to be stored under `secret.blob_name(content_hash, turn)`.
+    """The blob, piece by piece: `blob_bytes(length)` bytes or less, to be stored under `secret.blob_name(content_hash, turn)`.
 
     `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
     the last piece, if the content turns out to have another length or hash (a file that changed while it was read).
+
+    `compress`: the content is read at once and held, and the blob is compressed if that makes it smaller. Not for several
+    conversations in one blob: its size would tell whether one repeats what another says.
     """
     blob_bytes(length)
+    payload_bytes = padded_length(BLOB_LENGTH_BYTES + length)
+    pieces: Iterable[bytes] = _checked(content, length, content_hash)
+    stored_bytes, compressed = length, False
+    if compress:
+        whole = b"".join(pieces)
+        pieces = [whole]
+        frame = compression.compress(whole, probing=False)
+        if frame is not None and padded_length(BLOB_LENGTH_BYTES + len(frame)) < payload_bytes:
+            pieces, stored_bytes, compressed = [frame], len(frame), True
+            payload_bytes = padded_length(BLOB_LENGTH_BYTES + stored_bytes)
     header = BlobHeader(
         generation=key.number,
         vault=exactly(vault, VAULT_BYTES, "a vault id"),
         name=secret.blob_name(content_hash, turn),
         salt=exactly(salt, SALT_BYTES, "a salt"),
-        payload_bytes=padded_length(BLOB_LENGTH_BYTES + length),
+        payload_bytes=payload_bytes,
+        compressed=compressed,
     )
-    return _seal(content, length, content_hash, header, key)
+    return _seal(pieces, stored_bytes, header, key)
 
 
 def parse_blob_header(data: bytes) -> BlobHeader:
@@ -111,13 +134,13 @@ def parse_blob_header(data: bytes) -> BlobHeader:
     _, _, _, flags, reserved, generation, nothing, vault, name, salt, payload_bytes = _LAYOUT.unpack_from(
         data
     )
-    if flags != 0 or reserved != 0 or nothing != _NOTHING:
+    if flags & ~_FLAG_COMPRESSED or reserved != 0 or nothing != _NOTHING:
         raise Malformed("a blob sets flags or reserved bytes that this version does not define")
     if payload_bytes > BLOB_BYTES_MAX or _stored_bytes(payload_bytes) > BLOB_BYTES_MAX:
         raise TooLarge(f"a blob's payload cannot be {payload_bytes} bytes")
     if payload_bytes < PADDED_BYTES_MIN or padded_length(payload_bytes) != payload_bytes:
         raise Malformed(f"a blob's payload cannot be {payload_bytes} bytes: that is not a padded length")
-    return BlobHeader(generation, vault, name, salt, payload_bytes)
+    return BlobHeader(generation, vault, name, salt, payload_bytes, bool(flags & _FLAG_COMPRESSED))
 
 
 def open_blob(
@@ -145,7 +168,8 @@ def open_blob(
     if not hmac.compare_digest(mac, source.take(MAC_BYTES)):
         raise WrongKey("the blob's MAC does not agree")
     digest = hashlib.sha256()
-    for piece in _content(source, header.payload_bytes, AESGCM(encryption)):
+    pieces = _stored(source, header.payload_bytes, AESGCM(encryption))
+    for piece in _decompressed(pieces) if header.compressed else pieces:
         digest.update(piece)
         yield piece
     if not hmac.compare_digest(secret.blob_name(digest.digest(), turn), name):
@@ -153,13 +177,13 @@ def open_blob(
 
 
 def _seal(
-    content: Iterable[bytes], length: int, content_hash: bytes, header: BlobHeader, key: GenerationKey
+    pieces: Iterable[bytes], stored_bytes: int, header: BlobHeader, key: GenerationKey
 ) -> Iterator[bytes]:
     raw = _LAYOUT.pack(
         _MAGIC,
         _VERSION,
         _SUITE,
-        0,
+        _FLAG_COMPRESSED if header.compressed else 0,
         0,
         header.generation,
         _NOTHING,
@@ -172,7 +196,7 @@ def _seal(
     yield raw + mac
     aead = AESGCM(encryption)
     last = -(-header.payload_bytes // BLOB_CHUNK_BYTES) - 1
-    source = _Source(_payload(content, length, content_hash, header.payload_bytes))
+    source = _Source(_payload(pieces, stored_bytes, header.payload_bytes))
     for number in range(last + 1):
         chunk = source.take(min(BLOB_CHUNK_BYTES, header.payload_bytes - number * BLOB_CHUNK_BYTES))
         if number == last:
@@ -180,12 +204,16 @@ def _seal(
         yield aead.encrypt(_nonce(number, number == last), chunk, None)
 
 
-def _payload(
-    content: Iterable[bytes], length: int, content_hash: bytes, payload_bytes: int
-) -> Iterator[bytes]:
+def _payload(pieces: Iterable[bytes], stored_bytes: int, payload_bytes: int) -> Iterator[bytes]:
+    yield stored_bytes.to_bytes(BLOB_LENGTH_BYTES, "big")
+    yield from pieces
+    yield bytes(payload_bytes - BLOB_LENGTH_BYTES - stored_bytes)
+
+
+def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iterator[bytes]:
+    """The same pieces; ValueError after them, or before one too many, if they are not the content that was named."""
     digest = hashlib.sha256()
     given = 0
-    yield length.to_bytes(BLOB_LENGTH_BYTES, "big")
     for piece in content:
         given += len(piece)
         if given > length:
@@ -194,11 +222,10 @@ def _payload(
         yield piece
     if given != length or digest.digest() != content_hash:
         raise ValueError("the content changed while it was being sealed")
-    yield bytes(payload_bytes - BLOB_LENGTH_BYTES - length)
 
 
-def _content(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[bytes]:
-    """The authentic content of each chunk, without the length before it and the padding after it."""
+def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[bytes]:
+    """The authentic stored bytes of each chunk, without the length before them and the padding after them."""
     last = -(-payload_bytes // BLOB_CHUNK_BYTES) - 1
     remaining = 0
     for number in range(last + 1):
@@ -213,7 +240,7 @@ def _content(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[by
         if number == 0:
             remaining = int.from_bytes(chunk[:BLOB_LENGTH_BYTES], "big")
             if remaining > BLOB_BYTES_MAX or padded_length(BLOB_LENGTH_BYTES + remaining) != payload_bytes:
-                raise Malformed("the blob's content length does not fit its payload")
+                raise Malformed("the blob's stored length does not fit its payload")
             chunk = chunk[BLOB_LENGTH_BYTES:]
         piece, padding = chunk[:remaining], chunk[remaining:]
         if padding != bytes(len(padding)):
@@ -221,6 +248,19 @@ def _content(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[by
         remaining -= len(piece)
         if piece:
             yield piece
+
+
+def _decompressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of the one zstd frame that the pieces are. What it states is bounded before memory is taken for it."""
+    frame = b"".join(pieces)
+    length = compression.stated_length(frame)
+    if length > BLOB_CONTENT_BYTES_MAX:
+        raise TooLarge(f"a blob's content is at most {BLOB_CONTENT_BYTES_MAX} bytes, not {length}")
+    if length <= len(frame):
+        raise Malformed("a blob's compressed frame is not smaller than its content")
+    content = memoryview(compression.decompress(frame, length))
+    for at in range(0, length, BLOB_CHUNK_BYTES):
+        yield bytes(content[at : at + BLOB_CHUNK_BYTES])
 
 
 def _keys(header: BlobHeader, raw: bytes, key: GenerationKey) -> tuple[bytes, bytes]:

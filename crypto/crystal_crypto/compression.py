@@ -35,9 +35,10 @@ class _Contexts(threading.local):
 _contexts = _Contexts()
 
 
-def compress(data: bytes, *, thorough: bool = False) -> bytes | None:
-    """One zstd frame, or None where it would not be smaller than `data`. `thorough` takes longer and packs closer."""
-    if len(data) >= _PROBED_BYTES_MIN and not _promising(data):
+def compress(data: bytes, *, thorough: bool = False, probing: bool = True) -> bytes | None:
+    """One zstd frame, or None where it would not be smaller than `data`. `thorough` takes longer and packs closer; `probing`
+    gives up on large data of which some samples do not shrink."""
+    if probing and len(data) >= _PROBED_BYTES_MIN and not _promising(data):
         return None
     packed = (_contexts.thorough if thorough else _contexts.compressor).compress(data)
     return packed if len(packed) < len(data) else None
@@ -62,6 +63,17 @@ def decompress(frame: bytes | memoryview, length: int) -> bytes:
     if len(data) != length:
         raise Malformed("a compressed frame gave another size than it stated")
     return data
+
+
+def stated_length(frame: bytes) -> int:
+    """The content size that the frame states; nothing else about it is checked. Raises Malformed where there is none."""
+    try:
+        stated = zstandard.frame_content_size(frame)
+    except zstandard.ZstdError:
+        raise Malformed("a compressed frame has a damaged zstd header") from None
+    if stated < 0:
+        raise Malformed("a compressed frame does not state its content size")
+    return stated
 
 
 def _promising(data: bytes) -> bool:

@@ -273,45 +273,6 @@ def unzstd(stored: bytes, length: int) -> bytes:
     return data
 
 
-# Blobs
-
-
-def read_blob(
-    data: bytes, *, vault: bytes, name: bytes, g: int, generation_key: bytes, secret: bytes
-) -> bytes:
-    must(len(data) >= 6 and data[:4] == b"CRYB")
-    must(data[4] == 2 and data[5] == 1, "unknown version")
-    must(len(data) >= 96)
-    header = data[:96]
-    must(header[6:8] == bytes(2) and header[12:16] == bytes(4))
-    payload_length = int.from_bytes(header[88:96], "big")
-    chunks = (payload_length + 65535) // 65536
-    must(96 + 32 + payload_length + 16 * chunks <= 8 * MIB, "too large")
-    must(payload_length >= 256 and padded(payload_length) == payload_length)
-    must(int.from_bytes(header[8:12], "big") == g, "wrong key")
-    must(header[16:32] == vault and header[32:64] == name, "wrong key")
-    stream = hkdf(generation_key, vault, label("crystal/v2/blob-stream") + struct.pack(">I", g), 32)
-    keys = hkdf(stream, header[64:88], label("crystal/v2/blob") + sha256(header), 64)
-    must(len(data) >= 128)
-    expected = mac(keys[32:], label("crystal/v2/blob-mac") + header)
-    must(hmac.compare_digest(expected, data[96:128]), "wrong key")
-    must(len(data) == 128 + payload_length + 16 * chunks)
-    payload = b""
-    for i in range(chunks):
-        start = 128 + i * 65552
-        nonce = i.to_bytes(11, "big") + bytes([i == chunks - 1])
-        try:
-            payload += AESGCM(keys[:32]).decrypt(nonce, data[start : start + 65552], None)
-        except InvalidTag:
-            refuse("malformed")
-    length = int.from_bytes(payload[:8], "big")
-    must(padded(8 + length) == payload_length)
-    content = payload[8 : 8 + length]
-    must(not any(payload[8 + length :]))
-    must(secret_keys(secret, sha256(content))["blob-name"] == name, "wrong key")
-    return content
-
-
 # Bundles, identities, texts
 
 

@@ -29,7 +29,7 @@ from crystal_crypto.kit import decode_kit
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_crypto.v1 import open_v1
-from tests.crypto import independent_invite, independent_wrapping, invite_readers
+from tests.crypto import independent_blob, independent_invite, independent_wrapping, invite_readers
 from tests.crypto import independent_reader as other
 from tests.vectors.vectorfile import Vector, subject
 
@@ -128,7 +128,7 @@ def _our_blob(vector: Vector) -> dict[str, str]:
 
 
 def _their_blob(vector: Vector) -> dict[str, str]:
-    content = other.read_blob(
+    content = independent_blob.read_blob(
         subject(vector),
         vault=vector.hex("vault"),
         name=vector.hex("name"),

@@ -3,12 +3,25 @@
 import hashlib
 from collections.abc import Iterator
 
-from tests.vectors.craft import GENERATION_KEY, OTHER, VAULT, VAULT_SECRET, BlobDraft, blob_name, fixed, flip
+from tests.vectors.content_cases import SKIPPABLE, TEXT, ZSTD, ZSTD_WITH_CHECKSUM
+from tests.vectors.craft import (
+    GENERATION_KEY,
+    OTHER,
+    VAULT,
+    VAULT_SECRET,
+    BlobDraft,
+    blob_name,
+    fixed,
+    flip,
+    zstd_rle,
+)
 from tests.vectors.vectorfile import Vector
 
 _CHUNK = 65536
 _SEALED_CHUNK = _CHUNK + 16
 _FIRST = 128  # where the first chunk begins
+_LONGEST = 8_257_528
+_BLOCK = 131072  # the longest of a zstd frame
 
 
 def cases() -> Iterator[Vector]:
@@ -17,6 +30,8 @@ def cases() -> Iterator[Vector]:
     yield from _cuts()
     yield from _chunks()
     yield from _payload()
+    yield from _good_compressed()
+    yield from _compressed()
     yield from _wrong_keys()
 
 
@@ -68,7 +83,8 @@ def _headers() -> Iterator[Vector]:
     yield case("version_1", "version 1", "unknown version", version=1)
     yield case("version_3", "version 3", "unknown version", version=3)
     yield case("suite_2", "suite 2", "unknown version", suite=2)
-    yield case("flags_1", "a flag", "malformed", flags=1)
+    for flags in (2, 3, 128):
+        yield case(f"flags_{flags}", f"flags {flags}", "malformed", flags=flags)
     yield case("reserved_first", "a bit in the first reserved byte", "malformed", reserved=128)
     reserved = bytes([0, 0, 0, 1])
     yield case("reserved_last", "a bit in the last reserved byte", "malformed", reserved_more=reserved)
@@ -159,6 +175,72 @@ def _payload() -> Iterator[Vector]:
     name = blob_name(b"other content")
     renamed = BlobDraft(name="content_of_another_name", blob_name=name)
     yield _blob(renamed, "sealed under the name of other content", "wrong key", name=name.hex())
+
+
+def _good_compressed() -> Iterator[Vector]:
+    def case(name: str, what: str, content: bytes, stored: bytes) -> Vector:
+        return _blob(BlobDraft(name=name, content=content, stored=stored), what, "success")
+
+    yield case("good_compressed", "one zstd frame", TEXT, ZSTD)
+    least = zstd_rle([(65, 14)], stated=14)
+    yield case("good_compressed_least", "a frame one byte shorter than its content", b"A" * 14, least)
+    head = fixed("stored in a frame", 100_000)
+    two = head + b"A" * _BLOCK
+    yield case(
+        "good_compressed_chunks", "a frame over two chunks", two, _frame(head, [(65, _BLOCK)], len(two))
+    )
+    longest = zstd_rle(_blocks(_LONGEST), stated=_LONGEST)
+    yield case("good_compressed_longest", "as much content as there may be", b"A" * _LONGEST, longest)
+
+
+def _compressed() -> Iterator[Vector]:
+    def case(name: str, what: str, stored: bytes, expect: str = "malformed", content: bytes = TEXT) -> Vector:
+        return _blob(BlobDraft(name=f"zstd_{name}", content=content, stored=stored), what, expect)
+
+    a = b"A" * 1000
+    yield case("flag_on_plain_content", "content as it is, and the flag of compression", TEXT)
+    yield _blob(
+        BlobDraft(name="zstd_flag_missing", content=TEXT, stored=ZSTD, flags=0), "no flag", "wrong key"
+    )
+    yield case("empty", "no stored byte, and the flag of compression", b"")
+    yield case("magic_only", "a frame of its magic only", ZSTD[:4])
+    yield case("header_only", "a frame without blocks", ZSTD[:6])
+    yield case("cut", "a frame without its last byte", ZSTD[:-1])
+    yield case("followed_by_a_byte", "a byte after the frame", ZSTD + b"\x00")
+    yield case("followed_by_a_frame", "two frames", ZSTD + ZSTD, content=TEXT + TEXT)
+    yield case("followed_by_skippable", "a skippable frame after it", ZSTD + SKIPPABLE)
+    yield case("preceded_by_skippable", "a skippable frame before it", SKIPPABLE + ZSTD)
+    yield case("magic_changed", "a frame with another magic", flip(0)(ZSTD))
+    yield case("with_checksum", "a frame with a checksum", ZSTD_WITH_CHECKSUM)
+    dictionary = zstd_rle([(65, 1000)], stated=1000, dictionary=7)
+    yield case("with_dictionary", "a frame that asks for a dictionary", dictionary, content=a)
+    unsized = zstd_rle([(65, 1000)], stated=None)
+    yield case("without_size", "a frame that does not state its size", unsized, content=a)
+    yield case("gives_less", "less than the frame states", zstd_rle([(65, 999)], stated=1000), content=a)
+    yield case("gives_more", "more than the frame states", zstd_rle([(65, 1001)], stated=1000), content=a)
+    bomb = zstd_rle([(65, _BLOCK)] * 40, stated=1000)
+    yield case("bomb", "a frame that states 1,000 bytes and holds 5 MiB", bomb, content=a)
+    same = zstd_rle([(65, 13)], stated=13)
+    yield case("not_smaller", "a frame as long as its content", same, content=b"A" * 13)
+    over = zstd_rle(_blocks(_LONGEST + 1), stated=_LONGEST + 1)
+    yield case("over_limit", "one byte more than a blob holds", over, "too large", b"A" * (_LONGEST + 1))
+    claims = zstd_rle([(65, 1)], stated=2**32 - 1)
+    yield case("claims_4_gib", "a few bytes that claim to be 4 GiB", claims, "too large", b"A")
+    for name, stated, expect in (("largest", 2**64 - 3, "too large"), ("nothing", 2**64 - 1, "malformed")):
+        frame = ZSTD[:4] + b"\xe0" + stated.to_bytes(8, "little") + b"\x0b\x00\x00A"
+        yield case(f"claims_{name}", f"a frame that states {stated} bytes", frame, expect, b"A")
+    other = zstd_rle([(66, 1000)], stated=1000)
+    yield case("of_other_content", "a good frame of other content", other, "wrong key", a)
+
+
+def _blocks(length: int) -> list[tuple[int, int]]:
+    return [(65, _BLOCK)] * (length // _BLOCK) + [(65, length % _BLOCK)]
+
+
+def _frame(head: bytes, blocks: list[tuple[int, int]], stated: int) -> bytes:
+    """A zstd frame of a block of bytes as they are, and run-length blocks."""
+    runs = zstd_rle(blocks, stated=stated)
+    return runs[:9] + (len(head) << 3).to_bytes(3, "little") + head + runs[9:]
 
 
 def _wrong_keys() -> Iterator[Vector]:

@@ -8,16 +8,16 @@ from tests.vectors.craft import EntryDraft, content, flip, packed, padded, raw, 
 from tests.vectors.entry_cases import entry
 from tests.vectors.vectorfile import Vector
 
-_TEXT: Final = b"the quick brown fox jumps over the lazy dog, and the lazy dog sleeps on. " * 3
-_ZSTD: Final = bytes.fromhex(
+TEXT: Final = b"the quick brown fox jumps over the lazy dog, and the lazy dog sleeps on. " * 3
+ZSTD: Final = bytes.fromhex(
     "28b52ffd20db3d0200740374686520717569636b2062726f776e20666f78206a756d7073206f76657220746865206c617a7920"
     "646f672c20616e6420736c65656e2e04000b2610d8d9d8a955431d130a"
 )
-_ZSTD_WITH_CHECKSUM: Final = bytes.fromhex(
+ZSTD_WITH_CHECKSUM: Final = bytes.fromhex(
     "28b52ffd24db3d0200740374686520717569636b2062726f776e20666f78206a756d7073206f76657220746865206c617a7920"
     "646f672c20616e6420736c65656e2e04000b2610d8d9d8a955431d130af51480f0"
 )
-_SKIPPABLE: Final = b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + bytes(4)
+SKIPPABLE: Final = b"\x50\x2a\x4d\x18\x04\x00\x00\x00" + bytes(4)
 _MIB: Final = 1024 * 1024
 _MIB_OF_A: Final = zstd_rle([(65, 131072)] * 8, stated=_MIB)
 
@@ -33,9 +33,9 @@ def _good() -> Iterator[Vector]:
     def case(name: str, what: str, stored: Sequence[bytes], frames: Sequence[bytes]) -> Vector:
         return entry(EntryDraft(name=name, content=content(stored)), what, "success", frames=frames)
 
-    yield case("good_compressed", "one compressed frame", [packed(len(_TEXT), _ZSTD)], [_TEXT])
-    stored = [raw(b"vectors"), packed(len(_TEXT), _ZSTD), raw(b"")]
-    yield case("good_mixed", "compressed, stored and empty frames", stored, [b"vectors", _TEXT, b""])
+    yield case("good_compressed", "one compressed frame", [packed(len(TEXT), ZSTD)], [TEXT])
+    stored = [raw(b"vectors"), packed(len(TEXT), ZSTD), raw(b"")]
+    yield case("good_mixed", "compressed, stored and empty frames", stored, [b"vectors", TEXT, b""])
     full = bytes(range(246))
     yield case("good_256_bytes", "content of 256 bytes: no padding", [raw(full)], [full])
     more = bytes(range(247))
@@ -62,7 +62,7 @@ def _layout() -> Iterator[Vector]:
     for codec in (3, 128, 255):
         inside = content([struct.pack(">BII", codec, 4, 4) + b"data"])
         yield _bad(f"codec_{codec}", f"codec {codec} is not defined", inside)
-    zstd = content([struct.pack(">BII", 3, len(_TEXT), len(_ZSTD)) + _ZSTD])
+    zstd = content([struct.pack(">BII", 3, len(TEXT), len(ZSTD)) + ZSTD])
     yield _bad("codec_3_with_a_zstd_frame", "a good zstd frame under an unknown codec", zstd)
     beyond = _filled(struct.pack(">BII", 1, 248, 248) + bytes(200))
     yield _bad("frame_beyond_content", "a frame one byte longer than what is left", beyond)
@@ -93,17 +93,17 @@ def _padding() -> Iterator[Vector]:
 
 
 def _compressed() -> Iterator[Vector]:
-    length = len(_TEXT)
+    length = len(TEXT)
 
     def case(name: str, what: str, stated: int, zstd: bytes) -> Vector:
         return _bad(name, what, content([packed(stated, zstd)]))
 
-    yield case("zstd_length_short", "the frame states one byte more than the entry", length - 1, _ZSTD)
-    yield case("zstd_length_long", "the frame states one byte less than the entry", length + 1, _ZSTD)
-    yield case("zstd_not_smaller", "a compressed frame as long as its data", len(_ZSTD), _ZSTD)
+    yield case("zstd_length_short", "the frame states one byte more than the entry", length - 1, ZSTD)
+    yield case("zstd_length_long", "the frame states one byte less than the entry", length + 1, ZSTD)
+    yield case("zstd_not_smaller", "a compressed frame as long as its data", len(ZSTD), ZSTD)
     unsized = zstd_rle([(65, 1000)], stated=None)
     yield case("zstd_without_size", "a frame that does not state its size", 1000, unsized)
-    yield case("zstd_with_checksum", "a frame with a checksum", length, _ZSTD_WITH_CHECKSUM)
+    yield case("zstd_with_checksum", "a frame with a checksum", length, ZSTD_WITH_CHECKSUM)
     dictionary = zstd_rle([(65, 1000)], stated=1000, dictionary=7)
     yield case("zstd_with_dictionary", "a frame that asks for a dictionary", 1000, dictionary)
     bomb = zstd_rle([(65, 131072)] * 40, stated=1000)
@@ -111,25 +111,25 @@ def _compressed() -> Iterator[Vector]:
     yield case(
         "zstd_gives_less", "a frame that holds less than it states", 1000, zstd_rle([(65, 999)], stated=1000)
     )
-    yield case("zstd_cut", "a frame without its last byte", length, _ZSTD[:-1])
-    yield case("zstd_header_only", "a frame without blocks", length, _ZSTD[:6])
-    yield case("zstd_magic_only", "a frame of its magic only", length, _ZSTD[:4])
+    yield case("zstd_cut", "a frame without its last byte", length, ZSTD[:-1])
+    yield case("zstd_header_only", "a frame without blocks", length, ZSTD[:6])
+    yield case("zstd_magic_only", "a frame of its magic only", length, ZSTD[:4])
     yield case("zstd_empty", "a compressed frame without a byte", length, b"")
-    yield case("zstd_followed_by_a_byte", "a byte after the frame", length, _ZSTD + b"\x00")
-    yield case("zstd_followed_by_a_frame", "two frames in one", 2 * length, _ZSTD + _ZSTD)
-    yield case("zstd_followed_by_skippable", "a skippable frame after it", length, _ZSTD + _SKIPPABLE)
-    yield case("zstd_preceded_by_skippable", "a skippable frame before it", length, _SKIPPABLE + _ZSTD)
-    yield case("zstd_skippable_only", "a skippable frame only", 4, _SKIPPABLE[:3])
-    yield case("zstd_magic_changed", "a frame with another magic", length, flip(0)(_ZSTD))
+    yield case("zstd_followed_by_a_byte", "a byte after the frame", length, ZSTD + b"\x00")
+    yield case("zstd_followed_by_a_frame", "two frames in one", 2 * length, ZSTD + ZSTD)
+    yield case("zstd_followed_by_skippable", "a skippable frame after it", length, ZSTD + SKIPPABLE)
+    yield case("zstd_preceded_by_skippable", "a skippable frame before it", length, SKIPPABLE + ZSTD)
+    yield case("zstd_skippable_only", "a skippable frame only", 4, SKIPPABLE[:3])
+    yield case("zstd_magic_changed", "a frame with another magic", length, flip(0)(ZSTD))
     yield case(
-        "zstd_reserved_bit", "a frame with the reserved bit of its header set", length, flip(4, 3)(_ZSTD)
+        "zstd_reserved_bit", "a frame with the reserved bit of its header set", length, flip(4, 3)(ZSTD)
     )
     yield case("zstd_bad_block", "a frame with a block of the reserved type", length, _reserved_block())
-    second = content([raw(b"data"), packed(length, _ZSTD[:-1])])
+    second = content([raw(b"data"), packed(length, ZSTD[:-1])])
     yield _bad("zstd_cut_in_second_frame", "a good frame, then one that is cut", second)
 
 
 def _reserved_block() -> bytes:
-    changed = bytearray(_ZSTD)
+    changed = bytearray(ZSTD)
     changed[6] |= 0b110
     return bytes(changed)

@@ -200,10 +200,12 @@ class BlobDraft:
 
     name: str
     content: bytes = b"the content of a blob"
+    stored: bytes | None = None
+    """What is stored of the content, compressed: sets the flag."""
     magic: bytes = b"CRYB"
     version: int = 2
     suite: int = 1
-    flags: int = 0
+    flags: int | None = None
     reserved: int = 0
     reserved_more: bytes = bytes(4)
     generation: int = 1
@@ -215,8 +217,9 @@ class BlobDraft:
     flag_last: Callable[[int, int], bool] = lambda number, last: number == last
 
     def build(self) -> bytes:
-        length = len(self.content) if self.content_length is None else self.content_length
-        payload = length.to_bytes(8, "big") + self.content
+        stored = self.content if self.stored is None else self.stored
+        length = len(stored) if self.content_length is None else self.content_length
+        payload = length.to_bytes(8, "big") + stored
         payload += self.padding(bytes(padded(len(payload)) - len(payload)))
         salt = fixed(f"salt of {self.name}", 24)
         header = struct.pack(
@@ -224,7 +227,7 @@ class BlobDraft:
             self.magic,
             self.version,
             self.suite,
-            self.flags,
+            int(self.stored is not None) if self.flags is None else self.flags,
             self.reserved,
             self.generation,
             self.reserved_more,

@@ -308,9 +308,14 @@ class Home:
         report = yield from sync_round(member, self.model, about=About(self.now_ms), heed_cursors=True)
         if self.disk is not None and self.book is not None:
             yield from files_round(member, self.disk, self.book, now_ms=self.now_ms)
-            if report.restored or member.rounds % 5 == 0:
-                yield from reput_parts(member, self.disk, self.book)
+            if report.relay_lost:
+                yield from self.put_files_back(member)
         return report
+
+    def put_files_back(self, member: Member) -> Flow[None]:
+        """What the relay lost of the files that stand here."""
+        if self.disk is not None and self.book is not None:
+            yield from reput_parts(member, self.disk, self.book)
 
     def have_files(self, on_removed: Callable[[Removed], None]) -> None:
         """From now on this device syncs the files that a person has on it."""

@@ -36,6 +36,8 @@ def agree(world: "World", *, newcomer: bool) -> int:
                 home.die()
             world.run_round(home)
             _make_snapshot_if_due(world, home)
+            if number == 3 and world.deceived and home.open() is not None:
+                world.run(home, home.put_files_back)  # `crystal repair`
         if number == 3:
             _appoint(world)
         if not _disagreement(world):

@@ -2,6 +2,9 @@
 
 A blob is put create-only and read back by whoever counts on it. Its name is a keyed hash, so equal content is stored once; a
 name that was condemned, or under which the relay holds something else, is given up for the next turn's.
+
+Parts of files are compressed here. Parts of snapshots hold many conversations, each text compressed by itself: in one frame
+their size would tell whether one conversation repeats another. Packs are ciphertext.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,14 +43,14 @@ def blob_key(member: Member, ref: BlobRef) -> str:
     return member.keys.blob(member.secret.blob_name(ref.content, ref.turn))
 
 
-def put_blob(member: Member, content: bytes, first_turn: int = 0) -> Flow[BlobRef]:
+def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: bool = False) -> Flow[BlobRef]:
     """Stores the content unless it is there; does not read it back. Raises KeysWithheld."""
     digest = sha256(content).digest()
     ref = BlobRef(digest, len(content), usable_turn(member, digest, first_turn))
     key = blob_key(member, ref)
     there = yield Has((key,))
     if not there[0]:
-        yield PutBlob(key, _sealed(member, ref, content))
+        yield PutBlob(key, _sealed(member, ref, content, compress=compress))
     return ref
 
 
@@ -133,7 +136,7 @@ def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
     raise BlobDamaged("all names of a blob were condemned")
 
 
-def _sealed(member: Member, ref: BlobRef, content: bytes) -> bytes:
+def _sealed(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> bytes:
     pieces: Iterator[bytes] = seal_blob(
         [content],
         length=len(content),
@@ -143,6 +146,7 @@ def _sealed(member: Member, ref: BlobRef, content: bytes) -> bytes:
         secret=member.secret,
         salt=member.salt(),
         turn=ref.turn,
+        compress=compress,
     )
     return b"".join(pieces)
 

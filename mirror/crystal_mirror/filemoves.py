@@ -98,7 +98,7 @@ def reput_parts(member: Member, disk: Disk, book: Book) -> Flow[int]:
         for ref in (yield from lacking(member, refs)):
             data = part_on_disk(disk, book, ref.content)
             if data is not None:
-                yield from put_blob(member, data, ref.turn)
+                yield from put_blob(member, data, ref.turn, compress=True)
                 put += 1
     return put
 
@@ -202,7 +202,7 @@ def _put_parts(
             data = this.disk.read(Place(path, offset, part.length))
             if sha256(data).digest() != part.content:
                 raise FileMoved("the file changed while it was sent")
-            yield from put_blob(this.member, data, turns[part.content])
+            yield from put_blob(this.member, data, turns[part.content], compress=True)
             missing.discard(part.content)
             this.report.parts_put += 1
             this.report.bytes_put += part.length

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from tests.support.s3_servers.daemons import free_port
 
 PROJECT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -78,12 +79,6 @@ def _commands(machine: str) -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def _wait_for_relay(port: int) -> None:
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
@@ -99,7 +94,7 @@ def _wait_for_relay(port: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_what_the_readme_says_works(tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     relay, core, node = (Machine(tmp_path / name, port) for name in ("relay", "core", "node"))
     project = core.home / ".claude" / "projects" / "-home-someone-work"
     project.mkdir(parents=True)

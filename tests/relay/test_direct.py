@@ -265,7 +265,7 @@ async def test_a_bucket_that_cannot_be_reached_is_gone_around(
 async def test_a_bucket_that_hangs_is_given_up_in_time() -> None:
     async with odd_server(says(b"", then_hang=True)) as url:
         for call in (Stage.get, Stage.put):
-            async with asyncio.timeout(4), stage(bucket=url, done=MISSING) as at:
+            async with asyncio.timeout(20), stage(bucket=url, done=MISSING) as at:
                 with pytest.raises(StoreUnavailable):
                     await call(at)
 

@@ -51,7 +51,7 @@ async def test_a_wait_at_one_process_is_woken_by_a_write_at_another() -> None:
                 await stores[writer].put_new(key(lead, number), b"x")
                 woken = await asyncio.wait_for(wait, 5)
                 assert woken != token
-                assert time.monotonic() - began < 2
+                assert time.monotonic() - began < 5
                 token, number = woken, number + 1
         for store in stores:
             await store.aclose()
@@ -216,7 +216,9 @@ async def test_a_revocation_while_a_process_cannot_be_reached_counts_there_as_so
         await eventually(lambda: other.peers.status().reached == 0)
         began = time.monotonic()
         await admin.revoke_token(device=node.device)
-        assert time.monotonic() - began < 0.5, "a revocation does not wait for who is known to be away"
+        assert time.monotonic() - began < QUICK.announcement, (
+            "a revocation does not wait for who is known to be away"
+        )
         await store.list(node.prefix)  # not known here yet
         one.wire.mend()
         await eventually(lambda: other.peers.status().reached == 1)

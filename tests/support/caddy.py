@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import socket
 import ssl
 import subprocess
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from tests.support.s3_servers.daemons import PORTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 CADDYFILE = PROJECT / "deploy" / "caddy" / "Caddyfile"
@@ -89,12 +92,15 @@ def running_caddy(directory: Path, upstream: str, *, host: str = "127.0.0.1") ->
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that are free now, all different."""
+    """Ports that are free now, all different, and that no outgoing connection is given."""
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((host, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            port = random.choice(PORTS)
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.socket()).bind((host, port))
+                found.append(port)
+        return found
 
 
 def _wait_until_it_serves(

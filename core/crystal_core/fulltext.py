@@ -6,13 +6,19 @@ stood in a forgotten text alone would so be left in the file. After a forget we 
 index is written anew. That is rare (a few words of a text are its own) and costs about 2 s for 100,000 chunks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import apsw
 
 from crystal_core.database import Database
 from crystal_core.schema import TOKENIZER
 
+MERGED_AT_ONCE = 64
+"""Segments of the index that are merged together while a snapshot is loaded. Each text is so written once again and not twice,
+at a tenth less for all of loading; a search looks at some dozens of segments until the next entry comes."""
+
+_MERGES = {"automerge": 8, "crisismerge": 16}
+"""FTS5's configuration otherwise: 8 segments are merged bit by bit, 16 at once."""
 _MAIN_INDEX = b"0"
 """What FTS5 puts before each term (prefix indexes, which we have not, have other numbers)."""
 
@@ -25,6 +31,18 @@ def indexed_terms(database: Database, text: str) -> set[bytes]:
         text.encode(), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
     )
     return {str(term).encode() for term in found}
+
+
+def merge_seldom(database: Database) -> None:
+    """What many texts that come now write beside each other is merged late. Belongs in a transaction, as all here."""
+    if _automerge(database):
+        _configure(database, {"automerge": 0, "crisismerge": MERGED_AT_ONCE})
+
+
+def merge_often(database: Database) -> None:
+    """As usual again. The next texts that are added have what was left for later merged with them."""
+    if not _automerge(database):
+        _configure(database, _MERGES)
 
 
 def purge(database: Database, forgotten: Iterable[bytes]) -> bool:
@@ -47,6 +65,15 @@ def purge(database: Database, forgotten: Iterable[bytes]) -> bool:
         return False
     database.run("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
     return True
+
+
+def _automerge(database: Database) -> int:
+    return int(database.value("SELECT v FROM chunks_fts_config WHERE k = 'automerge'"))
+
+
+def _configure(database: Database, values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        database.run("INSERT INTO chunks_fts (chunks_fts, rank) VALUES (?, ?)", (name, value))
 
 
 def _begins_a_live_term(database: Database, start: bytes) -> bool:

@@ -34,6 +34,7 @@ from crystal_core.digests import (
     suppressed_row,
 )
 from crystal_core.errors import UnusableVectors
+from crystal_core.fulltext import merge_seldom
 from crystal_core.parts import PartRows, decode_part
 from crystal_core.vectors import note_lacking, store_block
 from crystal_crypto.digest import TableDigest
@@ -86,7 +87,10 @@ class _Loader:
         rows, run_many = self._rows, self._database.run_many
         first = 1 + (self._database.value("SELECT max(rowid) FROM chunks") or 0)
         chunks = self._chunks(first)
-        self._index(first)
+        if chunks:
+            self._index(first)
+        else:
+            _add_to_digests(self._digests.tables, rows, self._contents)
         store_block(self._database, chunks, rows.windows, rows.vectors)
         lacking = [chunk for chunk, windows in zip(chunks, rows.windows, strict=True) if not windows]
         if lacking:
@@ -130,6 +134,7 @@ class _Loader:
 
     def _index(self, first: int) -> None:
         """Index the texts in one statement, which leaves Python to others; it takes longest. Compute the digests meanwhile."""
+        merge_seldom(self._database)
         with ThreadPoolExecutor(1) as beside:
             digested = beside.submit(_add_to_digests, self._digests.tables, self._rows, self._contents)
             self._database.run(

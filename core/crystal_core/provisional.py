@@ -38,7 +38,7 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
             for piece in operation.pieces:
                 content = sha256(piece.text.encode()).digest()
                 forget_hash = secret.forget_hash(content)
-                if _is_suppressed(database, forget_hash):
+                if is_suppressed(database, forget_hash):
                     continue
                 chunk = _find(database, forget_hash)
                 if chunk is None:
@@ -98,7 +98,7 @@ def drop(database: Database, origin: Origin) -> list[str]:
     suppressed: list[str] = []
     for forget_hash, text in shown:
         # The mark that lifted a replicated forget is gone: other pending captures of that text must not show it.
-        if _is_suppressed(database, forget_hash):
+        if is_suppressed(database, forget_hash):
             forget(database, forget_hash)
             suppressed.append(text)
     return suppressed
@@ -160,7 +160,7 @@ def _latest_mark(database: Database, forget_hash: bytes) -> int | None:
     return None if found is None else int(found)
 
 
-def _is_suppressed(database: Database, forget_hash: bytes) -> bool:
+def is_suppressed(database: Database, forget_hash: bytes) -> bool:
     """Whether a capture of this text would be left out now, pending operations counted."""
     mark = _latest_mark(database, forget_hash)
     if mark is not None:

@@ -88,6 +88,10 @@ class ReplicaReader:
     def file(self, path: str) -> FileRow | None:
         return filerows.file(self.database, path)
 
+    def hides(self, content: bytes) -> bool:
+        """Whether a capture of the text with that hash would be left out now; this device's pending operations count."""
+        return provisional.is_suppressed(self.database, self._secret.forget_hash(content))
+
     def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
         return without_vectors(self.database, limit)
 

@@ -26,7 +26,7 @@ from crystal_core.digests import (
     place,
     suppressed_row,
 )
-from crystal_core.fulltext import indexed_terms, purge
+from crystal_core.fulltext import indexed_terms, merge_often, purge
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
 from crystal_core.vectors import float16_vectors, note_embedded, note_lacking, store
 from crystal_crypto.hierarchy import VaultSecret
@@ -98,6 +98,7 @@ class StateRows:
             return
         texts, self._texts = self._texts, []
         windows, self._windows = self._windows, []
+        merge_often(self._database)
         self._database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
         store(self._database, windows)
         lacking = [chunk for chunk, vectors in windows if not vectors]

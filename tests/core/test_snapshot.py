@@ -273,6 +273,19 @@ def test_texts_that_stand_provisionally_are_taken_over() -> None:
     assert keyword_rowids(restored.database, "here") == []
 
 
+def test_the_text_index_is_merged_as_usual_again_with_the_next_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_parts(monkeypatch)
+    replica = everything()
+    restored = new_replica()
+    usual = "SELECT k, v FROM chunks_fts_config WHERE k IN ('automerge', 'crisismerge') ORDER BY k"
+    load(restored, *parts_of(replica))
+    assert restored.database.rows(usual) == [("automerge", 0), ("crisismerge", 64)]
+    apply(restored, capture("the next entry", session="next"))
+    assert restored.database.rows(usual) == [("automerge", 8), ("crisismerge", 16)]
+    assert len(keyword_rowids(restored.database, "stone")) == 59
+    assert restored.database.check() == []
+
+
 operations = st.lists(
     st.one_of(
         st.builds(

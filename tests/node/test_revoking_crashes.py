@@ -92,6 +92,8 @@ def finished(machine: Machine, target: str, before: Root) -> None:
     assert not {"revocation-unfinished", "relay-not-told", "root-replaced"} & concerns(machine)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_revocation_that_dies_anywhere_is_finished_by_running_it_again(vault: Vault, steps: Steps) -> None:
     core = vault.core
     seen: set[frozenset[str]] = set()

@@ -128,15 +128,12 @@ class IncomingFile:
 
     def _place(self, expected: Local | None) -> None:
         if expected is None:
+            with suppress(
+                OSError
+            ):  # an empty folder is nothing that was synced; one that holds anything stays
+                os.rmdir(self._target, dir_fd=self._folder)
             try:
-                os.link(
-                    self._name,
-                    self._target,
-                    src_dir_fd=self._folder,
-                    dst_dir_fd=self._folder,
-                    follow_symlinks=False,
-                )
-                os.unlink(self._name, dir_fd=self._folder)
+                self._link()
                 return
             except OSError as error:
                 if error.errno not in _NO_LINKS:
@@ -145,6 +142,12 @@ class IncomingFile:
         if (now is None) != (expected is None) or (now and expected and now.stamp != expected.stamp):
             raise FileMoved("the file changed while another version was fetched")
         os.rename(self._name, self._target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def _link(self) -> None:
+        """Fails if anything stands in the place."""
+        folder = self._folder
+        os.link(self._name, self._target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.unlink(self._name, dir_fd=folder)
 
     def _abandon(self) -> None:
         with suppress(OSError):

@@ -284,6 +284,13 @@ def test_a_folder_becomes_a_file_and_a_file_a_folder(core: Desk, laptop: Desk) -
     assert core.tree() == laptop.tree() == {"one": b"now a file", "two/inner": b"now a folder"}
 
 
+def test_an_empty_folder_is_in_no_files_way(core: Desk, laptop: Desk) -> None:
+    (laptop.root / "notes").mkdir()
+    core.write("notes", "a file")
+    settle(core, laptop)
+    assert laptop.tree() == {"notes": b"a file"}
+
+
 def test_a_mode_alone_travels_without_content(core: Desk, laptop: Desk) -> None:
     core.write("run.sh", "#!/bin/sh\n")
     settle(core, laptop)
@@ -303,3 +310,16 @@ def test_files_that_did_not_change_cost_no_request(core: Desk, laptop: Desk) -> 
     report = core.files()
     assert report.files == 50
     assert core.store.requests == 0
+
+
+def test_a_text_file_is_stored_compressed_and_what_does_not_shrink_as_it_is(core: Desk, laptop: Desk) -> None:
+    text = b"".join(b"line %d of a long text\n" % n for n in range(60_000))
+    core.write("long.txt", text)
+    settle(core, laptop)
+    assert core.store.bytes_put < len(text) / 4
+    core.store.bytes_put = 0
+    core.write("picture.bin", big(MIB))
+    settle(core, laptop)
+    assert MIB < core.store.bytes_put < MIB * 1.1
+    assert (laptop.root / "long.txt").read_bytes() == text
+    assert core.tree() == laptop.tree()

@@ -63,6 +63,7 @@ class Chaos:
 
     kind = "chaos"
     moods = MOODS
+    lies = LIES
 
     def __init__(self, seed: int, *, steps: int = STEPS) -> None:
         self.world = World(f"{self.kind}/{seed}")
@@ -143,6 +144,7 @@ class Chaos:
             world.say("the relay is honest")
             return
         world.deceived = True
-        world.store.lie = draw.choice(LIES)(draw, self._before)
-        world.faults[f"lie: {world.store.lie.name}"] += 1
-        world.say(f"lie: {world.store.lie.name}")
+        world.store.lie = lie = draw.choice(self.lies)(draw, self._before)
+        world.needs.harmed |= lie.harms
+        world.faults[f"lie: {lie.name}"] += 1
+        world.say(f"lie: {lie.name}")

@@ -60,8 +60,10 @@ class Filing:
     def p7_only_what_others_have_is_overwritten(self, home: str, removed: Removed) -> None:
         """Raises Violation. What sync took from its place is in the trash, or a version that the log has."""
         known = tuple(part.content for part in cut(removed.data)) in self._histories.contents
-        if not removed.trashed and not known:
-            raise Violation(f"P7: {home} overwrote {removed.path}, which nobody else has")
+        if not removed.overwritten and not removed.trashed:
+            raise Violation(f"P7: {home} removed {removed.path}, and it is not in the trash")
+        if not known:
+            raise Violation(f"P7: {home} gave up {removed.path}, which nobody else has")
 
     def p1_no_file_is_lost(self, state: State, present: dict[str, "Home"], *, excused: bool) -> None:
         """Raises Violation. ``state`` is what all agreed on in the end; ``present``: the devices that are left. What may not

@@ -15,6 +15,8 @@ class Honest:
     """The base of lies: everything as it is."""
 
     name = "honest"
+    harms = False
+    """Whether what it does to the objects outlasts it."""
 
     def get(self, store: SimStore, device: str, key: str) -> bytes | None:
         return store.objects.get(key)

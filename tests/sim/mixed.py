@@ -13,9 +13,11 @@ from crystal_mirror.reembed import reembed
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention import retain, snapshot_due
 from crystal_mirror.snapshots import make_snapshot
+from tests.sim.bloblies import BLOB_LIES
 from tests.sim.chaos import STEPS, Mood
 from tests.sim.device import Home
 from tests.sim.embedding import MODEL, OTHER_MODEL
+from tests.sim.lies import LIES
 from tests.sim.members_chaos import MembersChaos
 from tests.sim.smallness import small
 from tests.sim.world import World
@@ -74,6 +76,7 @@ class Mixed(MembersChaos):
 
     kind = "mixed"
     moods = MOODS
+    lies = (*LIES, *BLOB_LIES, *BLOB_LIES)
 
     def __init__(self, seed: int, *, steps: int = STEPS) -> None:
         super().__init__(seed, steps=steps)

@@ -5,7 +5,7 @@ of that hash. `Histories` folds entries in any order that their chain allows and
 device's rows can be compared after every step at the cost of what is new.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -162,6 +162,7 @@ class Histories:
         self._key_of = key_of
         self.secret = secret
         self._known: dict[bytes, History] = {ZERO_HASH: _EMPTY}
+        self._before: dict[bytes, bytes] = {}
         self._operations: dict[bytes, frozenset[bytes]] = {}
         self.contents: set[tuple[bytes, ...]] = set()
         """Of every file that any log ever carried, part by part."""
@@ -203,7 +204,16 @@ class Histories:
         else:
             after = self._fold_batch(data, before)
         self._known[entry.hash] = after
+        self._before[entry.hash] = header.previous
         return after
+
+    def _chain(self, entry_hash: bytes) -> Iterator[bytes]:
+        """The entries of one log, from the newest on."""
+        while True:
+            yield entry_hash
+            if entry_hash not in self._before:
+                return
+            entry_hash = self._before[entry_hash]
 
     def _fold_batch(self, data: bytes, before: History) -> History:
         entry = parse(data)
@@ -247,17 +257,19 @@ class Histories:
             entry.header.sequence,
             0,
             batch.digest,
-            self._announced(batch, before),
+            self._announced(batch, before, entry),
             _floor(batch, before),
         )
 
-    def _announced(self, batch: Batch, before: History) -> Announced | None:
+    def _announced(self, batch: Batch, before: History, entry: Entry) -> Announced | None:
         """Checks that a snapshot is of the very state that the log had at its position."""
         announced = batch.announced
         if announced is None:
             return before.announced
         of = self._known.get(announced.previous)
-        if of is None or announced.position[:2] > (before.epoch, before.sequence + 1):
+        place = (entry.header.epoch, entry.header.sequence)
+        in_its_log = announced.previous in self._chain(entry.header.previous)
+        if of is None or not in_its_log or announced.position[:2] > place:
             raise Violation("P3: a snapshot is announced of a place that its log does not have")
         if of.digest is not None and of.digest != announced.digest:
             raise Violation("P3: a snapshot is announced with another digest than the log has there")

@@ -65,6 +65,9 @@ class Needs:
             self._names.get(believed.announced.manifest, ()) if believed.announced else ()
         ):
             raise Violation("P6: a part of the newest snapshot was deleted")
+        names = {self._keys.blob(name) for name in believed.state.condemned}
+        if any("/blob/" in key and key not in names for key in keys):
+            raise Violation("P6: a blob was deleted whose name the log does not condemn")
         if not gone.isdisjoint(self._living(believed)):
             raise Violation("P6: a part of a living file was deleted")
 

@@ -1,4 +1,5 @@
-"""Limits made small, so that a short run reaches them: snapshots of several parts, floors that rise by a few slots.
+"""Limits made small, so that a short run reaches them: snapshots of several parts, floors that rise by a few slots,
+packs of a few entries.
 
 They are the product's own named constants. Nothing else about the code is changed.
 """
@@ -8,13 +9,15 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from crystal_core import export
-from crystal_mirror import retention
+from crystal_mirror import packs, retention
 
 SMALL: tuple[tuple[object, str, int], ...] = (
     (export, "PART_BYTES_MIN", 700),
     (export, "_CUT_MASK", 1),
     (retention, "FLOOR_STEP", 3),
     (retention, "SNAPSHOT_LOG_BYTES_MIN", 6_000),
+    (packs, "PACK_SLOTS_MIN", 4),
+    (packs, "READ_FROM", 3),
 )
 
 

@@ -59,6 +59,9 @@ class Lie(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def harms(self) -> bool: ...
+
     def get(self, store: "SimStore", device: str, key: str) -> bytes | None: ...
 
     def listing(self, store: "SimStore", device: str, request: List) -> Listing | None: ...
@@ -68,7 +71,7 @@ class Lie(Protocol):
     def has(self, store: "SimStore", device: str, key: str) -> bool | None: ...
 
     def condemn(self, store: "SimStore", request: Condemn) -> frozenset[str] | None:
-        """The keys that are deleted at once instead of those that were named."""
+        """The keys that are gone at once instead of those that were named."""
         ...
 
 
@@ -180,7 +183,8 @@ class SimStore:
         self.counts["condemned"] += 1
         told = self.lie.condemn(self, request) if self.lie else None
         if told is not None:
-            self._delete(told)
+            for key in told:
+                self.objects.pop(key, None)
         elif self._draw.random() >= self.weather.sweeps_late:
             self._sweep(request)
         elif self._draw.random() >= CONDEMNED_NEVER:

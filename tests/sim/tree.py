@@ -34,10 +34,11 @@ class SimFile:
 
 @dataclass(frozen=True)
 class Removed:
-    """What sync took from its place: overwritten by another version, or removed into the trash."""
+    """What sync took from its place: overwritten by another version, or removed, and then into the trash."""
 
     path: str
     data: bytes
+    overwritten: bool
     trashed: bool
 
 
@@ -146,9 +147,13 @@ class SimDisk:
         self._still(local)
         self.point()
         file = self.files.pop(local.path)
-        self.trash.append((local.path, file.data))
-        self.on_removed(Removed(local.path, file.data, (local.path, file.data) in self.trash))
+        self.to_trash(local.path, file.data)
+        trashed = (local.path, file.data) in self.trash
+        self.on_removed(Removed(local.path, file.data, overwritten=False, trashed=trashed))
         self.point()
+
+    def to_trash(self, path: str, data: bytes) -> None:
+        self.trash.append((path, data))
 
     def tidy(self) -> None:
         self.started = {key: parts for key, parts in self.started.items() if parts}
@@ -163,7 +168,7 @@ class SimDisk:
         old = self.files.get(path)
         self.files[path] = SimFile(data, executable, self._new_inode(), self.time)
         if old is not None:
-            self.on_removed(Removed(path, old.data, trashed=False))
+            self.on_removed(Removed(path, old.data, overwritten=True, trashed=False))
         self.point()
         return self._local(path)
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 import pytest
 
 from crystal_core.replica import Replica
+from crystal_crypto.blob import parse_blob_header
 from crystal_mirror.base import newest_snapshot, published_floor, read_base
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import About
@@ -317,3 +318,14 @@ def test_a_part_that_was_condemned_while_a_snapshot_was_made_is_not_announced(ho
     late = home.add("late")
     home.sync(late)
     assert same(home.core, late)
+
+
+def test_parts_of_snapshots_are_not_compressed_across_texts(home: Household) -> None:
+    """Their size would tell whether one conversation repeats what another says."""
+    for number in range(50):
+        remember(home.core, f"the same words in each of many facts, and number {number}")
+    home.sync(home.core)
+    snapshot(home)
+    blobs = [parse_blob_header(home.store[key]) for key in home.store if "/blob/" in key]
+    assert any(blob.payload_bytes > 4096 for blob in blobs)
+    assert not any(blob.compressed for blob in blobs)

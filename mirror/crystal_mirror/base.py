@@ -19,6 +19,7 @@ META_SNAPSHOT = "snapshot"
 META_SNAPSHOT_SLOT = "snapshot.slot"
 META_BASE = "base"
 META_PUBLISHED_FLOOR = "floor.published"
+META_FLOOR_SLOT = "floor.slot"
 META_ANNOUNCED_AT = "restored.by"
 META_PACKS = "packs"
 META_PACKS_SLOT = "packs.slot"
@@ -57,6 +58,11 @@ def first_position(view: ReplicaView) -> Position:
 def published_floor(view: ReplicaView) -> Place:
     """The lowest slot that the Core has promised to keep."""
     return _place(view.meta_get(META_PUBLISHED_FLOOR)) or (0, 0)
+
+
+def floor_slot(view: ReplicaView) -> Place | None:
+    """Where the Core published that."""
+    return _place(view.meta_get(META_FLOOR_SLOT))
 
 
 def forgotten_at(view: ReplicaView) -> Place | None:
@@ -126,6 +132,7 @@ def take_decrees(transaction: ReplicaTransaction, batch: Batch, place: Place) ->
         if newest is None or (newest.epoch, newest.sequence) < batch.floor:
             return  # a floor without a snapshot that covers it binds nobody
         transaction.meta_set(META_PUBLISHED_FLOOR, _encoder.encode(batch.floor))
+        transaction.meta_set(META_FLOOR_SLOT, _encoder.encode(place))
         set_base(transaction, newest)
         transaction.drop_entries_before(*batch.floor)
 

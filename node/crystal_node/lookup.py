@@ -1,7 +1,7 @@
 """Finding a text by its id, as people give it: the whole, or as many of its first digits as make it unique."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crystal_core.replica import Replica
 from crystal_node.errors import NoSuchEntry, Usage
@@ -13,10 +13,11 @@ _ID = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text's id and the keyed hash that a forget names it by."""
+    """A text, its id, and the keyed hash that a forget names it by."""
 
     id: bytes
     forget_hash: bytes
+    words: str = field(repr=False)
 
 
 def find_text(replica: Replica, given: str) -> Found:
@@ -35,7 +36,7 @@ def find_text(replica: Replica, given: str) -> Found:
     low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
     high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
     rows = replica.database.rows(
-        "SELECT id, forget_hash FROM chunks WHERE id BETWEEN ? AND ? LIMIT 2", (low, high)
+        "SELECT id, forget_hash, text FROM chunks WHERE id BETWEEN ? AND ? LIMIT 2", (low, high)
     )
     if not rows:
         raise NoSuchEntry(f"no text here has the id {digits[:16]}")

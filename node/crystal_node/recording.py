@@ -24,6 +24,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import Usage
 from crystal_node.privacy import Privacy, read_privacy, write_privacy
+from crystal_node.replication.forgetting import without_forgotten
 from crystal_node.wording import counted
 
 _TRIES_MAX = 10
@@ -197,8 +198,9 @@ class Recorder:
                 raise TransactionStale("another process has read this transcript meanwhile")
             journal.set_file_state(key, after)
 
-        if reading.operations:
-            self._device.accept(reading.operations, advance)
+        operations = without_forgotten(self._device, reading.operations)
+        if operations:
+            self._device.accept(operations, advance)
         elif after != before:
             with journal.transaction():
                 advance()

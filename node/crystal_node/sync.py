@@ -29,6 +29,7 @@ from crystal_node.locking import FileLock
 from crystal_node.members.due import duties_due, settling_due
 from crystal_node.members.duties import do_duties
 from crystal_node.members.newsdesk import keep_lines
+from crystal_node.replication.leftovers import tidy_leftovers
 from crystal_node.replication.pace import Pace
 from crystal_node.replication.snapshotting import snapshot_if_due, snapshot_now
 from crystal_node.runner import Runner, TokenRefused, Traffic, store_failure
@@ -239,6 +240,7 @@ class Syncer:
                 self._position_told_at = started
             if report.settled:
                 self._device.journal.scrub()
+            tidy_leftovers(self._device.settings.home, now_ms())
             problem = await self._beside_the_round(started)
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
 

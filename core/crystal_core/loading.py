@@ -8,7 +8,6 @@ in the order of the part.
 """
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import apsw
@@ -134,6 +133,8 @@ class _Loader:
 
     def _index(self, first: int) -> None:
         """Index the texts in one statement, which leaves Python to others; it takes longest. Compute the digests meanwhile."""
+        from concurrent.futures import ThreadPoolExecutor  # not at import: few processes load a snapshot
+
         merge_seldom(self._database)
         with ThreadPoolExecutor(1) as beside:
             digested = beside.submit(_add_to_digests, self._digests.tables, self._rows, self._contents)

@@ -252,7 +252,7 @@ def _fetch(this: Round, path: str, done: int, total: int) -> Flow[int]:
             new = yield from _fetch_parts(this, incoming, row, local, done, total)
         finally:
             incoming.close()
-    this.book.note_seen(Seen(new, content.digest), row.parts)
+    this.book.note_seen((Seen(new, content.digest), row.parts))
     this.book.set_agreed(Agreed(path, row.version, content))
     this.report.fetched += 1
     return row.size

@@ -189,7 +189,9 @@ class Book(Protocol):
         """The parts of what ``seen_at`` tells of."""
         ...
 
-    def note_seen(self, seen: Seen, parts: Sequence[FilePart]) -> None: ...
+    def note_seen(self, *read: tuple[Seen, Sequence[FilePart]]) -> None:
+        """What was read of files. Replaces what was known of them."""
+        ...
 
     def forget_seen(self, paths: Iterable[str]) -> None: ...
 
@@ -209,8 +211,8 @@ class Book(Protocol):
 
     def agreed_count(self) -> int: ...
 
-    def set_agreed(self, agreed: Agreed) -> None:
-        """The version that stands; an offer for its path, if there is one, is over."""
+    def set_agreed(self, *agreed: Agreed) -> None:
+        """The versions that stand; offers for their paths, if there are any, are over."""
         ...
 
     def drop_agreed(self, path: str) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from crystal_mirror.fileports import Book, Disk, FileMoved, FileTrouble, Local, Seen
-from crystal_mirror.filetree import Action, Agreed, Content, Direction, content_digest, decide
+from crystal_mirror.filetree import Action, Agreed, Direction, content_digest, decide
 from crystal_mirror.member import Member
 from crystal_mirror.ports import FileRow
 from crystal_mirror.rebuild import rebuild_pending
@@ -84,10 +84,6 @@ class Round:
         if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
             return False
         return seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
-
-    def adopt(self, path: str, row: FileRow, content: Content) -> None:
-        self.book.set_agreed(Agreed(path, row.version, content))
-        self.report.adopted += 1
 
 
 def rows_stand(member: Member) -> bool:

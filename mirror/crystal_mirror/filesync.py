@@ -11,9 +11,10 @@ stopped anywhere. A file in trouble is named in the report and left alone; a sto
 Must be run when the memory's round is over and the mirror is applied: a replica in the middle of a replay lacks rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from crystal_mirror.filemoves import move_all, went_to
+from crystal_mirror.filenames import folded
 from crystal_mirror.fileports import Book, Disk, FileTrouble, Local, Offer, Seen
 from crystal_mirror.fileround import FilesReport, Round, rows_stand
 from crystal_mirror.filetree import (
@@ -39,6 +40,8 @@ READING = "reading files"
 
 _META_SETTLED = "settled"
 _PROGRESS_BYTES = 16 * 1024 * 1024
+_TOGETHER_FILES = 200
+_TOGETHER_PARTS = 1000
 
 
 def files_round(
@@ -80,6 +83,7 @@ def settle_offers(this: Round) -> None:
     """
     replica = this.member.replica
     waiting = None
+    agreed: list[Agreed] = []
     for offer in this.book.offers():
         if not replica.done(offer.origin):
             waiting = waiting or {name.origin for name in this.member.journal.names()}
@@ -92,26 +96,31 @@ def settle_offers(this: Round) -> None:
             this.book.end_offer(offer.path)
             continue
         try:
-            _settle_put(this, offer, offer.content, went_to(replica, offer))
+            settled = _settled_put(this, offer, offer.content, went_to(replica, offer))
+            if settled is not None:
+                agreed.append(settled)
         except FileTrouble as trouble:
             this.skipped.add(offer.path)
             this.report.troubled(offer.path, trouble)
+    this.book.set_agreed(*agreed)
 
 
-def _settle_put(this: Round, offer: Offer, content: Content, kept_at: str | None) -> None:
+def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | None) -> Agreed | None:
+    """The version that stands at its path now; None where that was seen to otherwise."""
     book, replica = this.book, this.member.replica
     ours = Agreed(offer.path, offer.origin, content)
     row = replica.file(offer.path)
     if row is not None and row.version == offer.origin:
-        book.set_agreed(ours)
-    elif kept_at is not None:
+        return ours
+    if kept_at is not None:
         _step_aside(this, offer, content, kept_at)
-    elif any(replica.is_condemned(name) for name in offer.names):
+        return None
+    if any(replica.is_condemned(name) for name in offer.names):
         book.end_offer(offer.path)
-    elif row is not None and not row.gone and content_of(row) == content:
-        book.set_agreed(Agreed(offer.path, row.version, content))
-    else:
-        book.set_agreed(ours)
+        return None
+    if row is not None and not row.gone and content_of(row) == content:
+        return Agreed(offer.path, row.version, content)
+    return ours
 
 
 def _step_aside(this: Round, offer: Offer, content: Content, kept_at: str) -> None:
@@ -123,7 +132,7 @@ def _step_aside(this: Round, offer: Offer, content: Content, kept_at: str) -> No
         moved = this.disk.rename(local, kept_at)
         this.book.set_agreed(Agreed(kept_at, offer.origin, content))
         if known and seen is not None:
-            this.book.note_seen(Seen(moved, seen.digest), parts)
+            this.book.note_seen((Seen(moved, seen.digest), parts))
     this.book.forget_seen([offer.path])
     this.book.drop_agreed(offer.path)
     this.report.conflicts.append(kept_at)
@@ -149,14 +158,21 @@ def _read_changed(this: Round) -> Flow[bool]:
         else:
             changed.append(local)
     this.book.forget_seen(gone)
+    yield from _read(this, changed)
+    return bool(changed or vanished)
+
+
+def _read(this: Round, changed: Sequence[Local]) -> Flow[None]:
+    """Reads files and notes what they hold, many in one transaction of the book."""
     total = sum(local.stamp.size for local in changed)
     done = told = 0
+    read: dict[str, tuple[Seen, list[FilePart]]] = {}
     for local in changed:
         try:
-            other = this.book.spelled_otherwise(local.path)
-            if other is not None:
-                raise FileTrouble("its name differs from another file's only in case or accents")
             parts: list[FilePart] = []
+            form = folded(local.path)
+            if form in read or this.book.spelled_otherwise(local.path) is not None:
+                raise FileTrouble("its name differs from another file's only in case or accents")
             for part in this.disk.cut(local):
                 parts.append(part)
                 done += part.length
@@ -165,11 +181,14 @@ def _read_changed(this: Round) -> Flow[bool]:
                 if done - told >= _PROGRESS_BYTES:
                     told = done
                     yield Progress(READING, done, max(total, done))
-            this.book.note_seen(Seen(local, content_digest(parts)), parts)
+            read[form] = Seen(local, content_digest(parts)), parts
         except FileTrouble as trouble:
             this.skipped.add(local.path)
             this.report.troubled(local.path, trouble)
-    return bool(changed or vanished)
+        if len(read) >= _TOGETHER_FILES or sum(len(one[1]) for one in read.values()) > _TOGETHER_PARTS:
+            this.book.note_seen(*read.values())
+            read.clear()
+    this.book.note_seen(*read.values())
 
 
 def _compared(this: Round) -> tuple[list[Local], list[str]]:
@@ -198,7 +217,8 @@ def _plan(this: Round) -> Iterator[Planned]:
     """What is to be done, path by path. What is only noted down is done at once, when all were looked at."""
     pending = {offer.path for offer in this.book.offers()}
     noted: list[tuple[Action, str, FileRow | None, Content | None]] = []
-    aside: list[Agreed] = []
+    agreed_now: list[Agreed] = []
+    set_aside = 0
     here = ((seen.local.path, seen.content) for seen in this.book.seen())
     for path, local, agreed, remote in merged(here, this.book.agreed(), this.member.replica.files()):
         if path in this.skipped:
@@ -211,18 +231,19 @@ def _plan(this: Round) -> Iterator[Planned]:
             this.report.refused[path] = fault
         elif this.disk.excluded(path):
             if agreed is not None and not agreed.aside:
-                aside.append(agreed)
+                agreed_now.append(Agreed(path, agreed.version, agreed.content, aside=True))
+                set_aside += 1
         elif action in (Action.ADOPT, Action.FORGET):
             noted.append((action, path, remote, local))
         else:
             yield Planned(path, action)
     for action, path, row, local in noted:
         if action is Action.ADOPT and row is not None and local is not None:
-            this.adopt(path, row, local)
+            agreed_now.append(Agreed(path, row.version, local))
         else:
             this.book.drop_agreed(path)
-    for one in aside:
-        this.book.set_agreed(Agreed(one.path, one.version, one.content, aside=True))
+    this.report.adopted += len(agreed_now) - set_aside
+    this.book.set_agreed(*agreed_now)
 
 
 def _within_the_fuse(this: Round, plan: list[Planned]) -> list[Planned]:

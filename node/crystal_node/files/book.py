@@ -99,29 +99,12 @@ class FileBook:
         )
         return [FilePart(content, length) for content, length in rows]
 
-    def note_seen(self, seen: Seen, parts: Sequence[FilePart]) -> None:
-        local, stamp = seen.local, seen.local.stamp
+    def note_seen(self, *read: tuple[Seen, Sequence[FilePart]]) -> None:
+        if not read:
+            return
         with self._transaction(durable=False):
-            self._forget(local.path)
-            self._db.execute(
-                "INSERT INTO seen (path, folded, size, modified_ns, inode, changed_ns, executable, quiet, digest)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    local.path,
-                    folded(local.path),
-                    stamp.size,
-                    stamp.modified_ns,
-                    stamp.inode.to_bytes(16, "big", signed=True),
-                    stamp.changed_ns,
-                    int(local.executable),
-                    int(local.quiet),
-                    seen.digest,
-                ),
-            )
-            self._db.executemany(
-                "INSERT INTO parts (file, number, start, length, content) VALUES (?, ?, ?, ?, ?)",
-                list(_numbered(self._db.last_insert_rowid(), parts)),
-            )
+            for seen, parts in read:
+                self._note(seen, parts)
 
     def forget_seen(self, paths: Iterable[str]) -> None:
         paths = list(paths)
@@ -158,14 +141,17 @@ class FileBook:
     def aside_count(self) -> int:
         return self._count("SELECT count(*) FROM agreed WHERE aside = 1")
 
-    def set_agreed(self, agreed: Agreed) -> None:
-        content = agreed.content
+    def set_agreed(self, *agreed: Agreed) -> None:
+        if not agreed:
+            return
         with self._transaction():
-            self._db.execute(
-                "INSERT OR REPLACE INTO agreed VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (agreed.path, *agreed.version, content.digest, int(content.executable), int(agreed.aside)),
-            )
-            self._db.execute("DELETE FROM offers WHERE path = ?", (agreed.path,))
+            for one in agreed:
+                content = one.content
+                self._db.execute(
+                    "INSERT OR REPLACE INTO agreed VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (one.path, *one.version, content.digest, int(content.executable), int(one.aside)),
+                )
+                self._db.execute("DELETE FROM offers WHERE path = ?", (one.path,))
 
     def drop_agreed(self, path: str) -> None:
         with self._transaction():
@@ -263,6 +249,29 @@ class FileBook:
             "SELECT path, direction FROM withheld WHERE confirmed = ? ORDER BY direction, path", (mark,)
         )
         return [(path, Direction(direction)) for path, direction in rows]
+
+    def _note(self, seen: Seen, parts: Sequence[FilePart]) -> None:
+        local, stamp = seen.local, seen.local.stamp
+        self._forget(local.path)
+        self._db.execute(
+            "INSERT INTO seen (path, folded, size, modified_ns, inode, changed_ns, executable, quiet, digest)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                local.path,
+                folded(local.path),
+                stamp.size,
+                stamp.modified_ns,
+                stamp.inode.to_bytes(16, "big", signed=True),
+                stamp.changed_ns,
+                int(local.executable),
+                int(local.quiet),
+                seen.digest,
+            ),
+        )
+        self._db.executemany(
+            "INSERT INTO parts (file, number, start, length, content) VALUES (?, ?, ?, ?, ?)",
+            list(_numbered(self._db.last_insert_rowid(), parts)),
+        )
 
     def _forget(self, path: str) -> None:
         self._db.execute("DELETE FROM parts WHERE file = (SELECT id FROM seen WHERE path = ?)", (path,))

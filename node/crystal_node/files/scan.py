@@ -5,13 +5,14 @@ later change could leave them equal is not ``quiet``, and is read again by the n
 """
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crystal_mirror.filenames import DEPTH_MAX
+from crystal_mirror.filenames import DEPTH_MAX, folded
 from crystal_mirror.fileports import FileTrouble, Local, Stamp
 from crystal_node.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 from crystal_node.files.rules import TEMPORARY_PREFIX, TreeRules
@@ -23,6 +24,11 @@ steps of two seconds."""
 _LINK = "it is a link, which is never followed and never synced"
 _SPECIAL = "it is no regular file"
 _EXECUTABLE = 0o100
+_PLAIN = re.compile(
+    r"(?!con|prn|aux|nul|com|lpt|clock)[a-z0-9_-](?:[a-z0-9_. -]{0,100}[a-z0-9_-])?", re.ASCII | re.IGNORECASE
+)
+"""Names, most of all, of which it can be said at a glance that they may travel. The others are judged by ``filenames``."""
+_PLAIN_PATH_MAX = 1000
 
 
 @dataclass
@@ -34,6 +40,8 @@ class Scan:
     clock_ns: Callable[[], int] = time.time_ns
     refused: dict[str, str] = field(default_factory=dict[str, str])
     temporaries: list[str] = field(default_factory=list[str])
+    _judged: str = ""
+    _ordinary: bool = False
 
     def __iter__(self) -> Iterator[Local]:
         with troubles():
@@ -59,6 +67,13 @@ class Scan:
         finally:
             os.close(descriptor)
 
+    def _is_plain(self, prefix: str, length: int) -> bool:
+        """Whether a plain name in this folder is nobody's but the person's, however it is spelled."""
+        if prefix != self._judged:
+            self._judged = prefix
+            self._ordinary = bool(prefix) and folded(prefix[:-1]) not in self.rules.databases
+        return self._ordinary and length <= _PLAIN_PATH_MAX
+
     def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[Local]:
         try:
             below = os.open(name, FOLDER, dir_fd=folder)
@@ -74,7 +89,8 @@ class Scan:
     ) -> None:
         name = entry.name
         path = prefix + name
-        if self.rules.is_own(path):
+        plain = _PLAIN.fullmatch(name) is not None and self._is_plain(prefix, len(path))
+        if not plain and self.rules.is_own(path):
             if name.startswith(TEMPORARY_PREFIX):
                 self.temporaries.append(path)
             return
@@ -87,7 +103,7 @@ class Scan:
             return
         if self.rules.patterns and self.rules.excluded(path) and not stat.S_ISDIR(info.st_mode):
             return
-        fault = self.rules.fault(path)
+        fault = None if plain else self.rules.fault(path)
         if fault is None and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
             fault = _LINK if stat.S_ISLNK(info.st_mode) else _SPECIAL
         if fault is not None:

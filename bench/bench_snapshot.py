@@ -106,10 +106,11 @@ def _ends(folder: Path, database: Path, size: int, repeat: int) -> list[Row]:
             name=f"cold start: load a snapshot of {size:,} chunks with vectors of 384 numbers",
             value=size / median(run.seconds for run in loads),
             unit="chunks/s",
-            baseline="SQLite, ready rows, same schema and transactions, best run",
-            baseline_value=size / min(run.seconds for run in plains),
+            baseline="SQLite, ready rows, same schema and transactions",
+            baseline_value=size / median(run.seconds for run in plains),
             target=ratio_at_least(0.9),
-            note=f"best run {size / min(run.seconds for run in loads):,.0f}; of processor time"
+            note=f"best runs {size / min(run.seconds for run in loads):,.0f} and"
+            f" {size / min(run.seconds for run in plains):,.0f}; of processor time"
             f" {median(run.cpu for run in loads) / median(run.cpu for run in plains):.2f} of SQLite's",
         ),
         Row(

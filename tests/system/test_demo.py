@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.demo import machines, source
-from crystal_node.demo.steps import Demo, DemoFailed, describe_step
+from crystal_node.demo.steps import FILE, LAPTOP, Demo, DemoFailed, describe_step
 from tests.support.machine import Machine, transcript
 
 
@@ -24,7 +24,7 @@ def person(tmp_path: Path) -> Machine:
 def test_the_demo_shows_each_step_with_its_time_and_leaves_nothing(person: Machine, tmp_path: Path) -> None:
     outcome = person.run("demo")
     steps = [line for line in outcome.out.splitlines() if line.startswith("  ✓ ")]
-    assert len(steps) == 14
+    assert len(steps) == 17
     assert all(line.endswith(")") and " s" in line for line in steps)
     assert re.search(r"laptop recorded \d+ messages", outcome.out)
     assert "blanked out 1 credential" in outcome.out
@@ -80,12 +80,19 @@ class _Forgetful(machines.DemoDevice):
                 "bytes_down": 5,
             },
             "verify": {"digest": "d" * 64},
+            "snapshot": {},
+            "demote": {},
+            "role": {"role": "core"},
             "search": {"results": []},
         }
         if arguments[0] == "devices":
             _Forgetful.revoked = arguments[2]
         if arguments[0] == "sync" and self.home.name == _Forgetful.revoked:
             raise machines.CommandFailed("revoked")
+        written = self.home.parent / LAPTOP / FILE
+        if arguments[0] == "sync" and written.exists():
+            (self.home / FILE).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / FILE).write_bytes(written.read_bytes())
         return canned[arguments[0]]
 
 
@@ -102,7 +109,7 @@ def test_it_fails_when_a_device_does_not_find_what_another_recorded(
     demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):
         demo.run()
-    assert len(told) == 11
+    assert len(told) == 14
 
 
 def test_a_relay_that_stores_in_clear_would_be_seen(tmp_path: Path) -> None:

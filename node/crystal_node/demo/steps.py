@@ -1,6 +1,6 @@
 """``crystal demo``: everything at work on this machine, with real processes, in throw-away homes.
 
-A relay, a Core ("desktop") and two Nodes ("laptop", "tablet"). Each step runs the real ``crystal`` command in
+A relay, a Core ("desktop") and Nodes ("laptop", "tablet", later "phone"). Each step runs the real ``crystal`` command in
 its own process, as a person would on three machines, and is told in one line with its time and bytes. Nothing
 outside the demo's folder is written; this machine's own transcripts are only read, and only when asked for.
 """
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from crystal_node.demo.source import DemoSource
 from crystal_node.errors import ExitCode
 from crystal_node.wording import counted, one_line, size
 
-DESKTOP, LAPTOP, TABLET = "desktop", "laptop", "tablet"
+DESKTOP, LAPTOP, TABLET, PHONE = "desktop", "laptop", "tablet", "phone"
+FILE = "agents/tide/CONTEXT.md"
+"""Written on one device, in its memory home."""
 
 
 class DemoFailed(CrystalError):
@@ -64,9 +67,12 @@ class Demo:
             self._step(self._send)
             self._step(self._order)
             self._step(self._spread)
+            self._step(self._share_file)
             self._step(self._compare)
             self._step(lambda: self._look_into(relay))
             self._step(lambda: self._revoke(relay))
+            self._step(lambda: self._come_in_by_snapshot(relay))
+            self._step(self._hand_over)
             self._step(lambda: self._stop(relay))
             self._step(lambda: self._find(DESKTOP))
             self._step(lambda: self._find(LAPTOP))
@@ -127,15 +133,26 @@ class Demo:
         self._must(int(reports[0]["pending"]) == 0, "the laptop's outbox did not empty")
         return "laptop and tablet took that over; the laptop's outbox is empty.", sum(map(_moved, reports))
 
+    def _share_file(self) -> tuple[str, int]:
+        written = self.devices[LAPTOP].home / FILE
+        written.parent.mkdir(parents=True)
+        written.write_text(f"{self.source.expected}\n", encoding="utf-8")
+        moved = 0
+        for name in (LAPTOP, DESKTOP, LAPTOP, TABLET):
+            moved += _moved(self.devices[name].run("sync"))
+        found = [(device.home / FILE).read_bytes() for device in self.devices.values()]
+        self._must(len(set(found)) == 1, "a file is not the same everywhere")
+        return f"laptop wrote {FILE} into its memory home; it is on all three.", moved
+
     def _compare(self) -> tuple[str, int]:
         found = {str(device.run("verify")["digest"]) for device in self.devices.values()}
         self._must(len(found) == 1, "the devices' digests differ")
         return f"All three hold the same memory, to the last row: digest {found.pop()[:16]}.", 0
 
     def _look_into(self, relay: DemoRelay) -> tuple[str, int]:
-        looked, found = relay.look_for([*self.source.phrases, *DEVICE_NAMES])
+        looked, found = relay.look_for([*self.source.phrases, *NAMES])
         self._must(not found, f"the relay's files hold {found[:1]!r} in clear")
-        return "The relay's files hold none of the words, and no device's name.", looked
+        return "The relay's files hold none of the words, no device's name, and no file's.", looked
 
     def _revoke(self, relay: DemoRelay) -> tuple[str, int]:
         before = relay.stored_bytes()
@@ -151,6 +168,29 @@ class Demo:
             said = f"desktop revoked tablet: the others have new keys (generation {generation}), and the relay is shut to it."
             return said, relay.stored_bytes() - before
         raise DemoFailed("a revoked device could sync")
+
+    def _come_in_by_snapshot(self, relay: DemoRelay) -> tuple[str, int]:
+        before = relay.stored_bytes()
+        self.devices[DESKTOP].run("snapshot")
+        made = relay.stored_bytes() - before
+        pair(self.devices[DESKTOP], self._device(PHONE), PHONE)
+        self.devices[PHONE].run("sync")
+        digests = {self.devices[name].run("verify")["digest"] for name in (DESKTOP, PHONE)}
+        self._must(len(digests) == 1, "what was read from the snapshot is not the same memory")
+        self._must((self.devices[PHONE].home / FILE).exists(), "a file did not come along")
+        return "desktop made a snapshot, read it back, and phone came in by it: the same digest.", made
+
+    def _hand_over(self) -> tuple[str, int]:
+        desktop, laptop = self.devices[DESKTOP], self.devices[LAPTOP]
+        with ThreadPoolExecutor(1) as beside:
+            leaving = beside.submit(desktop.run, "demote", "--to", LAPTOP, "--yes")
+            moved = 0
+            while not leaving.done():
+                moved += _moved(laptop.run("sync"))
+            leaving.result()
+        laptop.run("sync")
+        self._must(laptop.run("role")["role"] == "core", "the lead did not go over")
+        return "desktop gave the lead to laptop, and goes on as a Node: nothing was lost on the way.", moved
 
     def _shut_out(self) -> tuple[str, int]:
         hits: list[dict[str, Any]] = self.devices[TABLET].run("search", "--", self.source.afterwards)[
@@ -186,7 +226,7 @@ class Demo:
             raise DemoFailed(otherwise)
 
 
-DEVICE_NAMES = (DESKTOP, LAPTOP, TABLET)
+NAMES = (DESKTOP, LAPTOP, TABLET, FILE)
 
 
 def make_folder() -> Path:

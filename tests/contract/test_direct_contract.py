@@ -53,9 +53,11 @@ class BucketContract(StoreContract):
 
 
 class DirectContract(BucketContract):
-    """Every object with a byte in it goes directly."""
+    """Every object with a byte in it goes directly. Lists never do: pages of the full size are shown through the relay."""
 
     direct = True
+    paged_keys = 130
+    page_keys = 40
 
     @pytest.fixture(autouse=True)
     def nothing_is_too_small(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +73,7 @@ class DirectContract(BucketContract):
 
 class TestDirectOverMoto(DirectContract):
     server = "moto"
+    many_keys = 100  # some 100 requests a second are all that it does
 
 
 class TestDirectOverRgw(DirectContract):

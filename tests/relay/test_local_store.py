@@ -29,6 +29,7 @@ from crystal_relay.local import writer as writer_module
 from crystal_relay.local.database import error_of_sqlite
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.writer import Results, Write, Writer
+from tests.support.processes import eventually
 
 KEY = "v/a/blob/1"
 LARGE = 400_000
@@ -42,6 +43,24 @@ def open_files() -> int:
     """Descriptors of this process; 0 on systems that do not tell."""
     descriptors = Path("/proc/self/fd")
     return len(list(descriptors.iterdir())) if descriptors.exists() else 0
+
+
+async def test_what_was_deleted_leaves_no_bytes_in_the_directory_while_the_relay_runs(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    kept, gone = secrets.token_bytes(3_000), secrets.token_bytes(9_000)
+    for number in range(20):
+        await store.put_new(f"v/a/blob/{number}", kept + bytes([number]))
+    await store.put_new(KEY + "0000", gone)
+
+    def on_disk(body: bytes) -> bool:
+        piece = body[1_000:1_064]
+        return any(piece in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+    assert on_disk(gone)
+    await store.delete(KEY + "0000")
+    await eventually(lambda: not on_disk(gone))
+    assert on_disk(kept)
+    await store.aclose()
 
 
 async def test_what_was_stored_is_there_after_opening_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 One row is one object. A small object's bytes stand in the row; a large one's row names a file. Listing reads rows only,
 so an object whose row is not committed does not exist. `synchronous=FULL`: a commit that returned is on the disk.
+`secure_delete`: what was deleted is overwritten, in the file at the next checkpoint; the writer makes one after deletions.
 """
 
 import errno
@@ -57,6 +58,7 @@ def open_for_writing(path: Path) -> apsw.Connection:
             )
         connection.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
         connection.pragma("synchronous", "full")
+        connection.pragma("secure_delete", 1)
         connection.pragma("fullfsync", 1)
         connection.pragma("checkpoint_fullfsync", 1)
     except BaseException:

@@ -4,6 +4,9 @@ A commit costs a flush of the disk whatever is in it, so the rate grows with the
 stand next to each other are one statement: each statement lets go of the interpreter's lock and has to win it back from the
 event loop, which costs more than the row. Each write is reported after its commit. When a shared commit fails, each of its
 writes is tried again alone: one that does not fit takes no others with it.
+
+When nothing is written for a moment after a deletion, the log is folded into the database and emptied: what was deleted then
+stands nowhere in the directory.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +21,7 @@ import apsw
 
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import KIB, MIB
-from crystal_relay.local.database import SCHEMA_VERSION, error_of_sqlite
+from crystal_relay.local.database import BUSY_MS, SCHEMA_VERSION, error_of_sqlite
 from crystal_relay.local.room import Room
 
 GROUP_WRITES_MAX = 256
@@ -28,6 +31,8 @@ PENDING_BYTES_MAX = 64 * MIB
 """Accepted and not yet committed. Beyond that the store is Busy."""
 ROW_OVERHEAD_BYTES = 1 * KIB
 """What a row takes beside its bytes, at the most: its key, also in the index. An object without bytes needs room too."""
+QUIET_SECONDS = 0.5
+"""Without a write for so long after a deletion, the log is emptied."""
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
 """Rows of one statement: few sizes, so that each is prepared once."""
 
@@ -83,6 +88,8 @@ class Writer:
         self._closing = False
         self._may_return = False
         """A commit that failed in its flush stands in the log: a crash brings it back, until another is written over it."""
+        self._deleted = False
+        """The log still holds what was deleted since it was last emptied."""
         self._thread = Thread(target=self._run, name="relay-writer", daemon=True)
         self._thread.start()
 
@@ -123,11 +130,30 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while (first := self._queue.get()) is not None:
+            while (first := self._next()) is not None:
                 if not self._commit_group(first):
                     break
         finally:
             self._connection.close()
+
+    def _next(self) -> list[Write] | None:
+        if self._deleted:
+            try:
+                return self._queue.get(timeout=QUIET_SECONDS)
+            except Empty:
+                self._empty_log()
+        return self._queue.get()
+
+    def _empty_log(self) -> None:
+        """If a reader stands in the way, or the disk fails, the next deletion tries again; so does closing."""
+        self._deleted = False
+        try:
+            self._connection.set_busy_timeout(0)
+            self._connection.pragma("wal_checkpoint", "truncate")
+        except apsw.Error:
+            return
+        finally:
+            self._connection.set_busy_timeout(BUSY_MS)
 
     def _commit_group(self, first: list[Write]) -> bool:
         """Commit `first` with what else is there. False: the end was found in the queue."""
@@ -174,6 +200,7 @@ class Writer:
             failure = StoreUnavailable(f"the relay's writer failed ({type(error).__name__})")
         else:
             self._may_return = False
+            self._deleted = self._deleted or any(write.change is Change.DELETE for write in group)
             return results
         self._roll_back()
         self._may_return = self._may_return or not isinstance(failure, StoreFull)

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from crystal_core.parts import decode_part
 from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import BLOB_TURN_MAX
 from crystal_mirror.member import Member
+from crystal_mirror.packs import unpacked
 from tests.mirror.household import Household
 
 
@@ -32,7 +35,14 @@ def contents(member: Member, key: str, data: bytes) -> Iterator[bytes]:
         if content is not None:
             yield content
             yield from _part(content)
+            for entry in _pack(content):
+                yield from entries(member, entry)
         return
+    yield from entries(member, data)
+
+
+def entries(member: Member, data: bytes) -> Iterator[bytes]:
+    """The frames of a sealed entry; nothing if it is none, or does not open."""
     try:
         entry = parse(data)
         generation = member.key_for(entry.header.generation)
@@ -65,3 +75,10 @@ def _part(content: bytes) -> Iterator[bytes]:
         yield from decode_part(content).texts
     except CryptoError:
         return
+
+
+def _pack(content: bytes) -> list[bytes]:
+    try:
+        return unpacked(content)
+    except msgspec.MsgspecError:
+        return []

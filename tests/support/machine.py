@@ -21,7 +21,7 @@ from crystal_node import cli
 from crystal_node.cli import main
 from tests.support.relay_process import RelayProcess
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 230.0
 _WITHOUT_NETWORK = frozenset({"capture", "forget", "remember", "search", "status", "verify"})
 
 

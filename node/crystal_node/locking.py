@@ -18,6 +18,8 @@ from crystal_node.home import FILE_MODE
 
 _POLL_SECONDS = 0.05
 _NOTE_BYTES_MAX = 200
+WAY_SECONDS_MAX = 15.0
+"""A watcher gives way to a command for at most this long at a time."""
 
 
 class FileLock:
@@ -107,3 +109,13 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+async def give_way(path: Path) -> None:
+    """Waits while some process holds the lock, for ``WAY_SECONDS_MAX`` at most."""
+    import asyncio
+
+    for _ in range(round(WAY_SECONDS_MAX / _POLL_SECONDS)):
+        if not is_held(path):
+            return
+        await asyncio.sleep(_POLL_SECONDS)

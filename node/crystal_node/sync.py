@@ -25,7 +25,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
 from crystal_node.files.rounds import FileRounds
-from crystal_node.locking import FileLock
+from crystal_node.locking import FileLock, give_way
 from crystal_node.members.due import duties_due, settling_due
 from crystal_node.members.duties import do_duties
 from crystal_node.members.newsdesk import keep_lines
@@ -114,8 +114,10 @@ class Syncer:
         purpose: str,
         progress: Callable[[str], None] | None = None,
         position_seconds: float = 0.0,
+        gives_way: bool = False,
     ) -> None:
-        """``position_seconds``: this device's position is told at most this often."""
+        """``position_seconds``: this device's position is told at most this often. ``gives_way``: to commands that are in a
+        hurry (``ahead``), as a watcher does."""
         self._device = device
         self._embedder = BuiltinEmbedder()
         pace = Pace(progress) if progress is not None else None
@@ -135,6 +137,7 @@ class Syncer:
         self._relay_lost = False
         self._token = b""
         self._store = store
+        self._gives_way, self._turn = gives_way, device.settings.home.sync_lock.with_suffix(".turn")
 
     async def round(
         self,
@@ -207,11 +210,13 @@ class Syncer:
         """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
         return await do_duties(self._device, self._runner)
 
-    async def brief_round(self, *, heed_cursors: bool = False) -> SyncResult:
-        """A round that lets others have their turn after some seconds, though more is offered."""
+    async def brief_round(
+        self, *, heed_cursors: bool = False, enough: Callable[[], bool] = lambda: False
+    ) -> SyncResult:
+        """A round that lets others have their turn after some seconds, or when it is ``enough``, though more is offered."""
         started = time.monotonic()
         return await self.round(
-            heed_cursors=heed_cursors, enough=lambda: time.monotonic() - started > BRIEF_SECONDS
+            heed_cursors=heed_cursors, enough=lambda: enough() or time.monotonic() - started > BRIEF_SECONDS
         )
 
     async def _round(
@@ -320,8 +325,20 @@ class Syncer:
         self._embedder.close()
 
     @asynccontextmanager
+    async def ahead(self) -> AsyncGenerator[None]:
+        """While a watcher of this home makes no rounds, for some seconds: this command has several steps, and is in a hurry."""
+        turn = FileLock(self._turn, purpose=self._purpose, wait_seconds=LOCK_WAIT_SECONDS)
+        await turn.acquire_async()
+        try:
+            yield
+        finally:
+            turn.release()
+
+    @asynccontextmanager
     async def _locked(self, wait_seconds: float) -> AsyncGenerator[None, None]:
         path = self._device.settings.home.sync_lock
+        if self._gives_way:
+            await give_way(self._turn)
         lock = FileLock(path, purpose=self._purpose, wait_seconds=wait_seconds)
         await lock.acquire_async()
         try:

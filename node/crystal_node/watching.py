@@ -76,7 +76,7 @@ class DeviceWork:
     async def round(self) -> str:
         heed, self._cursor_written = self._cursor_written, False
         try:
-            result = await self._syncer.brief_round(heed_cursors=heed)
+            result = await self._syncer.brief_round(heed_cursors=heed, enough=lambda: self._cursor_written)
         except Exception:
             self._cursor_written |= heed
             raise
@@ -152,6 +152,7 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
                 purpose="crystal sync --watch",
                 progress=lambda text: report(WatchEvent.PROGRESS, text),
                 position_seconds=POSITION_SECONDS,
+                gives_way=True,
             )
             uniform = SystemRandom().uniform
             files = FilesWatch(device, syncer, report, uniform)

@@ -52,7 +52,7 @@ async def hand_over(device: Device, target: bytes, *, wait_seconds: float, progr
     """
     started = time.monotonic()
     member = device.member
-    async with syncing(device, _PURPOSE, progress) as syncer:
+    async with syncing(device, _PURPOSE, progress) as syncer, syncer.ahead():
         await _round_as_core(member, syncer)
         name = one_line(device_name(member, target) or target.hex()[:8], 40)
         try:
@@ -71,7 +71,7 @@ async def hand_over(device: Device, target: bytes, *, wait_seconds: float, progr
 async def freeze_vault(device: Device) -> int:
     """Has nobody lead. Returns the epoch of nobody. Raises NotAllowed, Superseded, HomeBusy, StoreFailure."""
     member = device.member
-    async with syncing(device, _PURPOSE) as syncer:
+    async with syncing(device, _PURPOSE) as syncer, syncer.ahead():
         await _round_as_core(member, syncer)
         epoch = await syncer.run(freeze(member, now_ms()))
         await syncer.brief_round()

@@ -2,11 +2,11 @@
 
 ::
 
-    a round --it leads---------------------------> done
-            --nobody leads, or --force-----------> would anything be lost? --no, or accepted--> claim --> a round --> done
-            --a Core leads--> ask --it drained---> take the lead, seal --> a round --> done
-                                  --no answer----> withdraw; nothing has changed
-                                  --killed-------> the next round here withdraws; the Core waits a minute at most
+    the log --it leads---------------------------> done
+            --nobody leads, or --force--> a round --> would anything be lost? --no, or accepted--> claim --> a round --> done
+            --a Core leads--> ask --> a round --it drained--> take the lead, seal --> a round --> done
+                                              --no answer---> withdraw; nothing has changed
+                                              --killed------> the next round here withdraws; the Core waits a minute at most
 """
 
 import asyncio
@@ -19,7 +19,11 @@ from enum import StrEnum
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.asking import Stage, ask, look, take, withdraw
+from crystal_mirror.claim import adopt_claim
 from crystal_mirror.errors import BehindTheFloor, Superseded
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Flow
 from crystal_mirror.status import device_name
 from crystal_mirror.terms import told_by
 from crystal_node.clock import now_ms
@@ -89,13 +93,14 @@ async def promote(
     member = device.member
     if kit is not None:
         await _raise_self(device, kit)
-    async with syncing(device, "crystal promote", progress) as syncer:
-        await syncer.brief_round()
+    async with syncing(device, "crystal promote", progress) as syncer, syncer.ahead():
+        await syncer.run(_read_log(member))
         lead = member.log.lead
         if member.is_core:
             way = Way.ALREADY
         elif force or lead is None or lead.is_freeze or lead.device == member.device_id:
             way = Way.UNFROZEN if lead is not None and lead.is_freeze else Way.FORCED
+            await syncer.brief_round()
             losses = await syncer.run(look_for_losses(member))
             if losses and not accept_loss:
                 raise WouldLose(loss_words(losses))
@@ -129,6 +134,7 @@ async def _planned(
     await syncer.run(ask(member, root, syncer.about()))
     try:
         progress(f"asked {name} for the lead{_quiet(device, lead.device)}")
+        await syncer.brief_round()  # while it drains
         if not await _drained(device, syncer, wait_seconds):
             raise NoAnswer(
                 f"{name} did not answer within {counted(round(wait_seconds), 'second')}: is it asleep, or is no "
@@ -168,6 +174,12 @@ async def _withdraw(device: Device, syncer: Syncer) -> None:
     with suppress(TimeoutError, CrystalError, RelayError):
         async with asyncio.timeout(WITHDRAW_SECONDS_MAX):
             await syncer.run(withdraw(device.member, syncer.about()), wait_seconds=WITHDRAW_SECONDS_MAX)
+
+
+def _read_log(member: Member) -> Flow[None]:
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    member.check_active()
+    adopt_claim(member)
 
 
 async def _raise_self(device: Device, root: Root) -> None:

@@ -24,6 +24,7 @@ from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
+from crystal_node.files.alongside import with_files
 from crystal_node.files.rounds import FileRounds
 from crystal_node.locking import FileLock, give_way
 from crystal_node.members.due import duties_due, settling_due
@@ -364,27 +365,7 @@ async def sync_now(device: Device, progress: Callable[[str], None] | None = None
         result = await syncer.round()
         if await syncer.snapshot():
             await syncer.round()  # announces it
-        return await _with_files(syncer, result)
-
-
-async def _with_files(syncer: Syncer, result: SyncResult) -> SyncResult:
-    """The home's files after the memory's round. They fail by themselves: what the memory's round did stands."""
-    started, before = time.monotonic(), syncer.traffic
-    files: FilesReport | None = None
-    problem = ""
-    try:
-        files = await syncer.files()
-        if files is not None and files.offered:
-            await syncer.round()  # sends the offers
-            settled = await syncer.files(scan=False)
-            files.waiting = settled.waiting if settled is not None else files.offered
-    except (Revoked, TokenRefused):
-        raise
-    except (CrystalError, OSError) as error:
-        problem = describe(error).message
-    traffic = result.traffic.plus(syncer.traffic.since(before))
-    seconds = result.seconds + time.monotonic() - started
-    return replace(result, traffic=traffic, seconds=seconds, files=files, files_problem=problem)
+        return await with_files(syncer, result)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ lock is held for a round at a time, so that a manual ``crystal sync`` gets its t
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -122,3 +123,19 @@ def running_relay(
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):
             relay.stop()
+
+
+def sweep(relay: RelayProcess) -> None:
+    """A relay that runs deletes now what it was asked to."""
+    address = relay.directory.absolute().as_uri()
+    subprocess.run(
+        [sys.executable, "-m", "crystal_relay", "sweep", "--store", address], check=True, capture_output=True
+    )
+
+
+def first_slot(relay: RelayProcess) -> int:
+    """The number with which the log begins that the relay still has. For a vault that has had one epoch."""
+    database = relay.directory.absolute() / "objects.db"
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        (key,) = connection.execute("SELECT min(key) FROM object WHERE key LIKE 'v/%/mirror/%'").fetchone()
+    return int(str(key).rpartition("/")[2])

@@ -12,7 +12,7 @@ from tests.support.agreement import check_agreement, places
 from tests.support.clocks import DAY, YEAR, Clock, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.networks.lines import lines
-from tests.support.relay_process import RelayProcess
+from tests.support.relay_process import RelayProcess, first_slot, sweep
 from tests.support.seeds import seed
 from tests.support.watchers import until, watchers
 
@@ -24,6 +24,18 @@ _WORDS = "The harbour pilot boards at the second buoy."
 def _clock(machine: Machine) -> Clock:
     assert isinstance(machine, ClockedMachine)
     return machine.clock
+
+
+def _say(machine: Machine, text: str) -> str:
+    transcript(machine, text, name=machine.root.name)
+    machine.call("capture")
+    return text
+
+
+def _note(machine: Machine) -> Path:
+    path = machine.home / "notes" / "note.txt"
+    path.parent.mkdir(exist_ok=True)
+    return path
 
 
 @pytest.fixture
@@ -81,6 +93,40 @@ def test_clocks_that_jump_between_any_two_commands_lose_nothing_and_delete_nothi
     late = clocked.add()
     late.call("sync")
     check_agreement(clocked, said, about=f"seed {drawn}, and a newcomer")
+
+
+@pytest.mark.slow
+def test_a_clock_that_jumps_ten_years_deletes_nothing_that_a_reader_who_is_away_still_needs(
+    clocked: Vault, tmp_path: Path
+) -> None:
+    """For the Core and for the relay the laptop has been away for ten years: who comes back has all and has lost nothing."""
+    core, laptop = clocked.core, clocked.nodes[0]
+    tablet = clocked.add()
+    said = [_say(laptop, "Before it went away."), _say(core, "Read by nobody yet.")]
+    _note(core).write_text("first")
+    clocked.settle()
+    core.call("snapshot")
+    said += [_say(laptop, "Said on the way, and not sent."), _say(core, "Said after the snapshot.")]
+    _note(laptop).write_text("changed on the way")
+    for machine in (tablet, core, tablet):
+        machine.call("sync")
+    _clock(core).set(50 * YEAR)
+    (tmp_path / "relay-clock" / "offset").write_text(str(10 * YEAR))
+    for number in range(3):
+        said.append(_say(core, f"Ten years later, {number}."))
+        core.call("sync")
+        tablet.call("sync")
+        sweep(clocked.relay)
+    core.call("snapshot")
+    core.call("prune", "--now", "--yes")
+    sweep(clocked.relay)
+    assert first_slot(clocked.relay) > 0, "the log's beginning is gone, which the laptop had not read"
+    _clock(core).set(40 * YEAR)
+    until(lambda: clocked.settle() is None and _note(tablet).read_text() == "changed on the way", "the file")
+    check_agreement(clocked, said)
+    late = clocked.add()
+    until(lambda: clocked.settle() is None and _note(late).exists(), "the file on a newcomer")
+    check_agreement(clocked, said)
 
 
 @pytest.mark.slow

@@ -141,6 +141,7 @@ def test_a_vault_whose_processes_are_all_killed_again_and_again_has_everything_e
     record_property("seed", drawn)
     vault.add()
     vault.add()
+    vault.settle()
     storm = Storm(vault, random.Random(drawn), tmp_path / "storm.log")
     storm.start()
     began = time.monotonic()

@@ -48,8 +48,7 @@ class Stamp(NamedTuple):
     changed_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(NamedTuple):
     """A regular file of this device as a look at it showed it. ``quiet``: it had not been changed just before, so that its
     stamp can be trusted to tell a later change."""
 
@@ -63,8 +62,7 @@ class Local:
         return max(self.stamp.modified_ns // 1_000_000, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What a file held when it was read, and the look at it before."""
 
     local: Local
@@ -76,7 +74,8 @@ class Seen:
 
     def holds_for(self, now: Local) -> bool:
         """Whether that is still so, by its stamp."""
-        return self.local.quiet and (self.local.stamp, self.local.executable) == (now.stamp, now.executable)
+        before = self.local
+        return before.quiet and before.stamp == now.stamp and before.executable == now.executable
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Scan:
             entries.sort(key=lambda one: one[0])
             now = self.clock_ns()
             for name, info in entries:
-                if not name.endswith("/"):
+                if name[-1] != "/":
                     yield local_of(prefix + name, info, now)
                 elif depth < DEPTH_MAX:
                     yield from self._below(descriptor, prefix, name[:-1], depth)

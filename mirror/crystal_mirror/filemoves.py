@@ -13,11 +13,10 @@ A fetch::
 Killed anywhere, a put is made again (the log takes equal content as done), and a fetch goes on behind the parts it has.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_blob, usable_turn
 from crystal_mirror.filenames import conflict_paths
 from crystal_mirror.fileports import (
@@ -77,14 +76,6 @@ def went_to(replica: ReplicaView, offer: Offer) -> str | None:
             return path
         first = False
     return None
-
-
-def referenced(replica: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
-    """The names of all blobs that the living files use; some of them more than once."""
-    for row in replica.files():
-        if not row.gone:
-            for part in row.parts:
-                yield secret.blob_name(part.content, part.turn)
 
 
 def reput_parts(member: Member, disk: Disk, book: Book) -> Flow[int]:

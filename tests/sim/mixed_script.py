@@ -59,6 +59,10 @@ class MixedStage(Stage):
 
     def snapshot(self, home: Home) -> None:
         """Makes one, and announces it."""
+        self.snapshot_only(home)
+        self.sync(home)
+
+    def snapshot_only(self, home: Home) -> None:
         for _ in range(TRIES_MAX):
             home.open()
             before = self.world.faults["crash"]
@@ -67,7 +71,6 @@ class MixedStage(Stage):
                 self.world.step_beside(home)
             if self.world.faults["crash"] == before:
                 break
-        self.sync(home)
 
     def sweep(self, home: Home) -> None:
         self.act(home, lambda member: retain_now(member, home.now_ms))
@@ -114,8 +117,11 @@ def let_go(stage: MixedStage) -> None:
     """Two snapshots, a floor, and all that may be deleted is; then again."""
     stage.busy_days()
     stage.snapshot(stage.core)
+    stage.world.clock.now_ms += DAY_MS
+    stage.sync(stage.core)
     stage.busy_days()
     stage.snapshot(stage.core)
+    stage.write(stage.laptop)
     stage.sync(stage.laptop)
     stage.arm()
     stage.sweep(stage.core)
@@ -223,7 +229,9 @@ def filed(stage: MixedStage) -> None:
     stage.file(laptop, "notes.md", b"the laptop's version of the notes, in several parts")
     stage.file(core, "list", None)
     stage.file(laptop, "list", b"an edit that beats a deletion, whoever comes first")
-    old = laptop.disk.files["plans/june.md"].data if laptop.disk else b""
+    assert laptop.disk is not None
+    assert len(laptop.disk.files) == 3, "what the Core had is on the laptop"
+    old = laptop.disk.files["plans/june.md"].data
     stage.file(laptop, "plans/june.md", None)
     stage.file(laptop, "plans/july.md", old)
     stage.arm()

@@ -88,8 +88,11 @@ class Needs:
             raise Violation(f"P6: a snapshot was announced that does not come back: {error!r}") from error
         if sums.digest().to_bytes() != announced.digest:
             raise Violation("P3: a snapshot was announced that holds another state than its digest says")
-        refs = [(part.content, part.turn) for part in manifest.parts]
-        self._names[announced.manifest] = self._blobs([*refs, (announced.manifest, announced.turn)])
+        refs = [*((part.content, part.turn) for part in manifest.parts), (announced.manifest, announced.turn)]
+        condemned = {name for held in self._standing() for name in held.state.condemned}
+        if any(member.secret.blob_name(*ref) in condemned for ref in refs):
+            raise Violation("P6: a snapshot is announced that is made of condemned names")
+        self._names[announced.manifest] = self._blobs(refs)
 
     def _content(self, member: Member, ref: BlobRef) -> bytes:
         key = self._keys.blob(member.secret.blob_name(ref.content, ref.turn))

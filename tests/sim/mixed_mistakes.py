@@ -1,0 +1,369 @@
+"""Plausible mistakes with snapshots, retention, moving the Core and files, to be put back on purpose. Each undoes one rule of
+the real code; ``FOUND_BY`` names the plot that shows it, and shows nothing without it.
+"""
+
+# pyright: reportPrivateUsage=false
+# Mistakes are made in the middle of things.
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from crystal_core import filerows
+from crystal_core.database import Database
+from crystal_core.replica import ReplicaReader, ReplicaTransaction
+from crystal_crypto import entry
+from crystal_mirror import (
+    administer,
+    base,
+    filemoves,
+    restoring,
+    retention,
+    snapshots,
+)
+from crystal_mirror.authority import seal_record
+from crystal_mirror.base import newest_snapshot
+from crystal_mirror.blobs import BlobRef, put_blob
+from crystal_mirror.fileround import Round
+from crystal_mirror.filetree import Action, decide
+from crystal_mirror.member import Member
+from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.requests import Condemn, Flow
+from crystal_mirror.retained import State
+from crystal_mirror.terms import holding_of
+from crystal_mirror.types import Origin
+from tests.sim import mixed_plots as plots
+from tests.sim.tree import SimDisk
+
+Mistake = Callable[[], AbstractContextManager[Any]]
+
+
+def the_cursor_runs_ahead_of_a_restore() -> AbstractContextManager[Any]:
+    """The position is the snapshot's before its rows are there."""
+    honest = restoring.start_restore
+
+    def start(transaction: Any, source: restoring.Source) -> None:
+        honest(transaction, source)
+        transaction.set_position(source.announced.position)
+
+    return patch.object(restoring, "start_restore", start)
+
+
+def a_floor_rises_over_readers() -> AbstractContextManager[Any]:
+    """Where the readers stand is not asked."""
+
+    def none(_member: Member, state: State, _now_ms: int) -> None:
+        state.readers = {}
+
+    return patch.object(retention, "_note_readers", none)
+
+
+def deleted_before_the_floor_is_published() -> AbstractContextManager[Any]:
+    """The relay is asked for what the next floor would allow."""
+    honest = retention._ask
+
+    def ask(member: Member, state: State) -> Flow[None]:
+        newest = newest_snapshot(member.replica)
+        if newest is not None and newest.sequence:
+            through = member.keys.mirror(newest.epoch, newest.sequence - 1)
+            yield Condemn(prefix=member.keys.epoch_prefix(newest.epoch), through=through)
+        yield from honest(member, state)
+
+    return patch.object(retention, "_ask", ask)
+
+
+def names_are_deleted_before_they_are_condemned() -> AbstractContextManager[Any]:
+    """The relay is asked at once; the log says so later."""
+    honest = retention._ask
+
+    def ask(member: Member, state: State) -> Flow[None]:
+        doomed = {name for kept in state.snapshots[:-1] for name in kept.names}
+        needed = set(state.snapshots[-1].names) if state.snapshots else set[bytes]()
+        yield Condemn(keys=tuple(sorted(map(member.keys.blob, doomed - needed))))
+        yield from honest(member, state)
+
+    return patch.object(retention, "_ask", ask)
+
+
+def a_condemned_name_is_used_again() -> AbstractContextManager[Any]:
+    """That a name was condemned is noted, and not asked."""
+
+    def never(_self: ReplicaReader, _name: bytes) -> bool:
+        return False
+
+    return patch.object(ReplicaReader, "is_condemned", never)
+
+
+@contextmanager
+def files_use_condemned_names() -> Generator[None]:
+    """Where a file's parts are named nobody looks what was condemned."""
+
+    def turn(_member: Member, _content: bytes, first: int = 0) -> int:
+        return first
+
+    with patch.object(filemoves, "usable_turn", turn):
+        yield
+
+
+def announced_before_it_was_read_back() -> AbstractContextManager[Any]:
+    """What was put is believed to be there."""
+
+    def put(member: Member, content: bytes, **_named: Any) -> Flow[tuple[BlobRef, bytes]]:
+        ref = yield from put_blob(member, content)
+        return ref, content
+
+    return patch.object(snapshots, "put_verified", put)
+
+
+@contextmanager
+def a_snapshot_of_what_is_not_published() -> Generator[None]:
+    """Rows that wait in an unsent batch are in it, and whether their batch ever stands in the log is not asked."""
+
+    def stands(_member: Member, _epoch: int, _sequence: int, _previous: bytes) -> bool:
+        return True
+
+    def none(_self: object, _state: object) -> list[Any]:
+        return []
+
+    honest = snapshots.make_snapshot
+
+    def make(member: Member, **named: Any) -> Flow[Any]:
+        with patch.object(type(member.replica), "kept", none):
+            flow = honest(member, **named)
+            request = next(flow, None)
+        while request is not None:
+            reply = yield request
+            try:
+                request = flow.send(reply)
+            except StopIteration as stop:
+                return stop.value
+        return None
+
+    with (
+        patch.object(snapshots, "_stands", stands),
+        patch("tests.sim.mixed_script.make_snapshot", make),
+    ):
+        yield
+
+
+@contextmanager
+def a_restore_is_not_checked() -> Generator[None]:
+    """What the parts hold is taken for what the announcement states."""
+    honest = restoring._finish
+
+    def finish(member: Member, state: Any, model: bytes | None) -> bool:
+        digest = type("Stated", (), {"to_bytes": lambda _self: state.announced.digest})
+        with patch.object(ReplicaTransaction, "digest", lambda _self: digest()):
+            return honest(member, state, model)
+
+    with patch.object(restoring, "_finish", finish):
+        yield
+
+
+@contextmanager
+def entries_above_the_floor_are_dropped() -> Generator[None]:
+    """With a floor everything goes that stands before the newest entry."""
+    honest = ReplicaTransaction.drop_entries_before
+
+    def drop(self: ReplicaTransaction, epoch: int, sequence: int) -> int:
+        position = self.position()
+        return honest(self, position.epoch, max(0, position.sequence - 1))
+
+    with patch.object(ReplicaTransaction, "drop_entries_before", drop):
+        yield
+
+
+def conversations_expire_unheard() -> AbstractContextManager[Any]:
+    """What lies in a stream goes, whether or not the log has it."""
+
+    def expire(member: Member, _state: State, _now_ms: int, _force: bool) -> Flow[None]:
+        for device, incarnation, _ in member.replica.acks():
+            prefix = member.keys.stream_prefix(device, incarnation)
+            yield Condemn(prefix=prefix, through=member.keys.beyond_stream(device, incarnation))
+
+    return patch.object(retention, "_expire_conversations", expire)
+
+
+def the_newest_snapshot_is_taken_for_old() -> AbstractContextManager[Any]:
+    """Its parts are condemned with those of the one before."""
+
+    def superseded(member: Member, state: State, *_rest: Any) -> list[bytes]:
+        names = {name for kept in state.snapshots for name in kept.names}
+        return sorted(name for name in names if not member.replica.is_condemned(name))
+
+    return patch.object(retention, "_superseded", superseded)
+
+
+def blobs_of_files_count_for_nothing() -> AbstractContextManager[Any]:
+    """What the living files are made of is swept with what nothing refers to."""
+
+    def of_use(_member: Member) -> set[bytes]:
+        return set()
+
+    return patch.object(retention, "of_use", of_use)
+
+
+def a_floor_binds_without_a_snapshot() -> AbstractContextManager[Any]:
+    """The base stays what it was, though what is kept begins at the floor."""
+
+    def set_base(_transaction: object, _base: object) -> None:
+        return None
+
+    return patch.object(base, "set_base", set_base)
+
+
+def nothing_is_offered_again_after_a_restore() -> AbstractContextManager[Any]:
+    """Who goes over to a snapshot drops what only its own log had."""
+
+    def forgotten(*_values: Any, **_named: Any) -> None:
+        return None
+
+    return patch.object(restoring, "offer_again", forgotten)
+
+
+def a_core_that_drained_waits_for_ever() -> AbstractContextManager[Any]:
+    """It publishes nothing until the one that asked has the lead."""
+
+    def holds(member: Member, _now_ms: int) -> Flow[bool]:
+        yield from ()
+        return holding_of(member) is not None
+
+    return patch("crystal_mirror.round.holds", holds)
+
+
+def the_second_version_of_a_file_is_dropped() -> AbstractContextManager[Any]:
+    """Who comes first wins, and that is all."""
+    honest = filerows.put
+
+    def put(database: Database, secret: Any, digests: Any, origin: Origin, operation: PutFile) -> None:
+        current = filerows.file(database, operation.path)
+        if current is None or current.gone or current.version == operation.base:
+            honest(database, secret, digests, origin, operation)
+
+    return patch.object(filerows, "put", put)
+
+
+def a_deletion_beats_an_edit() -> AbstractContextManager[Any]:
+    """A tombstone is put whatever version stands there."""
+    honest = filerows.drop
+
+    def drop(database: Database, digests: Any, origin: Origin, operation: DropFile) -> None:
+        current = filerows.file(database, operation.path)
+        if current is not None:
+            honest(database, digests, origin, DropFile(operation.path, current.version))
+
+    return patch.object(filerows, "drop", drop)
+
+
+@contextmanager
+def a_file_is_overwritten_though_it_changed() -> Generator[None]:
+    """What a look showed some time ago is taken for what stands there."""
+
+    def holds(_self: Round, _seen: object, _local: object) -> bool:
+        return True
+
+    with patch.object(Round, "still_holds", holds):
+        yield
+
+
+def the_trash_is_skipped() -> AbstractContextManager[Any]:
+    """What sync removes is gone."""
+
+    def nowhere(_self: SimDisk, _path: str, _data: bytes) -> None:
+        return None
+
+    return patch.object(SimDisk, "to_trash", nowhere)
+
+
+def what_is_not_there_is_removed() -> AbstractContextManager[Any]:
+    """A file that the tree does not have is taken for one that somebody has deleted."""
+    honest = decide
+
+    def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> Action:
+        return Action.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
+
+    return patch("crystal_mirror.filesync.decide", hasty)
+
+
+def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:
+    """What is not on this disk is deleted everywhere, whatever became of it since it was agreed."""
+    honest = filemoves._drop
+
+    def drop(this: Round, paths: Iterator[str]) -> None:
+        absent = [
+            row.path
+            for row in this.member.replica.files()
+            if not row.gone and this.disk.look(row.path) is None
+        ]
+        for path in absent:
+            row = this.member.replica.file(path)
+            if row is not None and path not in this.skipped:
+                this.member.accept(DropFile(path, row.version))
+        honest(this, paths)
+
+    return patch.object(filemoves, "_drop", drop)
+
+
+def files_are_offered_without_their_parts() -> AbstractContextManager[Any]:
+    """The parts are left for later."""
+
+    def nothing(_this: Round, _path: str, _parts: Sequence[FilePart], *_rest: Any) -> Flow[None]:
+        yield from ()
+
+    return patch.object(filemoves, "_put_parts", nothing)
+
+
+def bodies_are_not_encrypted() -> AbstractContextManager[Any]:
+    """The cipher is the identity."""
+
+    def encrypt(_key: bytes, _nonce: bytes, _clear: bytes, parts: list[bytes], into: memoryview) -> bytes:
+        whole = b"".join(parts)
+        into[: len(whole)] = whole
+        return bytes(16)
+
+    return patch.object(entry, "_encrypt", encrypt)
+
+
+def names_stand_in_the_clear() -> AbstractContextManager[Any]:
+    """What a device is called is put beside its public key."""
+
+    def seal(log: Any, record: Any, **named: Any) -> bytes:
+        details = named.get("details")
+        sealed = seal_record(log, record, **named)
+        return sealed + details.name.encode() if details is not None else sealed
+
+    return patch.object(administer, "seal_record", seal)
+
+
+FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
+    (the_cursor_runs_ahead_of_a_restore, plots.scripts("begun late")),
+    (a_floor_rises_over_readers, plots.a_reader_is_behind),
+    (deleted_before_the_floor_is_published, plots.scripts("let go")),
+    (names_are_deleted_before_they_are_condemned, plots.scripts("let go")),
+    (a_condemned_name_is_used_again, plots.a_part_comes_back),
+    (files_use_condemned_names, plots.what_was_condemned_comes_back),
+    (announced_before_it_was_read_back, plots.a_relay_swallows_the_parts),
+    (a_snapshot_of_what_is_not_published, plots.a_batch_waits_while_a_snapshot_is_made),
+    (a_restore_is_not_checked, plots.the_core_leaves_rows_out),
+    (entries_above_the_floor_are_dropped, plots.scripts("let go", "begun late")),
+    (conversations_expire_unheard, plots.scripts("let go", "left behind")),
+    (the_newest_snapshot_is_taken_for_old, plots.scripts("let go")),
+    (blobs_of_files_count_for_nothing, plots.what_was_condemned_comes_back),
+    (a_floor_binds_without_a_snapshot, plots.scripts("let go", "begun late")),
+    (nothing_is_offered_again_after_a_restore, plots.a_core_is_overtaken),
+    (a_core_that_drained_waits_for_ever, plots.who_asked_for_the_lead_goes_away),
+    (the_second_version_of_a_file_is_dropped, plots.scripts("filed")),
+    (a_deletion_beats_an_edit, plots.scripts("filed")),
+    (a_file_is_overwritten_though_it_changed, plots.a_person_types_on),
+    (the_trash_is_skipped, plots.scripts("filed")),
+    (what_is_not_there_is_removed, plots.scripts("filed")),
+    (an_absent_file_is_a_deletion, plots.scripts("filed")),
+    (files_are_offered_without_their_parts, plots.scripts("filed")),
+    (bodies_are_not_encrypted, plots.scripts("made")),
+    (names_stand_in_the_clear, plots.the_phone_joins_late),
+)
+MISTAKES: dict[str, Mistake] = {mistake.__name__.replace("_", " "): mistake for mistake, _ in FOUND}
+FOUND_BY: dict[str, Callable[[], None]] = {
+    mistake.__name__.replace("_", " "): plot for mistake, plot in FOUND
+}

@@ -1,0 +1,250 @@
+"""Short runs with one thing in each that goes wrong if a certain rule is not kept. See `mixed_mistakes`."""
+
+import re
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from unittest.mock import patch
+
+from crystal_core.export import StateExport
+from crystal_mirror.asking import ask
+from crystal_mirror.cursors import About
+from crystal_mirror.notices import Notice
+from crystal_mirror.operations import Forget, Operation, Remember
+from crystal_mirror.retention import retain
+from crystal_mirror.types import EntryState
+from tests.sim.administering import add, renew
+from tests.sim.bloblies import SwallowsBlobs
+from tests.sim.lies import roll_back
+from tests.sim.mixed import DAY_MS, SECOND_MS, Mixed
+from tests.sim.mixed_script import MixedStage, let_go_of_the_beginning, play
+from tests.sim.smallness import small
+from tests.sim.thief import member_of
+from tests.sim.tree import GRAIN
+from tests.sim.writing import TEXTS
+
+
+def a_reader_is_behind() -> None:
+    """The laptop has not looked for some days; nobody forces anything."""
+    stage = MixedStage("reader behind")
+    stage.busy_days()
+    stage.sync(stage.laptop, stage.core)
+    for _ in range(6):
+        stage.write(stage.core)
+        stage.sync(stage.core)
+    stage.snapshot(stage.core)
+    stage.write(stage.core)
+    for _ in range(3):
+        stage.world.clock.now_ms += DAY_MS
+        stage.sync(stage.core)
+    stage.meet(stage.laptop, stage.core)
+    stage.world.agree()
+
+
+def a_relay_swallows_the_parts() -> None:
+    stage = MixedStage("swallowed parts")
+    stage.busy_days()
+    stage.world.store.lie = SwallowsBlobs()
+    stage.snapshot(stage.core)
+    stage.world.store.lie = None
+    stage.snapshot(stage.core)
+    stage.world.agree()
+
+
+def a_batch_waits_while_a_snapshot_is_made() -> None:
+    """It is sealed anew before it is sent, because the keys have changed."""
+    stage = MixedStage("waiting batch")
+    core, world = stage.core, stage.world
+    stage.busy_days(1)
+    stage.write(core)
+    kept = member_of(core)
+    while not kept.replica.kept(EntryState.UNSENT):
+        world.step(core)
+    stage.snapshot_only(core)
+    core.die()
+    kit = world.root
+    stage.act(core, lambda member: renew(member, kit))
+    stage.sync(core, core)
+    stage.meet(stage.laptop, core)
+    world.agree()
+
+
+def the_core_leaves_rows_out() -> None:
+    """A defective Core announces a snapshot without its last part, which it has not read back. Nobody may take it over."""
+    stage = MixedStage("defective core")
+    world, core = stage.world, stage.core
+    whole = StateExport.parts
+
+    def cut(self: StateExport) -> Iterator[bytes]:
+        yield from list(whole(self))[:-1]
+
+    class Blind:
+        """Sums of whatever was stated."""
+
+        def __init__(self, sums: object) -> None:
+            self.sums = sums
+
+        def add(self, part: bytes) -> None:
+            return None
+
+        def digest(self) -> object:
+            return member_of(core).replica.digest()
+
+    stage.busy_days()
+    world.checks.histories.on_announced = lambda _announced: None
+    world.needs.strict = False
+    member = member_of(core)
+    with (
+        patch.object(StateExport, "parts", cut),
+        patch.object(member.replica, "part_sums", lambda: Blind(None)),
+    ):
+        stage.snapshot(core)
+        stage.busy_days(1)
+    phone = world.add_home("phone")
+    stage.sync(phone, phone)
+    raised = member_of(phone).notices.raised()
+    assert Notice.SNAPSHOT_DAMAGED.value in raised or not raised, raised
+    world.agree(newcomer=False)
+
+
+def what_was_condemned_comes_back() -> None:
+    """A file is deleted, its parts are condemned, and the same file is written once more."""
+    stage = MixedStage("comes back")
+    world, core = stage.world, stage.core
+    data = b"a list that was thrown away, and wanted back after all"
+    stage.file(core, "list", data)
+    stage.file(core, "notes.md", b"some notes that nobody throws away, of several parts")
+    stage.meet(core, stage.laptop)
+    stage.file(core, "list", None)
+    stage.meet(core, stage.laptop)
+    stage.snapshot(core)
+    for _ in range(3):
+        world.clock.now_ms += 31 * DAY_MS
+        stage.act(core, lambda member: retain(member, core.now_ms))
+        stage.meet(stage.laptop, core)
+    assert any(row.gone for row in member_of(core).replica.files())
+    assert world.store.counts["swept"], "the parts of the file are deleted"
+    stage.file(stage.laptop, "list", data)
+    stage.meet(stage.laptop, core)
+    world.agree()
+
+
+def who_asked_for_the_lead_goes_away() -> None:
+    """The Core drained and holds for it; it does not come back."""
+    stage = MixedStage("goes away")
+    world, core, laptop = stage.world, stage.core, stage.laptop
+    stage.busy_days(1)
+    stage.act(laptop, lambda member: ask(member, member.root, About(laptop.now_ms)))
+    stage.sync(core, core)
+    laptop.die()
+    stage.write(core)
+    world.clock.now_ms += 120 * SECOND_MS
+    stage.sync(core, core)
+    assert not member_of(core).journal.names(), "the Core goes on"
+    world.agree()
+
+
+def a_person_types_on() -> None:
+    """The file is changed after the scan, before another version takes its place, and so fast that its stamp stays the same."""
+    stage = MixedStage("types on")
+    world, core, laptop = stage.world, stage.core, stage.laptop
+    assert laptop.disk is not None
+    stage.file(core, "list", b"one two three, and nothing behind it")
+    stage.sync(core, core)
+    laptop.disk.time = 100 * GRAIN - 2
+    stage.sync(laptop)
+    stage.file(core, "list", b"another list altogether, quite long.")
+    stage.sync(core, core)
+    assert laptop.disk.files["list"].changed == 100 * GRAIN, "a change now shares its stamp"
+    world.step(laptop)
+    while not re.search(r"laptop get .*/blob/", world.trace[-1]):
+        world.step(laptop)
+    stage.file(laptop, "list", b"one two three, and nothing behind IT")
+    assert laptop.disk.files["list"].changed // GRAIN == 100
+    while laptop.busy:
+        world.step(laptop)
+    stage.meet(laptop, core)
+    world.agree()
+
+
+def a_part_comes_back() -> None:
+    """What is suppressed is the same again as it was in a snapshot whose parts were condemned."""
+    stage = MixedStage("part comes back")
+    world, core = stage.world, stage.core
+    text = TEXTS[1]
+    target = world.secret.forget_hash(sha256(text.encode()).digest())
+    operations: tuple[Operation, ...] = (
+        Forget((target,)),
+        Remember(text, "fact", "a", 1),
+        Forget((target, target)),
+    )
+    for number, operation in enumerate(operations):
+        world.accept(core, operation)
+        stage.sync(core)
+        world.clock.now_ms += DAY_MS
+        stage.snapshot(core)
+        stage.meet(stage.laptop, core)
+        if number == 1:
+            stage.sweep(core)
+            stage.meet(stage.laptop, core)
+            assert world.store.counts["swept"]
+    stage.sweep(core)
+    stage.meet(stage.laptop, core)
+    world.agree()
+
+
+def a_core_is_overtaken() -> None:
+    """The relay lost what the Core had published, the laptop has the lead, and its log has let go of the beginning."""
+    stage = MixedStage("overtaken")
+    world, core, laptop = stage.world, stage.core, stage.laptop
+    stage.busy_days(1)
+    stage.meet(laptop, core)
+    before = dict(world.store.objects)
+    stage.write(core)
+    stage.sync(core, core)
+    world.harm(lambda: roll_back(world.store, stage.draw, before))
+    stage.claim(laptop)
+    stage.write(laptop)
+    stage.sync(laptop)
+    world.needs.strict = False
+    stage.snapshot(laptop)
+    stage.sweep(laptop)
+    stage.write(laptop)
+    stage.sync(laptop)
+    stage.meet(core, laptop)
+    world.agree()
+
+
+def the_phone_joins_late() -> None:
+    """By an invite, without the root, when the log's beginning is gone."""
+    stage = MixedStage("joins late")
+    let_go_of_the_beginning(stage)
+    phone = stage.world.add_home("phone", has_kit=False)
+    stage.act(stage.core, lambda member: add(member, phone))
+    stage.sync(phone, phone)
+    stage.write(phone)
+    stage.meet(phone, stage.core, stage.laptop)
+    stage.world.agree()
+
+
+def worlds_of_files() -> None:
+    for seed in (1, 2, 12, 13):
+        Mixed(seed).run()
+
+
+def worlds_of_backups() -> None:
+    for seed in (7, 18, 29, 40, 51, 62):
+        Mixed(seed).run()
+
+
+def scripts(*names: str) -> Callable[[], None]:
+    def run() -> None:
+        for name in names:
+            play(name)
+
+    return run
+
+
+def run(plot: Callable[[], None]) -> None:
+    """In small limits. Whatever a plot finds wrong is an error of ours or of the product's tree."""
+    with small():
+        plot()

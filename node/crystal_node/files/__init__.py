@@ -10,4 +10,6 @@ marker    how a home is recognised
 book      what is known of each file, in `state/files.db`
 disk      all of these as the port
 rounds    a round on a real device
+alongside, watching   when: in `crystal sync`, and while it watches
+standing  how they stand, for people
 """

@@ -48,6 +48,7 @@ class FilesWatch:
         self._uniform = uniform
         self._wake = asyncio.Event()
         self._scan = True
+        self._missed = False
         self._mark: object = None
         self._told = ""
 
@@ -56,7 +57,7 @@ class FilesWatch:
         tables = self._device.replica.digest().tables
         rows = [(table.sum, table.count) for table in tables if table.name == FILES_TABLE]
         mark = (rows, self._device.journal.outbox_count())
-        if mark != self._mark:
+        if mark != self._mark or self._missed:
             self._mark = mark
             self._wake.set()
 
@@ -82,6 +83,7 @@ class FilesWatch:
                     await asyncio.sleep(pause)
                     continue
                 backoff.succeeded()
+                self._missed = not done
                 self._scan |= scan and not done
                 await asyncio.sleep(max(REST_SECONDS_MIN, (time.monotonic() - started) * REST_FACTOR * scan))
         finally:

@@ -24,6 +24,7 @@ from tests.crypto.independent_reader import (
 )
 
 ROOT = bytes(16)
+NOBODY = bytes(16)
 
 
 def _binary(least: int, most: int) -> Callable[[Any], bool]:
@@ -167,9 +168,10 @@ class Log:
             case ["revoke", device, cutoffs, said, _, bundles]:
                 incarnations = [incarnation for incarnation, _ in cutoffs]
                 others = [other for other in self.active() if other != device]
+                cores = [core for core in self.leads if core != NOBODY]
                 return (
                     self._active(device)
-                    and not (self.leads and self.leads[-1] == device)
+                    and cores[-1:] != [device]
                     and said == generation
                     and incarnations == sorted(set(incarnations))
                     and [recipient for recipient, _ in bundles] == others
@@ -177,7 +179,8 @@ class Log:
             case ["generation", said, _, bundles]:
                 return said == generation and [recipient for recipient, _ in bundles] == self.active()
             case ["lead", epoch, device, _]:
-                return self._active(device) and epoch == len(self.leads) + 1
+                freezes = device == NOBODY and self.leads[-1:] not in ([], [NOBODY])
+                return (freezes or self._active(device)) and epoch == len(self.leads) + 1
             case ["grant", device]:
                 return self._active(device) and not self.devices[device].grant
             case ["name", device]:

@@ -14,6 +14,7 @@ from crystal_mirror.held import accept_held
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
 from crystal_mirror.outbox import push
 from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
+from crystal_mirror.reigns import NOBODY
 from tests.mirror.household import Household
 from tests.mirror.independent_log import Log
 from tests.mirror.independent_vault import read_log, read_vault
@@ -126,7 +127,8 @@ class Told(Logbook):
             case 4:
                 record = self.generation()
             case 5 | 6:
-                record = LeadRecord(max(1, lead.epoch + draw.choice((1, 1, 1, 0, 2))), who.id, bytes(16))
+                device = draw.choice((who.id, who.id, who.id, NOBODY))
+                record = LeadRecord(max(1, lead.epoch + draw.choice((1, 1, 1, 0, 2))), device, bytes(16))
             case 7:
                 record = GrantRecord(who.id)
             case _:

@@ -76,8 +76,11 @@ class Round:
 
     def check_rows(self) -> None:
         """A replica in the middle of a replay lacks rows, and shows old tombstones. Raises FileMoved."""
-        if not rows_stand(self.member) or self.member.replica.position()[:2] < self.position[:2]:
+        if not self.rows_stand():
             raise FileMoved("the memory is being rebuilt")
+
+    def rows_stand(self) -> bool:
+        return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
 
     def still_holds(self, seen: Seen | None, local: Local) -> bool:
         """Whether a file holds what was read of it. What had only just been written is read once more."""

@@ -62,6 +62,8 @@ def files_round(
     this = Round(member, disk, book, now_ms, report, member.replica.position())
     settle_offers(this)
     changed = (yield from _read_changed(this)) if scan else False
+    if not this.rows_stand():
+        return report
     mark = _mark(member, disk)
     if not changed and not report.waiting and book.meta_get(_META_SETTLED) == mark:
         report.files = book.agreed_count()

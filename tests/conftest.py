@@ -29,6 +29,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the simulator did, over all workers."""
+    totals: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, done in getattr(report, "user_properties", ()):
+                if name == "simulator" and getattr(report, "when", "") == "teardown":
+                    totals.update(done)
+    if totals:
+        from tests.sim.measure import lines
+
+        terminalreporter.section("simulated worlds")
+        for line in lines(totals):
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def rgw_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> S3Server:
     return _shared("rgw", tmp_path_factory, worker_id)

@@ -25,6 +25,7 @@ from tests.sim.bloblies import (
     TampersWithCursors,
     TruncatesBlobs,
 )
+from tests.sim.measure import note_lie
 from tests.sim.mixed import retain_now
 from tests.sim.mixed_script import MixedStage, let_go_of_the_beginning
 from tests.sim.smallness import small
@@ -69,6 +70,7 @@ def lie(make: Callable[[dict[str, bytes]], Lie]) -> set[str]:
         stage.meet(stage.core)
         let_go_of_the_beginning(stage)
         world.store.lie = told = make(before)
+        note_lie(told.name)
         world.deceived, world.needs.harmed, world.needs.strict = True, told.harms, False
         stage.file(stage.laptop, "notes.md", b"these were written while the relay lied to everybody")
         phone = world.add_home("phone")

@@ -5,6 +5,7 @@ At odd points it is started again at once, at even ones it stays down until its 
 
 import pytest
 
+from tests.sim.measure import TOTALS
 from tests.sim.script import SCRIPTS, Stage, count_points
 
 SLICES = 4
@@ -23,6 +24,7 @@ def test_every_single_crash_point_is_survived(name: str, part: int) -> None:
         except AssertionError as error:
             raise AssertionError(f"{name}, killed at point {point} of {points}: {error}") from error
         assert stage.world.crasher.kills == 1, f"the script reaches point {point}"
+        TOTALS["crash points covered"] += 1
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -26,6 +26,7 @@ from tests.sim.lies import (
     junk_in_next_slot,
     roll_back,
 )
+from tests.sim.measure import note_lie
 from tests.sim.script import Stage
 from tests.sim.store import Lie, SimStore
 
@@ -76,7 +77,8 @@ def lie(make: Callable[[dict[str, bytes]], Lie]) -> set[str]:
         stage.write(stage.laptop)
         stage.write(stage.core)
         stage.sync(stage.laptop, stage.core, stage.laptop)
-    stage.world.store.lie = make(before)
+    stage.world.store.lie = told = make(before)
+    note_lie(told.name)
     stage.write(stage.laptop)
     stage.write(stage.core)
     for _ in range(LYING_ROUNDS):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sim.measure import TOTALS
 from tests.sim.members_script import SCRIPTS, count_points, play
 
 
@@ -15,3 +16,4 @@ def test_every_single_crash_point_of_an_act_is_survived(name: str) -> None:
         except AssertionError as error:
             raise AssertionError(f"{name}, killed at point {point} of {points}: {error}") from error
         assert stage.world.crasher.kills == 1, f"the script reaches point {point}"
+        TOTALS["crash points covered"] += 1

@@ -3,6 +3,7 @@
 import pytest
 
 from crystal_crypto.errors import CrystalError
+from tests.sim.measure import TOTALS
 from tests.sim.members_mistakes import FOUND_BY, MISTAKES, PLOTS
 from tests.sim.members_script import SCRIPTS, play
 
@@ -20,3 +21,4 @@ def test_every_old_mistake_is_found(mistake: str) -> None:
     run(name)
     with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)):
         run(name)
+    TOTALS["mistakes caught"] += 1

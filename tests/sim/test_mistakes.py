@@ -6,6 +6,7 @@ import pytest
 
 from crystal_crypto.errors import CrystalError
 from tests.sim.chaos import Chaos
+from tests.sim.measure import TOTALS
 from tests.sim.mistakes import FOUND_BY, MISTAKES, CrashesIn
 from tests.sim.script import SCRIPTS, Stage, count_points
 
@@ -43,5 +44,6 @@ def test_every_old_mistake_is_found(mistake: str) -> None:
                 play(run)
         except (AssertionError, CrystalError):
             play(run)  # the same without the mistake raises nothing
+            TOTALS["mistakes caught"] += 1
             return
     pytest.fail(f"the simulator missed the mistake: {mistake}")

@@ -5,6 +5,7 @@ Here every `STRIDE`-th point is tried; `make sim` tries each.
 
 import pytest
 
+from tests.sim.measure import TOTALS
 from tests.sim.mixed_script import SCRIPTS, count_points, play
 
 STRIDE = 7
@@ -21,3 +22,4 @@ def test_crash_points_of_long_work_are_survived(name: str) -> None:
         except AssertionError as error:
             raise AssertionError(f"{name}, killed at point {point} of {points}: {error}") from error
         assert stage.world.crasher.kills == 1, f"the script reaches point {point}"
+        TOTALS["crash points covered"] += 1

@@ -4,6 +4,7 @@ import pytest
 
 from crystal_crypto.errors import CrystalError
 from tests.sim import members_mistakes, mistakes
+from tests.sim.measure import TOTALS
 from tests.sim.mixed_mistakes import FOUND_BY, MISTAKES
 from tests.sim.mixed_plots import run
 
@@ -16,6 +17,7 @@ def test_every_plausible_mistake_is_found(mistake: str) -> None:
     run(plot)
     with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)):
         run(plot)
+    TOTALS["mistakes caught"] += 1
 
 
 def test_mistakes_of_every_kind_are_put_back() -> None:

@@ -24,6 +24,7 @@ from tests.sim import ending
 from tests.sim.checks import Checks
 from tests.sim.device import Clock, Crasher, Home, SimCrash, seeded, spoken
 from tests.sim.filing import Filing
+from tests.sim.measure import note_world
 from tests.sim.model import Histories, Violation
 from tests.sim.needs import Needs
 from tests.sim.outsiders import Generations, Outsiders
@@ -355,7 +356,10 @@ class World:
 
         With `newcomer` a device joins last and has to reach the same state from the relay alone.
         """
-        self.rounds_to_agree = ending.agree(self, newcomer=newcomer)
+        try:
+            self.rounds_to_agree = ending.agree(self, newcomer=newcomer)
+        finally:
+            note_world(self)
         return self.rounds_to_agree
 
     @property

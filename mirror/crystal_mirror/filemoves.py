@@ -136,7 +136,7 @@ def _put(this: Round, paths: Sequence[str]) -> Flow[None]:
         total += seen.local.stamp.size if seen is not None else 0
     for path in paths:
         try:
-            action, _, _, agreed = this.states(path)
+            action, _, _, agreed = this.states(path, certain=False)
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)

@@ -63,12 +63,19 @@ class Round:
     skipped: set[str] = field(default_factory=set[str])
     """Paths of which it is not known what stands there."""
 
-    def states(self, path: str) -> tuple[Action, Local | None, FileRow | None, Agreed | None]:
-        """What is to be done about a path as it stands now. Raises FileTrouble; FileMoved if it is not as it was read."""
+    def states(
+        self, path: str, *, certain: bool = True
+    ) -> tuple[Action, Local | None, FileRow | None, Agreed | None]:
+        """What is to be done about a path as it stands now. Not ``certain``: what was only just written is taken as it was
+        read, which is enough for an offer, whose parts are checked one by one; but not for anything that takes the file away.
+
+        Raises:
+            FileTrouble; FileMoved if it is not as it was read.
+        """
         self.check_rows()
         local = self.disk.look(path)
         seen = self.book.seen_at(path)
-        if local is not None and not self.still_holds(seen, local):
+        if local is not None and not self.still_holds(seen, local, certain=certain):
             raise FileMoved("the file changed after it was read")
         content = seen.content if local is not None and seen is not None else None
         row, agreed = self.member.replica.file(path), self.book.agreed_at(path)
@@ -82,11 +89,11 @@ class Round:
     def rows_stand(self) -> bool:
         return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
 
-    def still_holds(self, seen: Seen | None, local: Local) -> bool:
-        """Whether a file holds what was read of it. What had only just been written is read once more."""
+    def still_holds(self, seen: Seen | None, local: Local, *, certain: bool = True) -> bool:
+        """Whether a file holds what was read of it. To be certain, what had only just been written is read once more."""
         if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
             return False
-        return seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
+        return not certain or seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
 
 
 def rows_stand(member: Member) -> bool:

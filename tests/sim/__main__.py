@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from tests.sim import measure, members_mistakes, members_script, mixed_mistakes, mixed_plots, mixed_script
 from tests.sim.chaos import MOODS, Chaos
@@ -90,7 +91,7 @@ def is_found(kind: str, name: str) -> bool:
             tries = iter([lambda: mixed_plots.run(mixed_mistakes.FOUND_BY[name])])
             mistake = mixed_mistakes.MISTAKES[name]
         case _:
-            tries = ((lambda run=run: play(run)) for run in runs(name))
+            tries = (partial(play, each) for each in runs(name))
             mistake = MISTAKES[name]
     for act in tries:
         try:

@@ -55,7 +55,7 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: b
 
 
 def put_verified(
-    member: Member, content: bytes, *, generation: int = 0, first: int = 0
+    member: Member, content: bytes, *, generation: int = 0, first: int = 0, compress: bool = False
 ) -> Flow[tuple[BlobRef, bytes]]:
     """Stores the content and reads it back; goes on to another turn where the relay holds something else, or the same sealed
     under an older ``generation``. ``first``: the turn to begin with. Returns what came back with its reference.
@@ -66,7 +66,7 @@ def put_verified(
     turn = first
     patience = Patience("a blob")
     while True:
-        ref = yield from put_blob(member, content, turn)
+        ref = yield from put_blob(member, content, turn, compress=compress)
         try:
             back, sealed_in = yield from get_with_generation(member, ref)
             if sealed_in >= generation:

@@ -124,7 +124,9 @@ def _in_force(member: Member, part: FilePart) -> Flow[int]:
     content, sealed_in = yield from get_with_generation(member, here)
     if sealed_in >= member.log.generation:
         return part.turn
-    ref, _ = yield from put_verified(member, content, generation=member.log.generation, first=part.turn + 1)
+    ref, _ = yield from put_verified(
+        member, content, generation=member.log.generation, first=part.turn + 1, compress=True
+    )
     return ref.turn
 
 

@@ -124,6 +124,13 @@ class NoAnswer(CrystalError):
     hint = "Wake it, or run `crystal sync` on it."
 
 
+class RelayLacks(CrystalError):
+    """The relay does not have, or does not show as it was, what this vault counts on."""
+
+    exit_code = ExitCode.RELAY_MISBEHAVES
+    hint = "`crystal repair` puts back what this machine has; run it on the Core first, then where the files are."
+
+
 class WrongCode(CrystalError):
     """A pairing code that is no code, or not this vault's."""
 

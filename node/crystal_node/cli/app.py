@@ -47,6 +47,7 @@ VERBS = (
     _Verb("prune", "prune", _LOOK),
     _Verb("reembed", "reembed", _LOOK),
     _Verb("verify", "verify", _LOOK),
+    _Verb("repair", "repair", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),
     _Verb("doctor", "doctor", _LOOK),

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind, parse
+from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.types import EntryState, KeptEntry
 from crystal_node.device import Device
@@ -27,8 +28,10 @@ class Verification:
         return self.computed == self.kept and self.stated in (None, self.computed)
 
 
-def verify(device: Device) -> Verification:
+def verify(device: Device, *, passes_damage: bool = False) -> Verification:
     """Reads every row once; no network. The state is taken in one snapshot: a sync may go on meanwhile.
+
+    ``passes_damage``: kept mirror entries that cannot be opened are passed over; somebody else names them.
 
     Raises:
         CryptoError: the last mirror entry that is kept here cannot be opened.
@@ -39,7 +42,7 @@ def verify(device: Device) -> Verification:
         computed = replica.recompute_digest()
         kept = replica.digest()
         position = replica.position()
-        stated = _stated(device, position.epoch, position.sequence)
+        stated = _stated(device, position.epoch, position.sequence, passes_damage=passes_damage)
         provisional = len(replica.provisional_origins())
     return Verification(
         computed=computed.hex(),
@@ -53,13 +56,17 @@ def verify(device: Device) -> Verification:
     )
 
 
-def _stated(device: Device, epoch: int, sequence: int) -> bytes | None:
+def _stated(device: Device, epoch: int, sequence: int, *, passes_damage: bool) -> bytes | None:
     """The digest that the latest applied batch states."""
     while epoch > 0:
         while sequence > 0:
             sequence -= 1
             found = device.replica.entries(epoch, sequence, 1)
-            digest = _digest(device, found[0]) if found and found[0].sequence == sequence else None
+            digest = (
+                _digest(device, found[0], passes_damage=passes_damage)
+                if found and found[0].sequence == sequence
+                else None
+            )
             if digest is not None:
                 return digest
         epoch -= 1
@@ -68,11 +75,16 @@ def _stated(device: Device, epoch: int, sequence: int) -> bytes | None:
     return None
 
 
-def _digest(device: Device, kept: KeptEntry) -> bytes | None:
+def _digest(device: Device, kept: KeptEntry, *, passes_damage: bool) -> bytes | None:
     if kept.state not in (EntryState.SENT, EntryState.UNSENT):
         return None
-    entry = parse(kept.data)
-    key = device.member.key_for(entry.header.generation)
-    if entry.header.kind is not Kind.BATCH or key is None:
-        return None
-    return opened_batch(entry, key).digest
+    try:
+        entry = parse(kept.data)
+        key = device.member.key_for(entry.header.generation)
+        if entry.header.kind is not Kind.BATCH or key is None:
+            return None
+        return opened_batch(entry, key).digest
+    except CryptoError:
+        if passes_damage:
+            return None
+        raise

@@ -331,8 +331,8 @@ class DeviceLog:
         before = entry.header.log_head
         self.generation = self._generation_after(record)
         by_root = entry.header.sender == ROOT_SENDER
-        gives = isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record))
-        if gives and record.device != NOBODY:
+        # A freeze leaves a trace of nobody, whom nobody asks for.
+        if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):
             self._root_traces.setdefault(record.device, []).append(slot)
         match record:
             case RootRecord():

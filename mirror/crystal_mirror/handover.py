@@ -16,7 +16,7 @@ Giving, on the Core::
     CORE --an ask it may heed--> drains --"drained for it" in its cursor--> HOLDING --the log names the asker--> NODE
     HOLDING --withdrawn, the right is gone, or the courtesy time is over--> CORE: that claim is never held for again
     CORE --it offers the lead--> OFFERING --the device asks--> drains, signs its lead--> NODE
-    OFFERING --nobody pursues it--> CORE
+    OFFERING --called off, or nobody pursues it--> CORE. While it offers, it holds for nobody else
 
 HOLDING accepts and stores what is recorded here, and publishes nothing. It ends by this device's own clock at the latest; a
 device that has no clock never holds. Who asks must be able to take the lead by itself: by its grant, by the root's signature
@@ -148,14 +148,14 @@ def heed(member: Member, about: About, drain: Callable[[], Flow[bool]]) -> Flow[
         return
     offered, spent = offer_of(member), spent_by(member)
     asking = [cursor for cursor in seen_cursors(member) if cursor.asks and _may_ask(member, cursor)]
-    asker = next((each for each in asking if offered and each.device == offered.device), None)
-    if asker is None and about.now_ms:
-        asker = next((each for each in asking if (each.device, each.asks) not in spent), None)
-    if asker is not None and offered is not None and asker.device == offered.device and not offered.ready:
-        return
+    if offered is not None:
+        asker = next((each for each in asking if each.device == offered.device and offered.ready), None)
+    else:
+        fresh = (each for each in asking if about.now_ms and (each.device, each.asks) not in spent)
+        asker = next(fresh, None)
     if asker is None or not (yield from drain()) or not member.is_core:
         return
-    if offered is not None and asker.device == offered.device:
+    if offered is not None:
         yield from _give_lead(member, asker.device, asker.asks, about.now_ms)
         tidy(member, about.now_ms)
         return

@@ -17,16 +17,14 @@ import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import read_base
 from crystal_mirror.batch import Batch, opened_batch
+from crystal_mirror.effects import has_effect
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
-from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
 from crystal_mirror.patience import Patience
 from crystal_mirror.ports import (
     JournalTransaction,
-    OutboxName,
     OutboxRow,
     OutboxState,
     ReplicaTransaction,
@@ -298,6 +296,7 @@ def settle(member: Member) -> int:
     done = {row.origin for row in member.journal.names() if member.replica.done(row.origin)}
     if done - carried.keys():
         carried = _carried(member, done)
+    shown = _shown(member, done - carried.keys())
     settled: list[Origin] = []
     clashes: set[Origin] = set()
     renamed: dict[Origin, Origin] = {}
@@ -309,7 +308,7 @@ def settle(member: Member) -> int:
             if row.origin not in done or not member.replica.done(row.origin):
                 continue  # another process of this device may have wiped the rows meanwhile
             if carried.get(row.origin) != row.digest and not (
-                row.origin not in carried and _has_effect(member, transaction, row)
+                row.origin not in carried and row.origin in shown
             ):
                 clashes.add(row.origin)
             elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):
@@ -327,20 +326,11 @@ def settle(member: Member) -> int:
     return len(settled)
 
 
-def _has_effect(member: Member, transaction: JournalTransaction, name: OutboxName) -> bool:
-    """Whether the state shows what an operation does, whose entry is not kept here: the log was read from a snapshot on.
-
-    A file's operation is let go of in any case: the file itself is compared with the tree in every round. A forget is
-    never: that it adds nothing does not say that it was done, and doing it twice does no harm.
-    """
-    if read_base(member.replica) is None:
-        return False
-    row = transaction.row(name.incarnation, name.sequence)
-    assert row is not None, "nothing else writes in this transaction"
-    operation = decode_operation(row.operation)
-    if isinstance(operation, Forget):
-        return False
-    return isinstance(operation, PutFile | DropFile) or not member.replica.unembedded([operation])
+def _shown(member: Member, origins: Container[Origin]) -> set[Origin]:
+    """Those of which the state shows the effect."""
+    names = [name for name in member.journal.names() if name.origin in origins]
+    rows = [member.journal.row(name.incarnation, name.sequence) for name in names]
+    return {row.origin for row in rows if row is not None and has_effect(member, row)}
 
 
 def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | None) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import read_base
+from crystal_mirror.base import Place, first_position, read_base
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.member import Member
@@ -28,22 +28,33 @@ PAGE = 64
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """``fork``: the first slot that the relay changed; None if a peer has applied what the relay does not show any more."""
+    """``fork``: the first slot that the relay changed; None if a peer has applied what the relay does not show any more.
+    ``below_base``: the change is below the snapshot that this state builds on. That cannot be gone back to, and need not be:
+    the peer reads the snapshot when that part of the log is let go of."""
 
     fork: Fork | None
+    below_base: bool = False
 
 
 def first_difference(member: Member, follows: bytes | None = None) -> Flow[Fork | None]:
     """The first kept entry that the relay shows with other bytes, of those behind the entry with the hash ``follows``.
 
-    Without ``follows``, or if no kept entry has that hash, of all. What the relay lacks is no difference.
+    Without ``follows``, or if no kept entry has that hash, of all from the base on. What the relay lacks is no difference.
     """
     start = _place_of(member, follows) if follows else (0, -1)
-    for epoch in range(max(1, start[0]), member.replica.position().epoch + 1):
-        first = start[1] + 1 if epoch == start[0] else 0
+    place = max((start[0], start[1] + 1), first_position(member.replica)[:2])
+    return (yield from _difference(member, place, member.replica.position()[:2]))
+
+
+def _difference(member: Member, place: Place, end: Place) -> Flow[Fork | None]:
+    """The first kept entry from ``place`` on and before ``end`` that the relay shows with other bytes."""
+    for epoch in range(place[0], end[0] + 1):
+        first = place[1] if epoch == place[0] else 0
         while page := member.replica.entries(epoch, first, PAGE):
             first = page[-1].sequence + 1
-            entries = [kept for kept in page if kept.state is EntryState.SENT]
+            entries = [
+                kept for kept in page if kept.state is EntryState.SENT and (epoch, kept.sequence) < end
+            ]
             if not entries:
                 continue
             there = yield GetMany(tuple(member.keys.mirror(epoch, kept.sequence) for kept in entries))
@@ -62,8 +73,13 @@ def find_damage(member: Member) -> Flow[Damage | None]:
         parted = _has_parted(member, cursor)
         if parted or (yield from _stands_before_damage(member, cursor)):
             fork = yield from first_difference(member)
-            if fork is not None or (parted and cursor.epoch == position.epoch):
+            if fork is not None:
                 return Damage(fork)
+            oldest, base = member.replica.oldest_kept(), first_position(member.replica)[:2]
+            if oldest is not None and (yield from _difference(member, oldest, base)) is not None:
+                return Damage(None, below_base=True)
+            if parted and cursor.epoch == position.epoch:
+                return Damage(None)
     return None
 
 

@@ -14,6 +14,7 @@ was answered. Nobody puts anything back below a floor: what the relay deletes la
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from crystal_mirror.base import (
     Place,
@@ -28,6 +29,7 @@ from crystal_mirror.batch import CONDEMNED_MAX, Pack
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.decrees import decree
+from crystal_mirror.errors import TransactionStale
 from crystal_mirror.filerefs import referenced
 from crystal_mirror.forgets import (
     DAY_MS,
@@ -132,6 +134,16 @@ def doubt_relay(member: Member) -> None:
     write_state(member, state)
 
 
+def let_go_below_base(member: Member) -> None:
+    """The log below the base is spoiled on the relay: the floor rises over it, whoever still reads there, and the next look
+    asks for it. What is not published yet comes first; then the next full check does this."""
+    floor = first_position(member.replica)[:2]
+    if floor > published_floor(member.replica):
+        with suppress(TransactionStale):
+            decree(member, floor=floor)
+    doubt_relay(member)
+
+
 def forget_in_reach(member: Member) -> Place | None:
     """Where the newest forget stands whose text may still be on the relay; None if there is none, as far as the Core knows."""
     return max((each.place for each in pending_forgets(member)), default=None)
@@ -217,8 +229,10 @@ def next_floor(
 
 
 def last_slot_before(member: Member, place: Place) -> Place:
-    """The slot of the last entry that who stands at this place has applied: it looks there when it comes back."""
-    epoch, sequence = place
+    """The slot of the last entry that who stands at this place has applied: it looks there when it comes back.
+
+    Who tells of a place that was never written has applied no more than there is."""
+    epoch, sequence = min(place, member.replica.position()[:2])
     if sequence > 0:
         return epoch, sequence - 1
     for earlier in range(epoch - 1, 0, -1):

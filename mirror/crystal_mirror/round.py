@@ -36,7 +36,7 @@ from crystal_mirror.restoring import (
     resume_restore,
     start_from_snapshot,
 )
-from crystal_mirror.retention import doubt_relay, retain
+from crystal_mirror.retention import doubt_relay, let_go_below_base, retain
 from crystal_mirror.snapshots import announce
 from crystal_mirror.terms import tidy
 from crystal_mirror.types import EntryState
@@ -324,7 +324,11 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
         report.restored += yield from restore_mirror(member)
         standing = yield from tail_agrees(member)
     damaged = (yield from find_damage(member)) if full else None
-    if damaged is not None:
+    if damaged is not None and damaged.below_base:
+        member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
+        let_go_below_base(member)
+        damaged = None
+    elif damaged is not None:
         member.notices.put(
             Notice.MIRROR_TAMPERED,
             f"the relay shows other bytes at epoch {fork.epoch}, slot {fork.sequence} than were verified"

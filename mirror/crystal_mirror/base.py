@@ -118,11 +118,17 @@ def note_forget(transaction: ReplicaTransaction, place: Place) -> None:
     transaction.meta_set(META_FORGOTTEN_AT, _encoder.encode(place))
 
 
+def is_of_before(announced: Announced, place: Place) -> bool:
+    """Whether the snapshot is of this epoch's log up to that place at most. A Core that states anything else announces nothing:
+    else a floor above all that will ever be written could go with it, and floors never go back."""
+    return announced.epoch == place[0] and announced.sequence <= place[1]
+
+
 def take_decrees(transaction: ReplicaTransaction, batch: Batch, place: Place) -> None:
     """What a batch at this place says beside its operations, after they were applied: for its maker and for every reader."""
     if batch.condemned:
         transaction.condemn(batch.condemned)
-    if batch.announced is not None:
+    if batch.announced is not None and is_of_before(batch.announced, place):
         set_snapshot(transaction, batch.announced, place)
     if batch.packs is not None:
         transaction.meta_set(META_PACKS, _encoder.encode(batch.packs))

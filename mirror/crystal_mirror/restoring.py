@@ -25,6 +25,7 @@ from crystal_mirror.base import (
     await_announcement,
     awaited_announcement,
     forget_snapshot,
+    is_of_before,
     read_base,
     set_base,
     set_snapshot,
@@ -300,7 +301,7 @@ def _judged(member: Member, slot: Place, data: bytes) -> Flow[Found | None]:
     announced = _announcement(member, member.log, slot, data)
     if announced is None or announced.manifest in _bad(member.replica):
         return None
-    if not (announced.epoch == slot[0] and announced.sequence <= slot[1]):
+    if not is_of_before(announced, slot):
         return None
     if needs_its_end(member, slot[0]):
         closed = yield from read_to_the_end(member, announced.position)

@@ -48,6 +48,7 @@ VERBS = (
     _Verb("reembed", "reembed", _LOOK),
     _Verb("verify", "verify", _LOOK),
     _Verb("repair", "repair", _LOOK),
+    _Verb("restore", "remake", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),
     _Verb("doctor", "doctor", _LOOK),

@@ -67,6 +67,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     offers: _Id = b""
     warrant: Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES)] = b""
     packs: tuple[_Count, _Count] | None = None
+    behind: Annotated[bytes, msgspec.Meta(max_length=HASH_BYTES)] = b""
 
 
 class _Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +107,8 @@ class Cursor:
     """The root's signature under what it asks for; empty if it asks by its grant, or is offered the lead."""
     packs: tuple[int, int] | None = None
     """The slot of the mirror entry that lists the packs, as far as this device knows (``packs.py``)."""
+    behind: bytes = b""
+    """The hash of the last entry that it applied; empty if it does not tell. Two logs can differ and lead to one state."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -144,6 +147,7 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         snapshot_slot(member.replica),
         *_terms(member),
         packs_slot(member.replica),
+        position.previous,
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
@@ -211,17 +215,18 @@ def _own_count(member: Member, there: bytes) -> int:
     return entry.header.sequence if counts else -1
 
 
-def read_cursors(member: Member) -> Flow[list[Cursor]]:
+def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     """What the active devices last said of themselves; what does not verify is left out, and what is older than seen before.
 
-    Keeps what it read for ``seen_cursors``. A cursor whose writer has verified a device log that is not shown here is named
+    Asks for all of them, or for that of one device only. Keeps what it read for ``seen_cursors``. A cursor whose writer has verified a device log that is not shown here is named
     in the notices: the relay shows two devices two logs, or hides a part of one.
     """
     members = member.log.active()
-    found = yield GetMany(tuple(member.keys.cursor(info.device) for info in members))
+    asked = [info for info in members if of is None or info.device == of]
+    found = yield GetMany(tuple(member.keys.cursor(info.device) for info in asked))
     told = {
         info.device: entry
-        for info, data in zip(members, found, strict=True)
+        for info, data in zip(asked, found, strict=True)
         if data is not None and (entry := _verified(member, info, data)) is not None
     }
     before = {seen.device: seen for seen in _seen(member)}
@@ -323,6 +328,7 @@ def _cursor(member: Member, seen: _Seen) -> Cursor:
         _whole(body.offers),
         body.warrant,
         body.packs,
+        body.behind,
     )
 
 

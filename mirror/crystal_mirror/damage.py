@@ -4,7 +4,8 @@ Whoever has read past the slot does not see it: later slots are still as they we
 it as void, finds that nothing behind it follows, and stands in another state or stands still. Two things give it away:
 
 - an entry that does not follow our history names the last entry that its maker saw: what lies between has to be compared;
-- a peer's cursor: the Core looks where a peer stands still, or stands with another digest than was stated there.
+- a peer's cursor: the Core looks where a peer stands still, behind another entry than the Core has there, or with another
+  digest than was stated there.
 
 The Core then goes over to what the relay shows, offers again what the damage cut off (`rebuild.py`), and begins a new epoch:
 its seal makes everybody follow. It also begins one when the relay shows what the Core keeps and a peer has applied something
@@ -21,7 +22,7 @@ from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry, StateDigest, TableSum
-from crystal_mirror.voids import Fork
+from crystal_mirror.voids import Fork, previous_of
 
 PAGE = 64
 
@@ -84,8 +85,11 @@ def find_damage(member: Member) -> Flow[Damage | None]:
 
 
 def _has_parted(member: Member, cursor: Cursor) -> bool:
-    """Whether a peer stands in another state than we stood in at its place."""
+    """Whether a peer stands behind another entry, or in another state, than we did at its place."""
     base = read_base(member.replica)
+    above = base is None or (cursor.epoch, cursor.sequence) >= (base.epoch, base.sequence)
+    if above and cursor.behind and cursor.behind != previous_of(member, cursor.epoch, cursor.sequence):
+        return True
     if base is not None and (cursor.epoch, cursor.sequence) <= (base.epoch, base.sequence):
         return (cursor.epoch, cursor.sequence) == (base.epoch, base.sequence) and cursor.digest != base.digest
     stated = _stated_digest(member, cursor.epoch, cursor.sequence)

@@ -134,7 +134,7 @@ class SimDisk:
 
     def rename(self, local: Local, path: str) -> Local:
         self._still(local)
-        if path in self.files:
+        if path in self.files and self.files[path].inode != local.stamp.inode:
             raise FileTrouble("something else stands in its place")
         self.point()
         self.files[path] = self.files[local.path]

@@ -147,7 +147,10 @@ def months(measured: Measured) -> dict[str, Operations]:
     own = own + Operations(lists=1) * (MONTH_SECONDS / SWEEP_SECONDS_BUCKET)
     idle = core + node * (DEVICES - 1)
     known = looked_up * DEVICES
-    positions = Operations(puts=DEVICES) * (BUSY_DAYS * BUSY_SECONDS_PER_DAY / POSITION_SECONDS)
+    # The Core then looks at all of them, and each Node at the Core's.
+    positions = Operations(puts=DEVICES, reads=DEVICES * DEVICES + DEVICES) * (
+        BUSY_DAYS * BUSY_SECONDS_PER_DAY / POSITION_SECONDS
+    )
     # Where a message comes before the safety net's time, its rounds take the place of that one.
     working = own + idle * (1 - busy_share) + known + positions
     return {

@@ -218,8 +218,9 @@ def _own_count(member: Member, there: bytes) -> int:
 def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     """What the active devices last said of themselves; what does not verify is left out, and what is older than seen before.
 
-    Asks for all of them, or for that of one device only. Keeps what it read for ``seen_cursors``. A cursor whose writer has verified a device log that is not shown here is named
-    in the notices: the relay shows two devices two logs, or hides a part of one.
+    Asks for all of them, or for that of one device only. Keeps what it read for ``seen_cursors``. A cursor whose writer has
+    verified a device log that is not shown here is named in the notices: the relay shows two devices two logs, or hides a part
+    of one.
     """
     members = member.log.active()
     asked = [info for info in members if of is None or info.device == of]

@@ -162,6 +162,27 @@ def heed(member: Member, about: About, drain: Callable[[], Flow[bool]]) -> Flow[
     begin_holding(member, asker.device, asker.asks, about.now_ms)
 
 
+def is_called(member: Member) -> bool:
+    """Whether the cursors that were last read ask anything of this device that it has not heeded. No network."""
+    if not member.is_core:
+        lead, asking = member.log.lead, asking_of(member)
+        core = told_by(member, lead.device) if lead is not None else None
+        offers = core is not None and core.offers == member.device_id
+        return offers != (asking is not None and asking.offered)
+    holding, spent = holding_of(member), spent_by(member)
+    if holding is not None:
+        return not _stands(member, holding.device, holding.claim)
+    asking_too = (each for each in seen_cursors(member) if each.asks and _may_ask(member, each))
+    return any((each.device, each.asks) not in spent for each in asking_too)
+
+
+def look_for_calls(member: Member) -> Flow[bool]:
+    """Reads the cursors that may ask something of this device, and says whether one does. Cheaper than a round."""
+    lead = member.log.lead
+    yield from read_cursors(member, None if member.is_core or lead is None else lead.device)
+    return is_called(member)
+
+
 def _answer(member: Member, now_ms: int) -> None:
     """A Node takes up what the Core offers it, and lets go of it when the offer is gone."""
     lead, asking = member.log.lead, asking_of(member)

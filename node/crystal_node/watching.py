@@ -14,6 +14,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.handover import look_for_calls
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.news import news, shown_slot
 from crystal_mirror.terms import due_in_ms
@@ -65,6 +66,7 @@ class DeviceWork:
         self._keys = VaultKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
         self._cursor_written = False
+        self._looked: dict[str, str] = {}
         self._more = False
 
     async def capture(self, paths: frozenset[str] | None) -> str:
@@ -100,10 +102,18 @@ class DeviceWork:
         return keys.log_prefix, keys.mirror_prefix, *core
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
-        fresh = await self._syncer.wait(prefix, token, seconds)
-        if fresh != token and prefix.startswith(self._keys.cursor_prefix):
-            self._cursor_written = True
-        return fresh
+        if not prefix.startswith(self._keys.cursor_prefix):
+            return await self._syncer.wait(prefix, token, seconds)
+        # Most cursors are reports that ask nothing of this device: they are looked at, and wake no round.
+        looked = self._looked.get(prefix)
+        fresh = await self._syncer.wait(prefix, looked, seconds)
+        if fresh != looked:
+            called = await self._syncer.run(look_for_calls(self._device.member))
+            self._looked[prefix] = fresh
+            self._cursor_written |= called
+            if called:
+                return fresh
+        return token if token is not None else fresh
 
     def due(self) -> float:
         if self._more:

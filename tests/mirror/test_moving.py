@@ -6,7 +6,8 @@ from crystal_mirror.administer import revoke
 from crystal_mirror.asking import Stage, stage_of
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
-from crystal_mirror.handover import Giving, freeze, giving_of, offer
+from crystal_mirror.handover import Giving, freeze, giving_of, look_for_calls, offer
+from crystal_mirror.member import Member
 from crystal_mirror.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from tests.mirror.household import has
 from tests.mirror.moving import Moving
@@ -299,3 +300,26 @@ def test_who_asks_twice_and_who_takes_without_asking(home: Moving) -> None:
     home.run(claim(home.desk, None, force=True))
     with pytest.raises(Superseded):
         home.take(home.laptop)
+
+
+def test_only_a_cursor_that_asks_something_of_a_device_calls_it(home: Moving) -> None:
+    def called(member: Member) -> bool:
+        return bool(home.run(look_for_calls(member)))
+
+    for member in home.devices:
+        member.accept(capture("moves its cursor"))
+        home.round(member, heed=False)
+    assert not any(called(member) for member in home.devices)
+    home.ask(home.laptop)
+    assert [called(member) for member in home.devices] == [True, False, False, False]
+    home.round(home.core)
+    assert not called(home.core), "it holds for it"
+    home.withdraw(home.laptop)
+    assert called(home.core)
+    home.round(home.core)
+    assert not called(home.core)
+    home.offer(home.tablet)
+    assert [called(member) for member in home.devices] == [False, False, False, True]
+    home.round(home.tablet)
+    assert not called(home.tablet)
+    assert called(home.core), "the lead is to be signed"

@@ -54,6 +54,9 @@ PROGRESS_SECONDS = 3.0
 DUTIES_AGAIN_SECONDS = 30.0
 """After the relay could not be told what it has to be told, that is tried again in a round after this time."""
 
+META_RELAY_LOST = "node.relay-lost"
+"""In the journal: the relay has lost something, and files were not looked at since."""
+
 T = TypeVar("T")
 
 
@@ -135,7 +138,6 @@ class Syncer:
         self._version = version("memory-crystal")
         self._files = FileRounds(device, purpose)
         self._caught_up = False
-        self._relay_lost = False
         self._token = b""
         self._store = store
         self._gives_way, self._turn = gives_way, device.settings.home.sync_lock.with_suffix(".turn")
@@ -197,8 +199,12 @@ class Syncer:
         """
         if not self._caught_up:
             return None
-        report = await self._files.run(self._runner, scan=scan, relay_lost=self._relay_lost)
-        self._relay_lost = False
+        journal = self._device.journal
+        lost = journal.meta_get(META_RELAY_LOST) is not None
+        report = await self._files.run(self._runner, scan=scan, relay_lost=lost)
+        if lost:
+            with journal.transaction() as transaction:
+                transaction.meta_set(META_RELAY_LOST, None)
         return report
 
     @asynccontextmanager
@@ -241,7 +247,9 @@ class Syncer:
             self._caught_up = False
             report = await self._runner.run(flow)
             self._caught_up = report.caught_up
-            self._relay_lost |= report.relay_lost
+            if report.relay_lost:  # kept until files were seen to, which another process may do
+                with self._device.journal.transaction() as transaction:
+                    transaction.meta_set(META_RELAY_LOST, b"1")
             if tell:
                 self._position_told_at = started
             if report.settled:

@@ -34,6 +34,14 @@ def watchers(*machines: Machine) -> Generator[list["subprocess.Popen[str]"]]:
             out, err = process.communicate(timeout=_STOP_SECONDS_MAX)
             assert process.returncode == 0, out + err
             assert "Traceback" not in err, err
+    except BaseException as error:
+        for machine, process in zip(machines, running, strict=True):
+            ended = process.poll()
+            process.kill()
+            process.send_signal(signal.SIGCONT)
+            said = "".join(process.communicate())
+            error.add_note(f"The watcher on {machine.root.name} (exit code {ended}) said: {said[-2000:]}")
+        raise
     finally:
         for process in running:
             if process.poll() is None:

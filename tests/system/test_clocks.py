@@ -160,6 +160,7 @@ def test_a_laptop_that_sleeps_for_a_week_catches_up_by_itself_and_reads_little(
         vault.nodes.append(laptop)
         said = ["Before the laptop's lid was closed."]
         transcript(laptop, *said, name="before")
+        laptop.call("capture")
         with watchers(laptop) as (watcher,):
             until(lambda: _unsent(laptop) == 0, "the first text sent")
             vault.core.call("sync")

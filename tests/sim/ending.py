@@ -36,7 +36,7 @@ def agree(world: "World", *, newcomer: bool) -> int:
                 home.die()
             world.run_round(home)
             _make_snapshot_if_due(world, home)
-            if number == 3 and world.deceived and home.open() is not None:
+            if number in (2, 6) and world.deceived and home.open() is not None:
                 world.run(home, home.put_files_back)  # `crystal repair`
         if number == 3:
             _appoint(world)

@@ -152,10 +152,10 @@ def a_restore_is_not_checked() -> Generator[None]:
     """What the parts hold is taken for what the announcement states."""
     honest = restoring._finish
 
-    def finish(member: Member, state: Any, model: bytes | None) -> bool:
+    def finish(member: Member, state: Any, *rest: Any) -> bool:
         digest = type("Stated", (), {"to_bytes": lambda _self: state.announced.digest})
         with patch.object(ReplicaTransaction, "digest", lambda _self: digest()):
-            return honest(member, state, model)
+            return honest(member, state, *rest)
 
     with patch.object(restoring, "_finish", finish):
         yield

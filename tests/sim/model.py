@@ -227,7 +227,7 @@ class Histories:
             name = sha256(encoded).digest()
             if origin in state.done:
                 raise Violation(f"P2: operation {_short(origin)} is in one log twice under the same name")
-            if name in operations and not _may_come_twice(decode_operation(encoded), state):
+            if name in operations and not _may_come_twice(decode_operation(encoded)):
                 raise Violation(
                     f"P2: operation {decode_operation(encoded)!r} is in one log twice, now as {_short(origin)}"
                 )
@@ -289,12 +289,10 @@ class Histories:
         return self._operations[name]
 
 
-def _may_come_twice(operation: Operation, state: State) -> bool:
-    """A file's operation is made again after a crash, and takes its base with it. A forget is offered again by who cannot
-    know any more whether the log has it; where all of it is forgotten that does nothing."""
-    if isinstance(operation, Forget):
-        return set(operation.targets) <= state.suppressed
-    return isinstance(operation, PutFile | DropFile)
+def _may_come_twice(operation: Operation) -> bool:
+    """A file's operation is made again after a crash, and takes its base with it. A forget is offered again by who reads from
+    a snapshot and cannot know whether the log had this one or another of its name: rather forgotten twice than never."""
+    return isinstance(operation, Forget | PutFile | DropFile)
 
 
 def _floor(batch: Batch, before: History) -> tuple[int, int]:

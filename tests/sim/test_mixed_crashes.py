@@ -8,7 +8,7 @@ import pytest
 from tests.sim.measure import TOTALS
 from tests.sim.mixed_script import SCRIPTS, count_points, play
 
-STRIDE = 7
+STRIDE = 11
 """Prime, so that every kind of point comes round: a commit has two, and so has a request."""
 
 

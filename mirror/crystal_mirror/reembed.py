@@ -9,16 +9,17 @@ What is left to do is what has no vectors: a kill loses one step at most. Until 
 words. New text gets vectors of the new model as it comes.
 """
 
+from dataclasses import dataclass
+
 from crystal_crypto.errors import TooLarge
 from crystal_mirror.base import META_MODEL
 from crystal_mirror.decrees import decree
-from crystal_mirror.errors import Unready
+from crystal_mirror.errors import TransactionStale, Unready
 from crystal_mirror.member import Member
 from crystal_mirror.publish import Published, publish
-from crystal_mirror.requests import Embed, Flow, Progress
+from crystal_mirror.requests import Embed, Flow
 
 TEXTS_AT_ONCE = 128
-WHAT = "embedding anew"
 
 
 def begin_reembedding(member: Member, model: str) -> Flow[bool]:
@@ -46,23 +47,41 @@ def reembed(member: Member, model: str) -> Flow[int]:
     """
     yield from begin_reembedding(member, model)
     done = 0
+    while step := (yield from embed_some(member, model)):
+        done += step.texts
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step embedded; ``bytes`` are of text."""
+
+    texts: int
+    bytes: int
+
+
+def embed_some(member: Member, model: str) -> Flow[Step | None]:
+    """One step: some of what has no vectors, in one entry. None if nothing is left.
+
+    Raises:
+        Unready, TransactionStale: as ``begin_reembedding``.
+    """
     at_once = TEXTS_AT_ONCE
     while True:
         waiting = member.replica.without_vectors(at_once)
         if not waiting:
-            return done
+            return None
         windows: list[list[bytes]] = yield Embed(tuple(text for _, text in waiting))
         embedded = [(content, tuple(some)) for (content, _), some in zip(waiting, windows, strict=True)]
         try:
             decree(member, model=model, embedded=embedded)
         except TooLarge:
-            if at_once == 1:
-                content, some = embedded[0]
-                decree(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
-            else:
+            if at_once > 1:
                 at_once = max(1, at_once // 2)
                 continue
+            # The windows of one text do not fit an entry: it is found by its beginning.
+            content, some = embedded[0]
+            decree(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
         if (yield from publish(member)) is not Published.DONE:
-            return done
-        done += len(waiting)
-        yield Progress(WHAT, done, 0)
+            raise TransactionStale("the log went on elsewhere")
+        return Step(len(waiting), sum(len(text.encode()) for _, text in waiting))

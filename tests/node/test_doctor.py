@@ -36,6 +36,7 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
         "watcher": "warning",
         "device log": "ok",
         "generation": "ok",
+        "snapshots": "ok",
         "recovery kit": "warning",
         "relay": "ok",
         "clock": "ok",

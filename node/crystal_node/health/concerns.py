@@ -10,6 +10,7 @@ from crystal_node.device import Device
 from crystal_node.health.doctor import KIT_FIX, kit_reminder
 from crystal_node.members.due import duties_due, unfinished
 from crystal_node.members.naming import name_of
+from crystal_node.replication.checks import other_model
 from crystal_node.wording import one_line
 
 ARRIVES_MS_MAX = 3600 * 1000
@@ -25,6 +26,7 @@ class ConcernName(StrEnum):
     REVOCATION_UNFINISHED = "revocation-unfinished"
     RELAY_NOT_TOLD = "relay-not-told"
     ROOT_REPLACED = "root-replaced"
+    OTHER_MODEL = "vectors-of-another-model"
     KIT = "recovery-kit"
     NEVER_ARRIVED = "never-arrived"
 
@@ -69,6 +71,12 @@ def concerns(device: Device) -> list[Concern]:
             "root. If it shall, pair it with the newest code."
         )
         found.append(Concern(ConcernName.ROOT_REPLACED, text))
+    if other_model(device):
+        text = (
+            "The vault's vectors are of another version's model: what is new is found by its words only. `crystal reembed` "
+            "makes all of them anew."
+        )
+        found.append(Concern(ConcernName.OTHER_MODEL, text))
     reminder = kit_reminder(device.settings, member)
     if reminder is not None:
         found.append(Concern(ConcernName.KIT, f"{reminder[:1].upper()}{reminder[1:]}. {KIT_FIX}"))

@@ -148,6 +148,7 @@ def _device(settings: Settings) -> list[Check]:
             *_guarded("device log", lambda: [_log(member)]),
             *_guarded("access", lambda: _access(device)),
             *_guarded("generation", lambda: [_generation(member)]),
+            *_guarded("snapshots", lambda: [_snapshots(device)]),
             *_guarded("recovery kit", lambda: [_kit(settings, member)]),
         ]
 
@@ -160,6 +161,13 @@ def _outbox(device: "Device") -> Check:
     if seconds <= PENDING_SECONDS_MAX:
         return Check("outbox", State.OK, what)
     return Check("outbox", State.WARNING, what, "`crystal sync` sends it; the Core has to sync, too")
+
+
+def _snapshots(device: "Device") -> Check:
+    from crystal_node.replication.checks import retention_finding
+
+    found = retention_finding(device)
+    return Check("snapshots", State.WARNING if found.fix else State.OK, found.what, found.fix)
 
 
 def _watcher(device: "Device") -> Check:

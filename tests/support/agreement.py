@@ -1,11 +1,12 @@
 """What must hold at the end of every storm: all is on every device, once; all agree; what was forgotten is nowhere."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import apsw
 
 from tests.support.machine import Machine, Vault
+from tests.support.watchers import until
 
 BUSY_TIMEOUT_MS = 10_000
 
@@ -24,6 +25,16 @@ def text_ids(machine: Machine) -> dict[str, str]:
         }
     finally:
         connection.close()
+
+
+def settle_until(vault: Vault, condition: Callable[[], bool], what: str) -> None:
+    """Settles again and again until it holds."""
+
+    def settled() -> bool:
+        vault.settle()
+        return condition()
+
+    until(settled, what)
 
 
 def check_rest(machine: Machine) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.support.agreement import check_agreement, places
+from tests.support.agreement import check_agreement, places, settle_until
 from tests.support.clocks import DAY, YEAR, Clock, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.networks.lines import lines
@@ -122,10 +122,10 @@ def test_a_clock_that_jumps_ten_years_deletes_nothing_that_a_reader_who_is_away_
     sweep(clocked.relay)
     assert first_slot(clocked.relay) > 0, "the log's beginning is gone, which the laptop had not read"
     _clock(core).set(40 * YEAR)
-    until(lambda: clocked.settle() is None and _note(tablet).read_text() == "changed on the way", "the file")
+    settle_until(clocked, lambda: _note(tablet).read_text() == "changed on the way", "the file")
     check_agreement(clocked, said)
     late = clocked.add()
-    until(lambda: clocked.settle() is None and _note(late).exists(), "the file on a newcomer")
+    settle_until(clocked, lambda: _note(late).exists(), "the file on a newcomer")
     check_agreement(clocked, said)
 
 

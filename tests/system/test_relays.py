@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agreement import check_agreement, text_ids
+from tests.support.agreement import check_agreement, settle_until, text_ids
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.relay_process import RelayProcess, first_slot, sweep
 from tests.support.watchers import until, watchers
@@ -39,7 +39,7 @@ def _lived_in(vault: Vault) -> list[str]:
     said = [_say(machine, f"From the beginning, by {machine.root.name}.") for machine in vault.machines]
     _write(vault.core, "north by east")
     for machine in vault.machines:
-        until(lambda: vault.settle() is None and _has(machine, "north by east"), "the file")  # noqa: B023
+        settle_until(vault, lambda: _has(machine, "north by east"), "the file")  # noqa: B023
     vault.core.call("snapshot")
     vault.settle()
     vault.core.call("prune", "--now", "--yes")
@@ -51,7 +51,7 @@ def _lived_in(vault: Vault) -> list[str]:
 
 def _newcomer_has_all(vault: Vault, said: list[str], file: str, forgotten: tuple[str, ...] = ()) -> None:
     late = vault.add()
-    until(lambda: vault.settle() is None and _has(late, file), "the file on a newcomer")
+    settle_until(vault, lambda: _has(late, file), "the file on a newcomer")
     check_agreement(vault, said, forgotten=forgotten)
 
 

@@ -1,5 +1,6 @@
 """A storm of SIGKILL over a whole vault at work: a Core, two Nodes and the relay, killed at any moment and started again, while
-messages, memories, forgets and files are made. In the end everything accepted is on every device, exactly once.
+messages, memories, forgets and files are made, and the lead moves. In the end everything accepted is on every device,
+exactly once.
 
 `test_kills.py` kills single commands; here continuous watchers die, several at a time, and stay away for a while. Rerun a
 storm by its seed: `CRYSTAL_TEST_SEED=… pytest tests/system/test_storms.py`. A longer one: CRYSTAL_TEST_ACTS.
@@ -44,6 +45,7 @@ class Storm:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     kills: int = 0
     relay_kills: int = 0
+    promotions: int = 0
     unexpected: list[int] = field(default_factory=list[int])
 
     def start(self) -> None:
@@ -59,8 +61,8 @@ class Storm:
         """One thing happens."""
         machine = self.random.choice(self.vault.machines)
         what = self.random.choices(
-            (self.say, self.remember, self.forget, self.write, self.kill, self.kill_relay),
-            weights=(30, 12, 8, 12, 25, 4),
+            (self.say, self.remember, self.forget, self.write, self.kill, self.kill_relay, self.promote),
+            weights=(30, 12, 8, 12, 25, 4, 3),
         )[0]
         what(machine)
         time.sleep(self.random.uniform(0.0, PAUSE_SECONDS_MAX))
@@ -111,6 +113,12 @@ class Storm:
         time.sleep(self.random.uniform(0.0, PAUSE_SECONDS_MAX))
         self.vault.relay.start()
 
+    def promote(self, machine: Machine) -> None:
+        """Asks for the lead. The Core may be dead, somebody else faster, or the relay away: then nothing has changed."""
+        outcome = machine.call("promote", "--wait", "2", "--yes", "--json", check=False)
+        assert outcome.code in (0, 4, 9, 11), outcome
+        self.promotions += outcome.code == 0
+
     def finish(self) -> None:
         """The storm is over: everything comes to rest."""
         for child in self.running.values():
@@ -156,6 +164,7 @@ def test_a_vault_whose_processes_are_all_killed_again_and_again_has_everything_e
             kill(child)
     said = storm.log.read_text()
     record_property("kills", storm.kills)
+    record_property("promotions", storm.promotions)
     assert "Traceback" not in said, f"seed {drawn}: {said[-3000:]}"
     assert storm.unexpected == [], f"seed {drawn}: a watcher ended by itself: {said[-3000:]}"
     assert storm.kills > 5

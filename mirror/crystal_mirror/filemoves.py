@@ -30,6 +30,7 @@ from crystal_mirror.fileports import (
     Offer,
     Place,
     Seen,
+    TooLargeHere,
 )
 from crystal_mirror.fileround import Round
 from crystal_mirror.filetree import FUSED, Action, Agreed, Content, Planned, content_of
@@ -214,6 +215,9 @@ def _fetch_all(this: Round, paths: Sequence[str]) -> Flow[list[str]]:
         this.report.refused.pop(path, None)
         try:
             done += yield from _fetch(this, path, done, total)
+        except TooLargeHere as trouble:
+            this.skipped.add(path)
+            this.report.lacking[path] = str(trouble)
         except NoRoom as trouble:
             this.skipped.add(path)
             this.report.lacking[path] = str(trouble)

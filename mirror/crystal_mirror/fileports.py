@@ -39,6 +39,10 @@ class NoRoom(FileTrouble):
     hint = "Make room on this disk; the next sync goes on where this one stopped."
 
 
+class TooLargeHere(NoRoom):
+    """The disk has no room for this file, and may have for others. Nothing of it was fetched."""
+
+
 class Stamp(NamedTuple):
     """How a file is recognised as unchanged without being read."""
 

@@ -63,6 +63,7 @@ def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
         crystal trash restore notes/plan.md
     """
     from crystal_node.errors import NoSuchEntry
+    from crystal_node.wording import one_line
 
     trash = _trash()
     found = [item for item in trash.items() if named in (item.id, item.record.path)]
@@ -76,7 +77,7 @@ def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
     if as_json:
         emit({"restored": path, "id": found[-1].id})
     else:
-        say(f"Restored {path}.")
+        say(f"Restored {one_line(path, 300)}.")
 
 
 @group.command("empty")

@@ -64,7 +64,7 @@ class FileBook:
     def open(cls, path: Path | str) -> "FileBook":
         """Opens or makes the file. One that cannot be read is put aside and begun anew."""
         if str(path) != ":memory:":
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+            _make_private(path)
         try:
             return cls(_opened(str(path)))
         except (apsw.NotADBError, apsw.CorruptError):
@@ -73,6 +73,7 @@ class FileBook:
             for suffix in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     damaged.with_name(damaged.name + suffix).unlink()
+            _make_private(path)
             return cls(_opened(str(path)))
 
     def close(self) -> None:
@@ -294,6 +295,11 @@ class FileBook:
             raise
         finally:
             self._db.execute("PRAGMA synchronous=FULL")
+
+
+def _make_private(path: Path | str) -> None:
+    """SQLite would make it by the umask."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def _opened(path: str) -> apsw.Connection:

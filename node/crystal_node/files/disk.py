@@ -6,6 +6,7 @@ path names a file only in the spelling in which it stands there: else renaming `
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
 from crystal_node.clock import now_ms
 from crystal_node.files.book import FileBook
-from crystal_node.files.folders import folder_of, prune, troubles
+from crystal_node.files.folders import READ, folder_of, prune, troubles
 from crystal_node.files.incoming import IncomingFile
 from crystal_node.files.marker import Marker, read_marker, verdict, write_marker
 from crystal_node.files.parts import Cutter, read_place
@@ -94,7 +95,7 @@ class HomeDisk:
         with folder_of(self.root, local.path) as found, troubles():
             if found is None or (now := look_in(*found, local.path)) is None or now.stamp != local.stamp:
                 raise FileMoved("the file changed a moment ago")
-            descriptor = os.open(found[1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=found[0])
+            descriptor = os.open(found[1], READ, dir_fd=found[0])
             try:
                 mode = os.fstat(descriptor).st_mode & 0o666
                 os.fchmod(descriptor, mode | 0o100 if executable else mode)
@@ -142,17 +143,18 @@ class HomeDisk:
     def tidy(self) -> None:
         self.trash.expire(self._trash_clock())
         for path in self._last.temporaries:
-            with folder_of(self.root, path) as found:
-                if found is None:
-                    continue
-                local = look_in(*found, path)
-                if (
-                    local is not None
-                    and self.now() - local.stamp.changed_ns // 1_000_000 > TEMPORARY_MILLISECONDS
-                ):
-                    with troubles():
-                        os.unlink(found[1], dir_fd=found[0])
+            with suppress(FileTrouble):  # a link, a pipe or a folder of such a name is none of ours
+                self._tidy(path)
         self._last.temporaries.clear()
+
+    def _tidy(self, path: str) -> None:
+        with folder_of(self.root, path) as found:
+            local = look_in(*found, path) if found is not None else None
+            if found is None or local is None:
+                return
+            if self.now() - local.stamp.changed_ns // 1_000_000 > TEMPORARY_MILLISECONDS:
+                with troubles():
+                    os.unlink(found[1], dir_fd=found[0])
 
     def _check(self, path: str) -> None:
         fault = self.tree.fault(path)

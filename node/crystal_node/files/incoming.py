@@ -17,12 +17,15 @@ from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from crystal_mirror.fileports import FileMoved, FileTrouble, Local, NoRoom
+from crystal_mirror.fileports import FileMoved, FileTrouble, Local, NoRoom, TooLargeHere
 from crystal_mirror.filetree import content_digest
 from crystal_mirror.ports import FileRow
 from crystal_node.files.folders import folder_of, troubles
 from crystal_node.files.rules import TEMPORARY_PREFIX
 from crystal_node.files.scan import look_in
+
+ROOM_BYTES_MIN = 64 * 1024 * 1024
+"""What a fetched file leaves free, for the memory: or a twentieth of the disk, if that is less."""
 
 _MARK_DIGITS = 24
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -51,6 +54,7 @@ class IncomingFile:
             with troubles():
                 self._file = self._opened()
                 self._have = self._checked()
+                self._check_room()
         except BaseException:
             self._stack.close()
             raise
@@ -116,6 +120,15 @@ class IncomingFile:
             os.ftruncate(self._file, offset)
         os.lseek(self._file, offset, os.SEEK_SET)
         return have
+
+    def _check_room(self) -> None:
+        """A file may state any size, and its parts may be one and the same: no device has to hand over what fills this disk."""
+        found = os.fstatvfs(self._folder)
+        free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        missing = self._row.size - os.fstat(self._file).st_size
+        if missing > 0 and free - missing < min(ROOM_BYTES_MIN, whole // 20):
+            self._abandon()
+            raise TooLargeHere("the disk has no room for it")
 
     def _complete(self) -> None:
         os.fchmod(self._file, 0o700 if self._row.executable else 0o600)

@@ -18,6 +18,7 @@ from crystal_node.files.disk import HomeDisk
 from crystal_node.files.marker import Marker
 from crystal_node.files.parts import cut_seed
 from crystal_node.files.rules import TreeRules
+from crystal_node.home import Home
 from crystal_node.locking import FileLock
 from crystal_node.runner import Runner
 from crystal_node.settings import read_config
@@ -56,13 +57,15 @@ def open_disk(device: Device, book: FileBook) -> HomeDisk:
 def rules_of(device: Device) -> TreeRules:
     """As they stand in ``config.json`` now: a command may have changed them while a watcher runs."""
     home = device.settings.home
-    patterns = read_config(home.config_file).files_rules
-    databases = {"memory"}
-    secrets: set[str] = set()
-    for paths, path in ((databases, home.database.parent), (secrets, home.passphrase_file)):
-        if path is not None and (inside := _inside(home.root, path)) is not None:
-            paths.add(inside)
-    return TreeRules(patterns, frozenset(databases), frozenset(secrets))
+    databases, secrets = own_places(home)
+    return TreeRules(read_config(home.config_file).files_rules, databases, secrets)
+
+
+def own_places(home: Home) -> tuple[frozenset[str], frozenset[str]]:
+    """The folders of the home that hold databases, and its files that hold secrets, by whatever path they were named."""
+    databases = {"memory"} | _inside(home.root, home.database.parent)
+    secrets = _inside(home.root, home.passphrase_file) if home.passphrase_file is not None else set[str]()
+    return frozenset(databases), frozenset(secrets)
 
 
 class FileRounds:
@@ -156,10 +159,12 @@ def _keep(book: FileBook, report: FilesReport, *, scanned: bool) -> None:
     book.meta_set(_META_REPORT, msgspec.msgpack.encode(kept))
 
 
-def _inside(root: Path, path: Path) -> str | None:
+def _inside(root: Path, path: Path) -> set[str]:
+    """The path within the home as it is written, and where it leads to through links; "" is the home itself."""
     from crystal_mirror.filenames import folded
 
-    try:
-        return folded(str(path.relative_to(root)))
-    except ValueError:
-        return None
+    found: set[str] = set()
+    for base, each in ((root, path), (root.resolve(), path.resolve())):
+        if each.is_relative_to(base):
+            found.add("/".join(folded(part) for part in each.relative_to(base).parts))
+    return found

@@ -24,8 +24,13 @@ RULES_MAX = 200
 _OWN = frozenset(
     {"config.json", "state", "staging", "logs", "bin", "keys", "secrets", TRASH_NAME, MARKER_NAME}
 )
-_OWN_PREFIXES = (TEMPORARY_PREFIX, ".config.json.")
+_OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
+"""Of files that a crash left while one of these was written."""
 _DATABASE_MARK = ".db"
+_LEFT_OUT = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+"""Characters that some file systems (HFS+) leave out when they compare names: with one of them in it, ours would be found."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,18 @@ class TreeRules:
 
     def is_own(self, path: str) -> bool:
         """Whether the path is Crystal's own, or lies in a folder that is."""
-        form = folded(path)
+        form = folded(_LEFT_OUT.sub("", path))
         components = form.split("/")
-        if components[0] in _OWN or components[0].startswith(_OWN_PREFIXES[1]):
+        if components[0] in _OWN or components[0].startswith(_OWN_PREFIXES):
             return True
         if any(component.startswith(TEMPORARY_PREFIX) for component in components):
             return True
         folder, _, name = form.rpartition("/")
         return (folder in self.databases and _DATABASE_MARK in name) or form in self.secrets
+
+    def has_own_in(self, folder: str) -> bool:
+        """Whether in this folder, folded, a plain name may be Crystal's own."""
+        return folder in self.databases or any(secret.rpartition("/")[0] == folder for secret in self.secrets)
 
     def fault(self, path: str) -> str | None:
         """Why a file of that path may not travel, in words; None if it may."""

@@ -71,7 +71,8 @@ class Scan:
         """Whether a plain name in this folder is nobody's but the person's, however it is spelled."""
         if prefix != self._judged:
             self._judged = prefix
-            self._ordinary = bool(prefix) and folded(prefix[:-1]) not in self.rules.databases
+            folder = folded(prefix[:-1])
+            self._ordinary = bool(prefix) and not self.rules.has_own_in(folder)
         return self._ordinary and length <= _PLAIN_PATH_MAX
 
     def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[Local]:

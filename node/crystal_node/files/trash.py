@@ -24,7 +24,7 @@ import msgspec
 
 from crystal_mirror.fileports import FileMoved, FileTrouble, Local
 from crystal_node.files.folders import folder_of, prune, troubles
-from crystal_node.files.rules import TRASH_NAME
+from crystal_node.files.rules import TRASH_NAME, TreeRules
 from crystal_node.files.scan import look_in
 from crystal_node.home import DIRECTORY_MODE, sync_directory, write_private
 
@@ -103,6 +103,9 @@ class Trash:
 
     def restore(self, item: Trashed) -> str:
         """Puts a file back where it was, or beside it if something stands there. Returns the path. Raises FileTrouble."""
+        fault = TreeRules().fault(item.record.path)
+        if fault is not None:
+            raise FileTrouble(fault)
         for number in range(100):
             path = _numbered(item.record.path, number)
             try:

@@ -26,10 +26,10 @@ from crystal_mirror.member import META_CLAIM, Member
 from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
 from crystal_mirror.pull import Pulled, Standing, last_kept, lower_floor, pull, read_floor
-from crystal_mirror.rebuild import begin_rebuild, find_fork
+from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
-from crystal_mirror.restoring import catch_up_by_snapshot, start_from_snapshot
+from crystal_mirror.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
 from crystal_mirror.voids import doubt_voids
 
@@ -175,6 +175,8 @@ def finish_claim(member: Member) -> Flow[None]:
 
 def _follow(member: Member) -> Flow[None]:
     """Applies the believed log to its end; puts back what the relay lost; goes over to another branch where it must."""
+    yield from finish_rebuild(member)
+    yield from resume_restore(member)
     yield from start_from_snapshot(member)
     pulled = yield from pull(member)
     for _ in range(3):

@@ -8,10 +8,11 @@ of another model. A decree is applied, sealed and kept in one transaction like a
 from collections.abc import Sequence
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import META_MODEL, take_decrees
+from crystal_mirror.base import META_MODEL, META_RESTORE, take_decrees
 from crystal_mirror.batch import Announced, Batch, Pack, encode_batch, seal_mirror
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
+from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.types import EntryState, Position
 
@@ -76,7 +77,13 @@ def _digest_with(transaction: ReplicaTransaction, condemned: Sequence[bytes]) ->
 
 
 def keep_batch(member: Member, transaction: ReplicaTransaction, batch: Batch, position: Position) -> None:
-    """Seals an applied batch for the slot at ``position`` and keeps it, unsent; what it decrees holds here from now on."""
+    """Seals an applied batch for the slot at ``position`` and keeps it, unsent; what it decrees holds here from now on.
+
+    Raises:
+        TransactionStale: another process of this home makes the rows anew.
+    """
+    if any(transaction.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):
+        raise TransactionStale("the rows are being made anew")
     stream = member.journal.stream()
     sealed = seal_mirror(
         Kind.BATCH,

@@ -17,6 +17,7 @@ import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.base import META_RESTORE
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.effects import has_effect
 from crystal_mirror.member import Member
@@ -301,7 +302,7 @@ def settle(member: Member) -> int:
     clashes: set[Origin] = set()
     renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
-        if member.replica.meta_get(META_REBUILD) is not None:
+        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):
             return 0
         stream = transaction.stream()
         for row in transaction.names():

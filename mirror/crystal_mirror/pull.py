@@ -21,6 +21,7 @@ from enum import Enum
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.base import (
     META_MODEL,
+    META_RESTORE,
     first_position,
     note_announcement,
     note_forget,
@@ -253,6 +254,8 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Ta
             return Taken(Standing.HELD)
     try:
         with member.replica.transaction() as transaction:
+            if transaction.meta_get(META_RESTORE) is not None:
+                return Taken(Standing.HELD)  # another process of this home reads a snapshot
             if transaction.position() != position:
                 return Taken(Standing.CAUGHT_UP)
             if batch is not None:

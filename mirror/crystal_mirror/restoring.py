@@ -21,6 +21,7 @@ from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.base import (
     META_MODEL,
+    META_RESTORE,
     Place,
     await_announcement,
     awaited_announcement,
@@ -44,7 +45,6 @@ from crystal_mirror.slots import SlotKind, judge_slot
 from crystal_mirror.snapshots import is_whole, read_manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
-META_RESTORE = "restore"
 META_BAD = "snapshots.bad"
 WHAT = "restoring from a snapshot"
 LIST_PAGE = 1000
@@ -95,11 +95,13 @@ def restore_pending(member: Member) -> bool:
 
 def start_from_snapshot(member: Member) -> Flow[bool]:
     """For a device that has applied nothing yet: takes the newest snapshot instead of the whole log, if there is one."""
+    if restore_pending(member):
+        return (yield from resume_restore(member))
     if member.replica.position() != START or member.replica.oldest_kept() is not None:
         return False
     whole = yield Has((member.keys.mirror(START.epoch, START.sequence),))
     found = yield from find_snapshot(member, beyond=START[:2] if not whole[0] else None)
-    return found is not None and (yield from restore(member, found, orphans=False))
+    return found is not None and (yield from restore(member, found, at=START, orphans=False))
 
 
 def catch_up_by_snapshot(member: Member) -> Flow[bool]:
@@ -108,6 +110,8 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
     The slots between were let go of; this device was away for too long. What its own log has that the state lacks, it offers
     again. Returns whether it went over.
     """
+    if restore_pending(member):
+        return (yield from resume_restore(member))
     position = member.replica.position()
     there = yield Has((member.keys.mirror(position.epoch, position.sequence),))
     if there[0]:
@@ -119,7 +123,7 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
         Notice.FLOOR_PASSED,
         f"the log goes on at epoch {found.announced.epoch}, slot {found.announced.sequence}; read from a snapshot",
     )
-    return (yield from restore(member, found, orphans=True))
+    return (yield from restore(member, found, at=position, orphans=True))
 
 
 def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[Found | None]:
@@ -142,8 +146,12 @@ def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[Found | None]
     return None
 
 
-def restore(member: Member, found: Found, *, orphans: bool) -> Flow[bool]:
-    """Replaces the replicated rows by a snapshot's. False, and nothing was touched, if the relay does not have all of it.
+def restore(
+    member: Member, found: Found, *, at: Position, orphans: bool, instead: bytes | None = None
+) -> Flow[bool]:
+    """Replaces the replicated rows by a snapshot's. False, and nothing was touched, if the relay does not have all of it, or
+    another process of this home has led the rows on from the position ``at`` at which that was decided. If one has begun to
+    read a snapshot, that is gone on with; but not with the one that is to be given up, ``instead``.
 
     Raises:
         StoreFailure, BlobDamaged: on the way; ``resume_restore`` goes on where it stopped.
@@ -151,7 +159,10 @@ def restore(member: Member, found: Found, *, orphans: bool) -> Flow[bool]:
     if not (yield from is_whole(member, found.announced)):
         return False
     with member.replica.transaction() as transaction:
-        start_restore(transaction, Source(found.announced, found.slot, found.entry, orphans))
+        if transaction.meta_get(META_RESTORE) == instead:
+            if transaction.position() != at:
+                return False
+            start_restore(transaction, Source(found.announced, found.slot, found.entry, orphans))
     return (yield from resume_restore(member))
 
 
@@ -165,21 +176,23 @@ def start_restore(transaction: ReplicaTransaction, source: Source) -> None:
 
 def resume_restore(member: Member) -> Flow[bool]:
     """Goes on with a restore that is under way, to its end. True if the state is the snapshot's now; also if none was."""
-    state = _state(member)
-    if state is None:
-        return True
-    if not state.loaded:
+    while (state := _state(member)) is not None:
+        if state.loaded:
+            _take_leave(member)
+            return True
         try:
-            loaded = yield from _load(member, state)
+            if not (yield from _load(member, state)):
+                return False
         except BlobDamaged:
+            now = _state(member)
+            if now is not None and (now.announced, now.loaded) != (state.announced, False):
+                continue  # another process of this home has gone over to another one, or is through
             found = yield from find_snapshot(member, beyond=state.announced.position[:2])
             if found is None or found.announced == state.announced:
                 raise
             # The Core has made another one since, and let go of this one or lost it.
-            return (yield from restore(member, found, orphans=True))
-        if not loaded:
-            return False
-    _take_leave(member)
+            instead = member.replica.meta_get(META_RESTORE)
+            return (yield from restore(member, found, at=START, orphans=True, instead=instead))
     return True
 
 
@@ -216,6 +229,8 @@ def give_snapshot_up(member: Member) -> None:
 
 
 def _load(member: Member, state: _Restore) -> Flow[bool]:
+    """Loads what is missing. False if the snapshot turned out wrong; True if another process of this home went on as well, and
+    one has to look again how far it is."""
     manifest = yield from read_manifest(member, state.announced)
     done = sum(part.length for part in manifest.parts[: state.next_part])
     for number in range(state.next_part, len(manifest.parts)):
@@ -224,7 +239,7 @@ def _load(member: Member, state: _Restore) -> Flow[bool]:
         with member.replica.transaction() as transaction:
             kept = transaction.meta_get(META_RESTORE)
             if kept is None or _decoder.decode(kept) != msgspec.structs.replace(state, next_part=number):
-                return False  # another process of this device restores as well
+                return True
             try:
                 transaction.load(content)
             except CryptoError as error:
@@ -234,15 +249,15 @@ def _load(member: Member, state: _Restore) -> Flow[bool]:
             )
         done += part.length
         yield Progress(WHAT, done, manifest.length)
-    return _finish(member, state, manifest.model)
+    return _finish(member, state, manifest.model, len(manifest.parts))
 
 
-def _finish(member: Member, state: _Restore, model: bytes | None) -> bool:
+def _finish(member: Member, state: _Restore, model: bytes | None, parts: int) -> bool:
     announced = state.announced
     with member.replica.transaction() as transaction:
         kept = transaction.meta_get(META_RESTORE)
-        if kept is None or _decoder.decode(kept).loaded:
-            return False
+        if kept is None or _decoder.decode(kept) != msgspec.structs.replace(state, next_part=parts):
+            return True
         if transaction.digest().to_bytes() != announced.digest:
             member.notices.put(Notice.SNAPSHOT_DAMAGED, "a snapshot does not hold the state that it states")
             transaction.wipe()
@@ -264,13 +279,16 @@ def _finish(member: Member, state: _Restore, model: bytes | None) -> bool:
 
 def _take_leave(member: Member) -> None:
     """Offers again what the history had that is given up, then drops it."""
-    state = _state(member)
-    if state is None:
+    kept = member.replica.meta_get(META_RESTORE)
+    if kept is None:
         return
+    state = _decoder.decode(kept)
     orphans = list(_all_kept(member)) if state.orphans else []
     if orphans:
         offer_again(member, orphans, unless_done=True)
     with member.replica.transaction() as transaction:
+        if transaction.meta_get(META_RESTORE) != kept:
+            return  # another process of this home was faster, and keeps by now what it has read since
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
         transaction.drop_entries_before(state.announced.epoch, state.announced.sequence)

@@ -161,6 +161,8 @@ def finish_rebuild(member: Member) -> Flow[None]:
         lower_floor(member, place)
     source = yield from _source(member, place if orphans or mark != b"all" else None)
     with member.replica.transaction() as transaction:
+        if transaction.meta_get(META_REBUILD) != mark:
+            return  # another process of this home was faster, and keeps by now what it has read since
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
         announced_at = snapshot_slot(transaction)

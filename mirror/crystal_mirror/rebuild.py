@@ -157,9 +157,11 @@ def finish_rebuild(member: Member) -> Flow[None]:
         epoch, sequence = (int(part) for part in mark.split())
         place = (epoch, sequence)
         orphans = list(_kept_from(member, epoch, sequence))
-        offer_again(member, orphans)
         lower_floor(member, place)
     source = yield from _source(member, place if orphans or mark != b"all" else None)
+    if source is not None and source.orphans:
+        orphans = []  # what that state lacks is offered again when it stands, and no more: ``restoring.py``
+    offer_again(member, orphans)
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:
             return  # another process of this home was faster, and keeps by now what it has read since
@@ -167,7 +169,8 @@ def finish_rebuild(member: Member) -> Flow[None]:
             transaction.drop_entry(entry.epoch, entry.sequence)
         announced_at = snapshot_slot(transaction)
         if mark != b"all" and announced_at is not None and announced_at >= place:
-            forget_snapshot(transaction)  # the believed log does not announce it; whoever leads makes another one
+            # The believed log does not announce it; whoever leads makes another one.
+            forget_snapshot(transaction)
         if source is None:
             transaction.wipe()
         transaction.meta_set(META_REBUILD, None)

@@ -24,7 +24,7 @@ CONTENT_MAX = 8_257_528
 
 
 def read_blob(
-    data: bytes, *, vault: bytes, name: bytes, g: int, generation_key: bytes, secret: bytes
+    data: bytes, *, vault: bytes, name: bytes, g: int, generation_key: bytes, secret: bytes, turn: int = 0
 ) -> bytes:
     must(len(data) >= 6 and data[:4] == b"CRYB")
     must(data[4] == 2 and data[5] == 1, "unknown version")
@@ -56,7 +56,8 @@ def read_blob(
     stored = payload[8 : 8 + length]
     must(not any(payload[8 + length :]))
     content = decompressed(stored) if header[6] else stored
-    must(secret_keys(secret, sha256(content))["blob-name"] == name, "wrong key")
+    named = sha256(content) + (bytes([turn]) if turn else b"")
+    must(secret_keys(secret, named)["blob-name"] == name, "wrong key")
     return content
 
 

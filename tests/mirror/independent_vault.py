@@ -11,8 +11,11 @@ import msgspec
 
 from tests.crypto.independent_reader import hkdf, label, mac, read_entry, root_keys, sha256
 from tests.mirror.independent_log import ROOT, Log, recovery_key
+from tests.mirror.independent_snapshot import Blobs, drop, put, read_snapshot
 
 Row = tuple[Any, ...]
+PREVIOUS = 120
+"""Where an entry's header has the hash before it."""
 TABLES = ("acks", "chunks", "condemned", "files", "memories", "occurrences", "suppressed")
 
 
@@ -36,14 +39,22 @@ class State:
     """The replicated tables, as the document names them."""
 
     keys: dict[str, bytes]
+    blobs: Blobs
     chunks: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, list[bytes]])
     occurrences: dict[Row, Row] = field(default_factory=dict[Row, Row])
     memories: dict[bytes, Row] = field(default_factory=dict[bytes, Row])
     suppressed: set[bytes] = field(default_factory=set[bytes])
     done: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict[tuple[bytes, bytes], set[int]])
+    files: dict[str, Row] = field(default_factory=dict[str, Row])
+    condemned: set[bytes] = field(default_factory=set[bytes])
 
-    def apply(self, device: bytes, operation: list[Any], vectors: "list[list[bytes]]") -> None:
+    def apply(self, origin: Row, operation: list[Any], vectors: "list[list[bytes]]") -> None:
+        device: bytes = origin[0]
         match operation:
+            case ["p", *_]:
+                put(self.files, self.condemned, self.blobs, origin, operation)
+            case ["d", *_]:
+                drop(self.files, origin, operation)
             case ["c", agent, session, project, repository, source, texts, roles, times, messages, parts]:
                 if isinstance(messages, bytes):
                     ids = [messages[i : i + 16].hex() for i in range(0, len(messages), 16)]
@@ -107,6 +118,11 @@ class State:
         rows["occurrences"] = [canonical(*row) for row in self.occurrences.values()]
         rows["memories"] = [canonical(*row) for row in self.memories.values()]
         rows["suppressed"] = [canonical(target) for target in self.suppressed]
+        rows["condemned"] = [canonical(name) for name in self.condemned]
+        rows["files"] = [
+            canonical(path, *version, int(executable), modified_at, int(gone), parts)
+            for path, (version, executable, modified_at, gone, parts) in self.files.items()
+        ]
         whole = b"crystal/v2/state"
         for table in TABLES:
             hashes = [
@@ -127,11 +143,12 @@ def read_log(vault: bytes, objects: dict[str, bytes]) -> Log:
 
 
 def read_vault(
-    root: bytes, objects: dict[str, bytes], vault: bytes | None = None
+    root: bytes, objects: dict[str, bytes], vault: bytes | None = None, *, from_snapshot: bool = False
 ) -> tuple[State, list[bytes]]:
     """The state that the log leads to, and every digest that a batch states, each checked against the state there.
 
-    ``root`` is the one in force; ``vault`` the vault's id, if another root founded it.
+    ``root`` is the one in force; ``vault`` the vault's id, if another root founded it. ``from_snapshot``: the state begins with
+    the newest snapshot that is announced, and only what follows it is read.
     """
     vault = vault or root_keys(root)["vault"]
     log = read_log(vault, objects)
@@ -139,29 +156,66 @@ def read_vault(
     assert log.root[1] == root_keys(root)["admin"], "the root in force, and no other"
     keys, secret = log.keys(ROOT, recovery_key(root))
     assert sorted(keys) == list(range(1, log.generation + 1))
-    state = State(
-        {name: hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32) for name in ("state", "forget")}
-    )
+    derived = {
+        name: hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32)
+        for name in ("state", "forget", "blob-name")
+    }
+    blobs = Blobs(vault, objects, keys, secret, derived["blob-name"])
+    state = State(derived, blobs)
     stated: list[bytes] = []
-    for key in sorted(key for key in objects if key.startswith(f"v/{vault.hex()}/mirror/")):
+    slots = _slots(vault, objects, log, keys)
+    if from_snapshot:
+        announced = [head[6] for _, _, _, (head, *_) in slots if head[6] is not None][-1]
+        rows = read_snapshot(announced, blobs)
+        for name in vars(rows):
+            setattr(state, name, getattr(rows, name))
+        assert state.digest() == announced[3], "the snapshot is not of the state that it states"
+        slots = [slot for slot in slots if slot[:2] >= (announced[0], announced[1])]
+        assert not slots or slots[0][2] == announced[2], "the log goes on behind the snapshot"
+    for epoch, slot, _, frames in slots:
+        digest = _apply(state, frames)
+        assert state.digest() == digest, f"the state after {epoch}/{slot} is not the stated one"
+        stated.append(digest)
+    return state, stated
+
+
+def _slots(
+    vault: bytes, objects: dict[str, bytes], log: Log, keys: dict[int, bytes]
+) -> list[tuple[int, int, bytes, list[Any]]]:
+    """Epoch, slot, the hash before it and the frames, the head parsed, of every batch."""
+    found: list[tuple[int, int, bytes, list[Any]]] = []
+    prefix = f"v/{vault.hex()}/mirror/"
+    for key in sorted(key for key in objects if key.startswith(prefix)):
         data = objects[key]
         g = int.from_bytes(data[12:16], "big")
         _, frames = read_entry(data, log.devices[data[32:48]].signing, g, keys[g])
-        if not frames:
-            continue  # a seal
-        origins, also_done, windows, size, _, digest, *decrees = msgspec.msgpack.decode(frames[0])
-        assert decrees == [None, None, [], [], False, None], "this reader knows no decrees"
-        vectors: list[list[bytes]] = []
-        at = 0
-        for count in windows:
-            vectors.append([frames[1][at + i * size : at + (i + 1) * size] for i in range(count)])
-            at += count * size
-        for (device, incarnation, sequence), operation in zip(origins, frames[2:], strict=True):
-            state.apply(device, msgspec.msgpack.decode(operation), vectors)
-            state.mark(device, incarnation, sequence)
-        for place in also_done:
-            state.mark(*place)
-        assert not vectors
-        assert state.digest() == digest, f"the state after {key} is not the stated one"
-        stated.append(digest)
-    return state, stated
+        if frames:  # else a seal
+            epoch, slot = key[len(prefix) :].split("/")
+            head = msgspec.msgpack.decode(frames[0])
+            found.append((int(epoch), int(slot), data[PREVIOUS : PREVIOUS + 32], [head, *frames[1:]]))
+    return found
+
+
+def _apply(state: State, frames: list[Any]) -> bytes:
+    """Applies a batch; returns the digest that it states."""
+    head, raw, *operations = frames
+    origins, also_done, windows, size, _, digest, _, _, condemned, anew, drops, _ = head
+    vectors: list[list[bytes]] = []
+    at = 0
+    for count in windows:
+        vectors.append([raw[at + i * size : at + (i + 1) * size] for i in range(count)])
+        at += count * size
+    if drops:
+        state.chunks = {content: [] for content in state.chunks}
+    for origin, operation in zip(origins, operations, strict=True):
+        state.apply(tuple(origin), msgspec.msgpack.decode(operation), vectors)
+        state.mark(*origin)
+    for place in also_done:
+        state.mark(*place)
+    for content in anew:
+        fresh = vectors.pop(0)
+        if content in state.chunks:
+            state.chunks[content] = fresh
+    state.condemned |= set(condemned)
+    assert not vectors
+    return digest  # type: ignore[no-any-return]

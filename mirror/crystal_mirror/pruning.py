@@ -98,19 +98,27 @@ def condemn_others(member: Member, names: set[bytes]) -> Flow[int]:
         TransactionStale: as ``prune_now``.
         BlobDamaged: the newest snapshot cannot be read; nothing was condemned.
     """
-    newest = newest_snapshot(member.replica)
-    if newest is None:
-        return 0
-    manifest = yield from read_manifest(member, newest)
-    needed = {member.secret.blob_name(part.content, part.turn) for part in manifest.parts}
-    needed.add(member.secret.blob_name(newest.manifest, newest.turn))
-    needed |= of_use(member)
-    left = sorted(name for name in names - needed if not member.replica.is_condemned(name))
-    for start in range(0, len(left), CONDEMNED_MAX):
-        decree(member, condemned=left[start : start + CONDEMNED_MAX], expected=member.replica.position())
+    condemned = 0
+    while True:
+        position = (
+            member.replica.position()
+        )  # before it is looked what is needed: another process may order a file meanwhile
+        newest = newest_snapshot(member.replica)
+        if newest is None:
+            return condemned
+        manifest = yield from read_manifest(member, newest)
+        needed = {member.secret.blob_name(part.content, part.turn) for part in manifest.parts}
+        needed.add(member.secret.blob_name(newest.manifest, newest.turn))
+        needed |= of_use(member)
+        left = sorted(name for name in names - needed if not member.replica.is_condemned(name))[
+            :CONDEMNED_MAX
+        ]
+        if not left:
+            return condemned
+        decree(member, condemned=left, expected=position)
         if (yield from publish(member)) is not Published.DONE:
             raise TransactionStale("the log went on elsewhere while it was pruned")
-    return len(left)
+        condemned += len(left)
 
 
 def all_blobs(member: Member) -> Flow[set[bytes]]:

@@ -78,6 +78,9 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
         return False
     if now_ms == 0 or member.replica.kept(EntryState.UNSENT):
         return False
+    position = (
+        member.replica.position()
+    )  # what another process orders or announces from here on makes the decree stale
     yield from _note_snapshot(member, state, now_ms)
     _note_readers(member, state, now_ms)
     forgets = _forgets_left(member, state, note_forgets(member, now_ms))
@@ -89,7 +92,6 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
             raise
         # As many deletions as may be are under way there: the next look asks for the rest, and the round goes on. If the relay
         # is away, what follows says so.
-    position = member.replica.position()
     condemned = _superseded(member, state, forgets, now_ms, force)
     if not condemned:
         condemned = yield from _sweep(member, state, forgets, now_ms, force)

@@ -208,6 +208,15 @@ def announcement_holds(member: Member) -> bool | None:
     return None if member.replica.position()[:2] <= place else False
 
 
+def forget_unannounced(member: Member) -> None:
+    """For who leads: if the log that it followed, and has sealed, does not announce the snapshot under its state, that is none
+    to tell others of. The state stays, for it is of that log; another snapshot is due."""
+    if announcement_holds(member) is False:
+        with member.replica.transaction() as transaction:
+            forget_snapshot(transaction)
+            await_announcement(transaction, None, b"")
+
+
 def give_snapshot_up(member: Member) -> None:
     """The snapshot under this state was not announced by the believed log: it is named and not taken again; nothing is left."""
     base = read_base(member.replica)

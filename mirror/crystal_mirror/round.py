@@ -31,6 +31,7 @@ from crystal_mirror.requests import Flow
 from crystal_mirror.restoring import (
     announcement_holds,
     catch_up_by_snapshot,
+    forget_unannounced,
     give_snapshot_up,
     restore_pending,
     resume_restore,
@@ -245,6 +246,7 @@ def _lead(
         return
     if not (yield from _stand_on_the_log(member, report)):
         return
+    forget_unannounced(member)
     report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
     if (yield from _drain(member, report, model, enough)):

@@ -20,7 +20,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def device_id(machine: Machine) -> str:
-    return str(machine.call("role", "--json").json["device"])
+    return str(machine.call("status", "--json").json["device"])
 
 
 def listed(machine: Machine, *options: str) -> dict[str, dict[str, Any]]:

@@ -42,7 +42,8 @@ def line_of(piece: News, this_device: bytes) -> str:
     if piece.kind is NewsKind.REVOKED:
         return f"{subject} was revoked{_by(piece)}{when}."
     if piece.kind is NewsKind.NEW_CORE:
-        how = "took the lead" if by_itself and not piece.by_root else f"was given the lead{_by(piece)}"
+        root = " with the vault's root" if piece.by_root else ""
+        how = f"took the lead{root}" if by_itself else f"was given the lead{_by(piece)}"
         return f"{subject} {how}{when}: it became the vault's Core."
     if piece.kind is NewsKind.GRANTED:
         return f"{subject} was allowed{_by(piece)}{when} to take the lead by itself."

@@ -26,12 +26,15 @@ FILES_MAX = 6
 class Filing:
     """``homes`` gives all that were ever there."""
 
-    def __init__(self, histories: Histories, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, histories: Histories, say: Callable[[str], None], plant: Callable[[str, bytes], None]
+    ) -> None:
         self.written: dict[tuple[bytes, str], str] = {}
         """What counts: content and path, with the device at which it was written."""
         self.count = 0
         self._histories = histories
         self._say = say
+        self._plant = plant
 
     def act(self, home: "Home", draw: Random) -> None:
         """A person writes, changes, deletes or renames a file on this device."""
@@ -94,8 +97,15 @@ class Filing:
             return
         if old is not None:
             self.let_go(path, old.data)
-        self.written[data, path] = home.name
+        self.note_written(home, path, data)
         self._say(f"{home.name} writes {path}")
+
+    def note_written(self, home: "Home", path: str, data: bytes) -> None:
+        """From here on it counts; and not even the hash of a part of it may be seen without a key."""
+        self.written[data, path] = home.name
+        for part in cut(data):
+            self._plant("the hash of a file's part", part.content)
+            self._plant("the hash of a file's part", part.content.hex().encode())
 
     def let_go(self, path: str, data: bytes) -> None:
         if self.written.pop((data, path), None) is None:

@@ -5,36 +5,30 @@ the real code; ``FOUND_BY`` names the plot that shows it, and shows nothing with
 # pyright: reportPrivateUsage=false
 # Mistakes are made in the middle of things.
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
-from crystal_core import filerows
-from crystal_core.database import Database
 from crystal_core.replica import ReplicaReader, ReplicaTransaction
 from crystal_crypto import entry
+from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror import (
-    administer,
     base,
     filemoves,
     restoring,
     retention,
     snapshots,
 )
-from crystal_mirror.authority import seal_record
 from crystal_mirror.base import newest_snapshot
 from crystal_mirror.blobs import BlobRef, put_blob
-from crystal_mirror.fileround import Round
-from crystal_mirror.filetree import Action, decide
 from crystal_mirror.member import Member
-from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Condemn, Flow
 from crystal_mirror.retained import State
 from crystal_mirror.terms import holding_of
-from crystal_mirror.types import Origin
+from tests.sim import file_mistakes
 from tests.sim import mixed_plots as plots
-from tests.sim.tree import SimDisk
 
 Mistake = Callable[[], AbstractContextManager[Any]]
 
@@ -185,6 +179,35 @@ def conversations_expire_unheard() -> AbstractContextManager[Any]:
     return patch.object(retention, "_expire_conversations", expire)
 
 
+@contextmanager
+def a_forget_waits_for_the_log_to_grow() -> Generator[None]:
+    """Snapshots and floors are made when they are worth it, and a forget makes none."""
+
+    def none(*_values: object) -> tuple[()]:
+        return ()
+
+    with patch.object(retention, "pending_forgets", none), patch.object(retention, "note_forgets", none):
+        yield
+
+
+def conversations_are_kept() -> AbstractContextManager[Any]:
+    """What the log has stays in the streams as well."""
+
+    def nothing(_member: Member, _state: State, _now_ms: int, _force: bool) -> Flow[None]:
+        yield from ()
+
+    return patch.object(retention, "_expire_conversations", nothing)
+
+
+def older_snapshots_are_kept() -> AbstractContextManager[Any]:
+    """What a newer one has superseded is not let go of."""
+
+    def none(*_values: object) -> list[bytes]:
+        return []
+
+    return patch.object(retention, "_superseded", none)
+
+
 def the_newest_snapshot_is_taken_for_old() -> AbstractContextManager[Any]:
     """Its parts are condemned with those of the one before."""
 
@@ -232,88 +255,6 @@ def a_core_that_drained_waits_for_ever() -> AbstractContextManager[Any]:
     return patch("crystal_mirror.round.holds", holds)
 
 
-def the_second_version_of_a_file_is_dropped() -> AbstractContextManager[Any]:
-    """Who comes first wins, and that is all."""
-    honest = filerows.put
-
-    def put(database: Database, secret: Any, digests: Any, origin: Origin, operation: PutFile) -> None:
-        current = filerows.file(database, operation.path)
-        if current is None or current.gone or current.version == operation.base:
-            honest(database, secret, digests, origin, operation)
-
-    return patch.object(filerows, "put", put)
-
-
-def a_deletion_beats_an_edit() -> AbstractContextManager[Any]:
-    """A tombstone is put whatever version stands there."""
-    honest = filerows.drop
-
-    def drop(database: Database, digests: Any, origin: Origin, operation: DropFile) -> None:
-        current = filerows.file(database, operation.path)
-        if current is not None:
-            honest(database, digests, origin, DropFile(operation.path, current.version))
-
-    return patch.object(filerows, "drop", drop)
-
-
-@contextmanager
-def a_file_is_overwritten_though_it_changed() -> Generator[None]:
-    """What a look showed some time ago is taken for what stands there."""
-
-    def holds(_self: Round, _seen: object, _local: object) -> bool:
-        return True
-
-    with patch.object(Round, "still_holds", holds):
-        yield
-
-
-def the_trash_is_skipped() -> AbstractContextManager[Any]:
-    """What sync removes is gone."""
-
-    def nowhere(_self: SimDisk, _path: str, _data: bytes) -> None:
-        return None
-
-    return patch.object(SimDisk, "to_trash", nowhere)
-
-
-def what_is_not_there_is_removed() -> AbstractContextManager[Any]:
-    """A file that the tree does not have is taken for one that somebody has deleted."""
-    honest = decide
-
-    def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> Action:
-        return Action.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
-
-    return patch("crystal_mirror.filesync.decide", hasty)
-
-
-def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:
-    """What is not on this disk is deleted everywhere, whatever became of it since it was agreed."""
-    honest = filemoves._drop
-
-    def drop(this: Round, paths: Iterator[str]) -> None:
-        absent = [
-            row.path
-            for row in this.member.replica.files()
-            if not row.gone and this.disk.look(row.path) is None
-        ]
-        for path in absent:
-            row = this.member.replica.file(path)
-            if row is not None and path not in this.skipped:
-                this.member.accept(DropFile(path, row.version))
-        honest(this, paths)
-
-    return patch.object(filemoves, "_drop", drop)
-
-
-def files_are_offered_without_their_parts() -> AbstractContextManager[Any]:
-    """The parts are left for later."""
-
-    def nothing(_this: Round, _path: str, _parts: Sequence[FilePart], *_rest: Any) -> Flow[None]:
-        yield from ()
-
-    return patch.object(filemoves, "_put_parts", nothing)
-
-
 def bodies_are_not_encrypted() -> AbstractContextManager[Any]:
     """The cipher is the identity."""
 
@@ -325,15 +266,13 @@ def bodies_are_not_encrypted() -> AbstractContextManager[Any]:
     return patch.object(entry, "_encrypt", encrypt)
 
 
-def names_stand_in_the_clear() -> AbstractContextManager[Any]:
-    """What a device is called is put beside its public key."""
+def blobs_are_named_by_what_they_hold() -> AbstractContextManager[Any]:
+    """Without a key: who guesses a file sees that it is there."""
 
-    def seal(log: Any, record: Any, **named: Any) -> bytes:
-        details = named.get("details")
-        sealed = seal_record(log, record, **named)
-        return sealed + details.name.encode() if details is not None else sealed
+    def name(_self: VaultSecret, content_hash: bytes, turn: int = 0) -> bytes:
+        return content_hash if not turn else sha256(content_hash + bytes([turn])).digest()
 
-    return patch.object(administer, "seal_record", seal)
+    return patch.object(VaultSecret, "blob_name", name)
 
 
 FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
@@ -353,15 +292,18 @@ FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
     (a_floor_binds_without_a_snapshot, plots.scripts("let go", "begun late")),
     (nothing_is_offered_again_after_a_restore, plots.a_core_is_overtaken),
     (a_core_that_drained_waits_for_ever, plots.who_asked_for_the_lead_goes_away),
-    (the_second_version_of_a_file_is_dropped, plots.scripts("filed")),
-    (a_deletion_beats_an_edit, plots.scripts("filed")),
-    (a_file_is_overwritten_though_it_changed, plots.a_person_types_on),
-    (the_trash_is_skipped, plots.scripts("filed")),
-    (what_is_not_there_is_removed, plots.scripts("filed")),
-    (an_absent_file_is_a_deletion, plots.scripts("filed")),
-    (files_are_offered_without_their_parts, plots.scripts("filed")),
+    (file_mistakes.the_second_version_of_a_file_is_dropped, plots.scripts("filed")),
+    (file_mistakes.a_deletion_beats_an_edit, plots.scripts("filed")),
+    (file_mistakes.a_file_is_overwritten_though_it_changed, plots.a_person_types_on),
+    (file_mistakes.the_trash_is_skipped, plots.scripts("filed")),
+    (file_mistakes.what_is_not_there_is_removed, plots.scripts("filed")),
+    (file_mistakes.an_absent_file_is_a_deletion, plots.scripts("filed")),
+    (file_mistakes.files_are_offered_without_their_parts, plots.scripts("filed")),
+    (a_forget_waits_for_the_log_to_grow, plots.a_text_is_forgotten),
+    (conversations_are_kept, plots.a_text_is_forgotten),
+    (older_snapshots_are_kept, plots.a_text_is_forgotten),
     (bodies_are_not_encrypted, plots.scripts("made")),
-    (names_stand_in_the_clear, plots.the_phone_joins_late),
+    (blobs_are_named_by_what_they_hold, plots.scripts("filed")),
 )
 MISTAKES: dict[str, Mistake] = {mistake.__name__.replace("_", " "): mistake for mistake, _ in FOUND}
 FOUND_BY: dict[str, Callable[[], None]] = {

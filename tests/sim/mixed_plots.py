@@ -9,14 +9,15 @@ from crystal_core.export import StateExport
 from crystal_mirror.asking import ask
 from crystal_mirror.cursors import About
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Forget, Operation, Remember
-from crystal_mirror.retention import retain
+from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember
+from crystal_mirror.retention import retain, snapshot_due
 from crystal_mirror.types import EntryState
 from tests.sim.administering import add, renew
 from tests.sim.bloblies import SwallowsBlobs
 from tests.sim.lies import roll_back
 from tests.sim.mixed import DAY_MS, SECOND_MS, Mixed
 from tests.sim.mixed_script import MixedStage, let_go_of_the_beginning, play
+from tests.sim.remains import holders
 from tests.sim.smallness import small
 from tests.sim.thief import member_of
 from tests.sim.tree import GRAIN
@@ -211,6 +212,28 @@ def a_core_is_overtaken() -> None:
     stage.write(laptop)
     stage.sync(laptop)
     stage.meet(core, laptop)
+    world.agree()
+
+
+def a_text_is_forgotten() -> None:
+    """A week later it stands in nothing that the relay holds, though nobody has done anything for that."""
+    stage = MixedStage("forgotten")
+    world, core, laptop = stage.world, stage.core, stage.laptop
+    secret = "the safe opens with nine seven three"
+    world.secrecy.plant("a text", secret.encode())
+    world.accept(laptop, Capture("agent", "s", "p", "", "x", (Piece(secret, "user", 1, "m", 0),)))
+    stage.meet(laptop, core)
+    stage.snapshot(core)
+    assert len(holders(world, secret)) >= 3, "in a conversation, in the log, and in a snapshot"
+    target = world.secret.forget_hash(sha256(secret.encode()).digest())
+    world.accept(laptop, Forget((target,)))
+    for _ in range(7 * 4):
+        stage.sync(laptop, core)
+        if snapshot_due(member_of(core), core.now_ms):
+            stage.snapshot(core)
+        world.clock.now_ms += DAY_MS // 4
+    stage.sync(core)
+    assert not holders(world, secret), f"the text still stands in {holders(world, secret)}"
     world.agree()
 
 

@@ -95,7 +95,7 @@ class MixedStage(Stage):
             home.disk.delete(path)
         else:
             assert home.disk.write(path, data), "nothing is in its way"
-            filing.written[data, path] = home.name
+            filing.note_written(home, path, data)
 
     def meet(self, *homes: Home) -> None:
         for _ in range(3):

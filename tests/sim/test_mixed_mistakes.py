@@ -15,8 +15,9 @@ MISTAKES_MIN = 30
 def test_every_plausible_mistake_is_found(mistake: str) -> None:
     plot = FOUND_BY[mistake]
     run(plot)
-    with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)):
+    with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)) as seen:
         run(plot)
+    assert "TypeError" not in str(seen.value), "the mistake itself is put back wrongly"
     TOTALS["mistakes caught"] += 1
 
 

@@ -98,7 +98,7 @@ class World:
         self.secrecy.plant_generation(member.generation_key)
         self.store.watch = self._watch
         self.writer = Writer(self.secret)
-        self.filing = Filing(self.checks.histories, self.say)
+        self.filing = Filing(self.checks.histories, self.say, self.secrecy.plant)
         self.needs = Needs(self.vault, self.checks.histories, lambda: self.homes, self.store.objects)
         self.store.swept = self.needs.p6_nothing_needed_is_deleted
         self.checks.histories.on_announced = self.needs.p6_an_announced_snapshot_is_whole

@@ -16,9 +16,7 @@ import struct
 import subprocess
 import sys
 from enum import Enum
-from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 _SOURCE = Path(__file__).with_name("disk_shim.c")
 _ORDER = struct.Struct("<6q")
@@ -78,15 +76,14 @@ class FailingDisk:
         self.flush_all()
 
 
-@cache
-def compiled_shim() -> Path | str:
-    """The shim; a string says what is missing."""
+def compiled_shim(folder: Path) -> Path | str:
+    """The shim, made in the folder; a string says what is missing."""
     if sys.platform != "linux":
         return "LD_PRELOAD is Linux's"
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return "there is no C compiler (cc, gcc) to make a disk that fails"
-    target = Path(mkdtemp(prefix="crystal-shim-")) / "disk.so"
+    target = folder / "disk.so"
     made = subprocess.run(
         [compiler, "-shared", "-fPIC", "-O1", "-o", str(target), str(_SOURCE), "-ldl"],
         capture_output=True,

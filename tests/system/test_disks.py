@@ -20,8 +20,8 @@ CALLS_MAX = 60
 
 
 @pytest.fixture(scope="session")
-def shim() -> Path:
-    found = compiled_shim()
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = compiled_shim(tmp_path_factory.mktemp("shim"))
     if isinstance(found, str):
         pytest.skip(found)
     return found

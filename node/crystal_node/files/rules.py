@@ -27,6 +27,8 @@ _OWN = frozenset(
 _OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
 """Of files that a crash left while one of these was written."""
 _DATABASE_MARK = ".db"
+_SCRATCH_MARK = ".restoring"
+"""Beside a database: the folder in which copies of other homes' databases are put together."""
 _LEFT_OUT = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
 )
@@ -49,6 +51,9 @@ class TreeRules:
             return True
         if any(component.startswith(TEMPORARY_PREFIX) for component in components):
             return True
+        for depth, component in enumerate(components):
+            if component == _SCRATCH_MARK and "/".join(components[:depth]) in self.databases:
+                return True
         folder, _, name = form.rpartition("/")
         return (folder in self.databases and _DATABASE_MARK in name) or form in self.secrets
 

@@ -14,6 +14,7 @@ import apsw
 
 from crystal_core.database import Database
 from crystal_core.errors import ForeignFile, VaultDamaged
+from crystal_core.objects import strange_objects
 from crystal_mirror.member import META_CLAIM
 from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import META_OWN
@@ -93,6 +94,9 @@ def copy_memory(old: OldHome, target: Path) -> None:
             faults = database.check()
             if faults:
                 raise VaultDamaged(faults[0])
+            strange = strange_objects(database)
+            if strange:
+                raise VaultDamaged(f"its schema is not Crystal's: {strange[0][:80]!r}")
             with database.transaction():
                 for name in DROPPED_VALUES:
                     database.run("DELETE FROM meta WHERE name = ?", (name,))

@@ -27,6 +27,7 @@ def test_a_database_stays_out_of_the_tree_wherever_in_the_home_it_lies(tmp_path:
     inside = {".": "crystal.db", "notes/data": "notes/data/crystal.db", "link/data": "notes/data/crystal.db"}
     for suffix in ("", "-wal", "-shm"):
         assert rules.fault(inside[data] + suffix) is not None
+    assert rules.fault(f"{inside[data].removesuffix('crystal.db')}.restoring/crystal.db") is not None
 
 
 def test_a_passphrase_file_is_secret_by_every_path_that_leads_to_it(tmp_path: Path) -> None:

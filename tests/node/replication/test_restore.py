@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from crystal_core.database import Database
 from tests.node.replication.relay_disk import lose
 from tests.support.machine import Machine, Vault
 
@@ -98,3 +99,22 @@ def test_nothing_is_set_aside_while_the_relay_lacks_what_is_here(house: Vault) -
     refused = laptop.call("restore", "--yes", check=False)
     assert refused.code == 6
     assert laptop.found("sounding number")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER keep AFTER DELETE ON chunks BEGIN INSERT INTO meta VALUES (old.id, old.text); END",
+        "CREATE VIEW look AS SELECT text FROM chunks",
+        "ALTER TABLE suppressed ADD COLUMN more",
+        "DROP TRIGGER chunks_deleted",
+    ],
+)
+def test_a_copy_that_brings_a_schema_of_its_own_is_not_taken(house: Vault, statement: str) -> None:
+    laptop, tablet = house.nodes
+    with Database.open(tablet.home / "memory" / "crystal.db") as database:
+        database.run(statement)
+    before = laptop.call("status", "--json").json["memory"]
+    done = laptop.call("restore", "--yes", "--from", str(tablet.home), check=False)
+    assert "schema" in done.err
+    assert laptop.call("status", "--json").json["memory"] == before

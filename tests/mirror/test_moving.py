@@ -8,8 +8,9 @@ from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
 from crystal_mirror.handover import Giving, freeze, giving_of, look_for_calls, offer
 from crystal_mirror.member import Member
+from crystal_mirror.round import sync_round
 from crystal_mirror.terms import COURTESY_MS, LEASE_MS, due_in_ms
-from tests.mirror.household import has
+from tests.mirror.household import MODEL, has
 from tests.mirror.moving import Moving
 from tests.mirror.test_two_devices import capture
 
@@ -323,3 +324,19 @@ def test_only_a_cursor_that_asks_something_of_a_device_calls_it(home: Moving) ->
     home.round(home.tablet)
     assert not called(home.tablet)
     assert called(home.core), "the lead is to be signed"
+
+
+def test_a_core_under_load_that_has_enough_of_a_round_hears_who_asks(home: Moving) -> None:
+    for number in range(200):
+        home.tablet.accept(capture(f"load {number}"))
+    home.round(home.tablet)
+    home.ask(home.laptop)
+    report = home.store.run(sync_round(home.core, MODEL, about=home.about, enough=lambda: True))
+    assert report.more
+    assert giving_of(home.core) is Giving.HOLDING, "what it has not taken is left to its successor"
+    home.look(home.laptop)
+    home.take(home.laptop)
+    home.settle()
+    home.settle()
+    assert all(has(member, f"load {number}") for member in home.devices for number in (0, 199))
+    assert len(home.digests()) == 1

@@ -153,6 +153,18 @@ def test_a_core_that_sleeps_is_named_and_nothing_has_changed(three: Vault) -> No
     assert "After the request was withdrawn." in laptop.found("request withdrawn")
 
 
+def test_a_lead_that_is_offered_to_a_machine_that_sleeps_stays_where_it_is(three: Vault) -> None:
+    phone = three.nodes[1]
+    assert three.core.call("demote", "--to", "nobody", "--json", check=False).code == 10
+    assert phone.call("demote", "--to", "laptop", "--json", check=False).code == 7
+    refused = three.core.call("demote", "--to", "phone", "--wait", "1", "--json", check=False)
+    assert refused.code == 11
+    assert "phone" in refused.error["error"]
+    for machine in (phone, three.core, phone):
+        machine.call("sync")
+    assert role(three.core) == "core"
+
+
 def test_a_core_that_only_syncs_now_and_then_hands_over_while_it_is_waited_for(three: Vault) -> None:
     laptop = three.nodes[0]
     promoting = laptop.start("promote", "--wait", "30", "--json")

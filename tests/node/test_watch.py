@@ -153,6 +153,12 @@ async def test_it_waits_for_what_concerns_its_role_and_for_something_else_once_t
         await running.until(lambda: work.rounds == 2 and work.asked[2:] == ["v/conversations/"])
 
 
+async def test_a_round_that_is_due_is_made_though_nothing_happens(tmp_path: Path) -> None:
+    work = _Work(tmp_path, due_seconds=0.05)
+    async with _running(work, WatchTimes(safety_round=300)) as running:
+        await running.until(lambda: work.rounds > 3)
+
+
 async def test_a_relay_that_is_gone_is_told_at_once_not_at_the_next_safety_round(tmp_path: Path) -> None:
     async with _running(_Work(tmp_path), WatchTimes(safety_round=300)) as running:
         await running.until(lambda: running.work.rounds == 1 and bool(running.work.asked))

@@ -30,6 +30,7 @@ from crystal_relay.wire import InviteCreation
 from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
 from tests.house.log_machines import devices, reigns, roots
 from tests.house.moving_machines import asking, giving
+from tests.house.replication_machines import forgets, restoring, snapshots
 from tests.mirror.household import Household
 from tests.mirror.test_two_devices import capture
 from tests.support.drawings import Edge, drawn_machines, tried
@@ -288,6 +289,9 @@ MACHINES: dict[str, Callable[[], set[Edge]]] = {
     "an entry behind the cutoffs": held,
     "a device that asks for the lead": asking,
     "a Core that is asked": giving,
+    "a snapshot at its Core": snapshots,
+    "restoring from a snapshot": restoring,
+    "what was forgotten": forgets,
     "an invite at the relay": mailboxes,
     "the inviter's messages": inviters_messages,
     "the newcomer's messages": newcomers_messages,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -75,6 +76,18 @@ async def test_what_was_stored_is_there_after_opening_again(tmp_path: Path) -> N
     assert store.swept == 0
     for key, body in bodies.items():
         assert await (await store.get(key)).read() == body
+    await store.aclose()
+
+
+async def test_a_copy_without_its_empty_folders_is_opened_all_the_same(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put_new(KEY, b"small")
+    await store.aclose()
+    shutil.rmtree(tmp_path / "files")
+    store = LocalStore(tmp_path)
+    assert await (await store.get(KEY)).read() == b"small"
+    await store.put_new(KEY + "1", bytes(LARGE))
+    assert len(await (await store.get(KEY + "1")).read()) == LARGE
     await store.aclose()
 
 

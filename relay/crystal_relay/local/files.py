@@ -35,6 +35,10 @@ class ObjectFiles:
         sync_directory(self._directory)
         sync_directory(self._directory.parent)
 
+    def is_prepared(self) -> bool:
+        """Whether the directories are there."""
+        return all((self._directory / f"{number:02x}").is_dir() for number in range(256))
+
     def sweep(self, is_used: Callable[[str], bool]) -> int:
         """Remove what crashes have left: temporary files, and files that no row names. Returns how many."""
         removed = 0

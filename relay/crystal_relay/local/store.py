@@ -335,8 +335,8 @@ class LocalStore:
 
     def _open(self) -> tuple[apsw.Connection, int]:
         """The writing connection, and how many files were swept."""
-        # A database is only made once the directories are there for good.
-        if not self._database.exists():
+        # A database is only made once the directories are there for good. A copy may lack those in which nothing was.
+        if not self._database.exists() or not self._files.is_prepared():
             self._files.prepare()
         connection = open_for_writing(self._database)
 

@@ -60,8 +60,7 @@ def note_forgets(member: Member, now_ms: int) -> tuple[Pending, ...]:
     at, position = forgotten_at(member.replica), member.replica.position()
     if kept is None:
         before = _before(position.epoch, position.sequence) if at is None else None
-        pending = (Pending(*before, now_ms, assumed=True),) if before else ()
-        after = _Kept((0, 0), pending)
+        after = _Kept((0, 0), (Pending(*before, now_ms, assumed=True),) if before else ())
     else:
         # A clock that was set back must not make a forget wait for ever.
         pending = tuple(msgspec.structs.replace(each, since=min(each.since, now_ms)) for each in kept.pending)

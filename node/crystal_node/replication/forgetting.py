@@ -4,6 +4,7 @@ The relay and the devices are meant to be free of it after seven days. What is n
 stay away, files of the person, copies of databases.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -96,7 +97,7 @@ def note_files(device: Device, paths: list[str]) -> None:
         transaction.meta_set(META_FILES, _encoder.encode(list(kept.values())[-FILES_MAX:]) if kept else None)
 
 
-def without_forgotten(device: Device, operations: list[Operation]) -> list[Operation]:
+def without_forgotten(device: Device, operations: Sequence[Operation]) -> list[Operation]:
     """Captures without the texts that are forgotten by now: those never leave this device again."""
     kept = (_without_forgotten(device, operation) for operation in operations)
     return [operation for operation in kept if operation is not None]

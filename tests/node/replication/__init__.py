@@ -1,0 +1,1 @@
+"""What keeps the vault's copies small and whole: snapshots, pruning, forgetting, repair."""

@@ -99,6 +99,12 @@ def forget_snapshot(transaction: ReplicaTransaction) -> None:
         transaction.meta_set(name, None)
 
 
+def forget_packs(transaction: ReplicaTransaction) -> None:
+    """No packs are known any more: they were listed in a history that is given up, and may hold slots of it."""
+    for name in (META_PACKS, META_PACKS_SLOT):
+        transaction.meta_set(name, None)
+
+
 def await_announcement(transaction: ReplicaTransaction, place: Place | None, entry: bytes) -> None:
     """The snapshot under this state counts if the entry with these bytes (their SHA-256) stands there. None: it counts."""
     transaction.meta_set(META_ANNOUNCED_AT, _encoder.encode((*place, entry)) if place else None)

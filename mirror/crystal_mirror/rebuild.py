@@ -15,7 +15,15 @@ must have it before anything is wiped), then kept entries, and then what the rel
 from collections.abc import Iterator
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import first_position, forget_snapshot, newest_snapshot, read_base, snapshot_slot
+from crystal_mirror.base import (
+    first_position,
+    forget_packs,
+    forget_snapshot,
+    newest_snapshot,
+    packs_slot,
+    read_base,
+    snapshot_slot,
+)
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
@@ -171,6 +179,9 @@ def finish_rebuild(member: Member) -> Flow[None]:
         if mark != b"all" and announced_at is not None and announced_at >= place:
             # The believed log does not announce it; whoever leads makes another one.
             forget_snapshot(transaction)
+        listed_at = packs_slot(transaction)
+        if mark != b"all" and listed_at is not None and listed_at >= place:
+            forget_packs(transaction)
         if source is None:
             transaction.wipe()
         transaction.meta_set(META_REBUILD, None)

@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from crystal_mirror.filenames import fault_of, folded
 
+_BETWEEN_STARS = re.compile(r"\*([^*]+)(?=\*(?!\*/))")
 TEMPORARY_PREFIX = ".crystal-tmp-"
 MARKER_NAME = ".crystal-root"
 TRASH_NAME = ".trash"
@@ -113,6 +114,10 @@ def _expression(pattern: str) -> str:
             out, at = out + "(?:.*/)?", at + 3
         elif pattern.startswith("**", at):
             out, at = out + ".*", at + 2
+        elif found := _BETWEEN_STARS.match(pattern, at):
+            # The first place that fits will do, as what follows takes anything: no name makes this try all of them.
+            fixed = "".join("[^/]" if char == "?" else re.escape(char) for char in found[1])
+            out, at = out + f"(?>[^/]*?{fixed})", found.end()
         elif pattern[at] == "*":
             out, at = out + "[^/]*", at + 1
         elif pattern[at] == "?":

@@ -142,3 +142,11 @@ def test_the_trash_puts_nothing_where_no_file_of_the_tree_may_be(tmp_path: Path,
     assert (root / ".trash/1/x").exists()
     assert sorted(each.name for each in root.iterdir()) == [".trash"]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["home"]
+
+
+@pytest.mark.parametrize("pattern", ["*-" * 15 + "*.log", "*?-" * 15 + "*.log", "a/" + "*-" * 14 + "*x/**"])
+def test_no_name_that_another_device_chooses_keeps_a_rule_busy(pattern: str) -> None:
+    rules = TreeRules(("-" + pattern,))
+    for path in ("-" * 200, "a/" + "-" * 200, "a/" + "-" * 199 + "y/z"):
+        assert not rules.excluded(path)  # it took longer than a day
+    assert TreeRules(("-*-*-*.log",)).excluded("a-b--c-d.log")

@@ -18,8 +18,8 @@ class VaultDamaged(VaultDataError):
     """The file is not a sound SQLite database."""
 
     hint = (
-        "Move crystal.db and its -wal file away and run `crystal sync`: the memory is rebuilt from the vault's log; "
-        "what this device had not sent yet is kept in its outbox"
+        "Run `crystal restore`: it sets the file aside and makes the memory anew from the relay; what this device had not "
+        "sent yet is kept in its outbox"
     )
 
 

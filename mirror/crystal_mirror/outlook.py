@@ -41,7 +41,8 @@ class Outlook:
     ``floor``: the lowest slot that stays; ``floor_next``: the one that would be published now, None if none. ``kept_bytes``: of
     the log from the floor on. ``condemning``: names that are to be asked for. ``lone``: blobs that nothing refers to, and
     ``lone_since`` when the first of them was seen so. ``acked``: conversations of which something was acknowledged;
-    ``expired``: those of which all of that was let go of. ``due``: why a snapshot is due, None if none is.
+    ``expired``: those of which all of that was let go of. ``due``: why a snapshot is due, None if none is. ``announced``: the
+    newest snapshot in the log, when retention has not looked at it yet; ``snapshots`` does not have that one.
     """
 
     position: Place
@@ -49,6 +50,7 @@ class Outlook:
     floor_next: Place | None
     kept_bytes: int
     snapshots: tuple[SnapshotStanding, ...]
+    announced: Place | None
     snapshot_bytes: int
     snapshot_lost: bool
     readers: tuple[ReaderStanding, ...]
@@ -72,12 +74,15 @@ def outlook(member: Member, now_ms: int, *, force: bool = False) -> Outlook:
         SnapshotStanding(kept.announced.position[:2], kept.slot, kept.since, len(kept.names))
         for kept in state.snapshots
     )
+    newest = newest_snapshot(member.replica)
+    seen = newest is None or any(kept.place == newest.position[:2] for kept in snapshots)
     return Outlook(
         position=member.replica.position()[:2],
         floor=floor,
         floor_next=next_floor(member, state, forgets, now_ms, force=force),
         kept_bytes=member.replica.kept_bytes(*floor),
         snapshots=snapshots,
+        announced=None if newest is None or seen else newest.position[:2],
         snapshot_bytes=state.size,
         snapshot_lost=state.lost,
         readers=_readers(member, now_ms),

@@ -99,7 +99,7 @@ class SyncResult:
                 (report.operations_applied, f"applied {report.operations_applied:,} from the Core"),
                 (report.settled, f"{report.settled:,} now durable"),
                 (report.restored, f"put {report.restored:,} lost entries back"),
-                (report.rebuilt, "rebuilt the memory from the log"),
+                (report.rebuilt, "made the memory here anew"),
                 (report.claimed, "began a new epoch"),
             )
             if count

@@ -89,6 +89,7 @@ def test_many_deletions_wait_until_they_are_confirmed_or_taken_back(vault: Vault
         (vault.core.home / f"file-{number}").unlink()
     result = vault.core.call("sync")
     assert "25 deletions of files wait for `crystal files confirm`" in result.out
+    assert status(vault.core)["synced"] == 5  # not those that wait: they are not here
     assert vault.core.call("files", "confirm", "--keep", "--json").json["kept"] == 25
     vault.core.call("sync")
     assert (vault.core.home / "file-7").read_bytes() == b"x7"

@@ -156,6 +156,10 @@ def test_a_core_that_sleeps_is_named_and_nothing_has_changed(three: Vault) -> No
 def test_a_lead_that_is_offered_to_a_machine_that_sleeps_stays_where_it_is(three: Vault) -> None:
     phone = three.nodes[1]
     assert three.core.call("demote", "--to", "nobody", "--json", check=False).code == 10
+    own = str(three.core.call("status", "--json").json["device"])
+    itself = three.core.call("demote", "--to", own, "--json", check=False)
+    assert itself.code == 2
+    assert "that is this machine" in itself.err
     assert phone.call("demote", "--to", "laptop", "--json", check=False).code == 7
     refused = three.core.call("demote", "--to", "phone", "--wait", "1", "--json", check=False)
     assert refused.code == 11

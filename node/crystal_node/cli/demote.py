@@ -88,10 +88,15 @@ def _to(device: "Device", to: str, wait: float, *, as_json: bool) -> None:
     import asyncio
 
     from crystal_mirror.status import devices
+    from crystal_node.errors import Usage
     from crystal_node.members.naming import find_device, name_of
     from crystal_node.moving.demoting import hand_over
 
     target = find_device(devices(device.member), to)
+    if target.info.device == device.member.device_id:
+        raise Usage(
+            "that is this machine: name another one, or make this one the Core with `crystal promote`"
+        )
     done = asyncio.run(hand_over(device, target.info.device, wait_seconds=wait, progress=note))
     if as_json:
         emit(

@@ -82,7 +82,10 @@ def _report(device: "Device", *, text: bool, as_json: bool) -> None:
 
     if text:
         wanted = read_secret("The text to look for: ", what="text")
-        note_files(device, files_with(device, [wanted]))
+        holding = files_with(device, [wanted])
+        note_files(device, holding)
+        if not holding:
+            note("No file of this home holds that text.")
     found = forget_report(device)
     if as_json:
         emit(_document(found))

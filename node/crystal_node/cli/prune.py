@@ -83,7 +83,9 @@ def _show(device: "Device", found: "Outlook", rewritten: "Rewritten | None", *, 
     _say_readers(device, found)
     for kept in found.snapshots:
         say(f"snapshot   of {_place(kept.place)}, {counted(kept.blobs, 'blob')}, {_since(kept.since)}")
-    if not found.snapshots:
+    if found.announced is not None:
+        say(f"snapshot   of {_place(found.announced)}, new: the Core has not looked at it yet")
+    elif not found.snapshots:
         say("snapshot   none: the whole log is kept")
     if found.snapshot_lost:
         say("! The relay does not have all of the newest snapshot; the Core makes another one.")
@@ -96,7 +98,7 @@ def _show(device: "Device", found: "Outlook", rewritten: "Rewritten | None", *, 
     for each in found.forgets:
         if not each.assumed:
             say(
-                f"forgotten  up to {_place(each.place)}, {_since(each.since)}; gone from the relay after 7 days"
+                f"forgotten  up to {_place(each.place)}, {_since(each.since)}; gone from the relay 7 days later at the latest"
             )
 
 
@@ -146,6 +148,7 @@ def _document(device: "Device", found: "Outlook", rewritten: "Rewritten | None")
             }
             for kept in found.snapshots
         ],
+        "snapshot_new": place(found.announced),
         "snapshot_bytes": found.snapshot_bytes,
         "snapshot_lost": found.snapshot_lost,
         "snapshot_due": found.due,

@@ -180,4 +180,4 @@ def _would_lose(standing: "Standing") -> str:
         return "Whether a promotion by force would lose anything is not known." + pending
     if standing.losses:
         return f"A promotion of this machine by force would lose something now: {loss_words(standing.losses)}.{pending}"
-    return "A promotion of this machine by force would lose nothing now that the relay has." + pending
+    return "Taking the lead here by force would lose nothing that the relay has now." + pending

@@ -45,14 +45,15 @@ def files_standing(device: Device) -> FilesStanding:
     ]
     book = open_book(device)
     try:
+        waiting = tuple(book.waiting())  # agreed once, and not here or not there any more
         trashed = [item.record.size for item in Trash(device.settings.home.root).items()]
         return FilesStanding(
             tree=int(database.value("SELECT count(*) FROM files WHERE gone = 0")),
-            synced=book.agreed_count() - book.aside_count(),
+            synced=book.agreed_count() - book.aside_count() - len(waiting),
             aside=book.aside_count(),
             offered=len(book.offers()),
             conflicts=tuple(conflicts),
-            withheld=tuple(book.waiting()),
+            withheld=waiting,
             rules=device.settings.config.files_rules,
             trash_files=len(trashed),
             trash_bytes=sum(trashed),

@@ -35,6 +35,16 @@ def test_pruning_waits_for_the_word_of_a_person(vault: Vault) -> None:
     assert "the whole log is kept" in shown.out
 
 
+def test_a_snapshot_that_was_just_made_is_not_said_to_be_none(vault: Vault) -> None:
+    vault.core.call("remember", "the ship's bell")
+    vault.core.call("sync")
+    made = vault.core.call("snapshot", "--json").json
+    shown = vault.core.call("prune", "--json").json
+    known = [kept["of"] for kept in shown["snapshots"]] + [shown["snapshot_new"]]
+    assert {"epoch": made["epoch"], "seq": made["seq"]} in known
+    assert "the whole log is kept" not in vault.core.call("prune").out
+
+
 def test_pruning_now_lets_go_of_the_log_and_who_was_away_loses_nothing(vault: Vault) -> None:
     laptop = vault.add()
     laptop.call("sync")

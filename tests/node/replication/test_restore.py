@@ -53,7 +53,9 @@ def test_a_memory_that_cannot_be_read_is_set_aside_and_made_anew(house: Vault) -
     database = laptop.home / "memory" / "crystal.db"
     database.write_bytes(b"junk" * 5000)
     (laptop.home / "memory" / "crystal.db-wal").unlink(missing_ok=True)
-    assert laptop.call("status", check=False).code == 8
+    refused = laptop.call("repair", check=False)
+    assert refused.code == 8
+    assert "`crystal restore`" in refused.err
     kept = _restore(laptop)
     assert kept.read_bytes() == b"junk" * 5000
     assert len(house.digests()) == 1

@@ -58,6 +58,8 @@ class State(msgspec.Struct, array_like=True):
     """When that was last looked at."""
     size: int = 0
     """Bytes of the newest snapshot."""
+    checked: bytes = b""
+    """Of which snapshot that is said: the hash of its manifest."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -114,7 +114,7 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
     newest = newest_snapshot(member.replica)
     start = first_position(member.replica) if newest is None else newest.position
     size = member.replica.kept_bytes(start.epoch, start.sequence)
-    if state.lost:
+    if state.lost and (newest is None or newest.manifest == state.checked):  # one that came since is not lost
         return "the relay lost the newest one"
     if newest is None and read_base(member.replica) is not None:
         return "the log announces none any more, and does not begin at its beginning"
@@ -157,7 +157,7 @@ def _note_snapshot(member: Member, state: State, now_ms: int) -> Flow[None]:
         return
     known = bool(state.snapshots) and state.snapshots[-1].announced == newest
     if not known or state.lost or abs(now_ms - state.checked_at) >= DAY_MS:
-        state.lost = not (yield from is_whole(member, newest))
+        state.lost, state.checked = not (yield from is_whole(member, newest)), newest.manifest
         state.checked_at = now_ms
     if state.lost or known:
         return

@@ -113,9 +113,9 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
     if restore_pending(member):
         return (yield from resume_restore(member))
     position = member.replica.position()
-    there = yield Has((member.keys.mirror(position.epoch, position.sequence),))
-    if there[0]:
-        return False
+    there: bytes | None = yield Get(member.keys.mirror(position.epoch, position.sequence))
+    if there is not None and judge_slot(there, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
+        return False  # junk where the log was let go of is nobody's
     found = yield from find_snapshot(member, beyond=position[:2])
     if found is None or found.announced.position[:2] <= position[:2]:
         return False

@@ -118,3 +118,17 @@ def test_a_device_whose_next_slot_is_the_floor_just_goes_on(home: Household) -> 
             del home.store[key]
     home.sync(laptop)
     assert same(home.core, laptop)
+
+
+def test_junk_in_the_next_slot_below_the_floor_does_not_keep_a_device_from_the_snapshot(
+    home: Household,
+) -> None:
+    laptop = home.add("laptop")
+    home.sync(laptop)
+    remember(laptop, "made while away")
+    go_on(home)
+    position = laptop.replica.position()
+    home.store[home.core.keys.mirror(position.epoch, position.sequence)] = b"junk"
+    home.sync(laptop, home.core, laptop)
+    assert same(home.core, laptop)
+    assert has(home.core, "made while away")

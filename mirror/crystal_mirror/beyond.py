@@ -7,6 +7,7 @@ shows it a free slot there, as it shows one at the true end; but behind the true
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.member import Member
+from crystal_mirror.pull import Standing, last_kept, tail_agrees
 from crystal_mirror.requests import Flow, GetMany, Has, List, Listing
 from crystal_mirror.slots import SlotKind, judge_slot
 from crystal_mirror.types import Position
@@ -16,8 +17,14 @@ LOOKED_AT = 16
 
 
 def is_passed(member: Member) -> Flow[bool]:
-    """Whether our next slot is free, and an entry by who led there stands in a later one."""
+    """Whether our next slot is free, and an entry by who led there stands in a later one.
+
+    Not so if the relay still has the slot before: then the free one is a gap, or the end of a history that another one
+    replaced. What is let go of goes from the start.
+    """
     position = member.replica.position()
+    if last_kept(member, position) is not None and (yield from tail_agrees(member)) is Standing.CAUGHT_UP:
+        return False
     key = member.keys.mirror(position.epoch, position.sequence)
     there = yield Has((key,))
     if there[0]:

@@ -25,7 +25,7 @@ from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
 from crystal_mirror.patience import Patience
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Pulled, Standing, last_kept, lower_floor, pull, read_floor
+from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
@@ -185,8 +185,7 @@ def _follow(member: Member) -> Flow[None]:
         if free and (yield from catch_up_by_snapshot(member)):
             pulled = yield from pull(member)
             continue
-        ours = pulled.standing is Standing.GAP and last_kept(member, member.replica.position()) is not None
-        if free and not ours and (yield from is_passed(member)):
+        if free and (yield from is_passed(member)):
             raise BehindTheFloor(
                 "the log goes on behind what was let go of, and no snapshot is shown from which this device could follow"
             )

@@ -35,7 +35,7 @@ from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.restoring import Source, find_snapshot, resume_restore, start_restore
 from crystal_mirror.slots import VOID, SlotKind
 from crystal_mirror.snapshots import is_whole
-from crystal_mirror.types import EntryState, KeptEntry, Position
+from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from crystal_mirror.voids import Fork, previous_of
 
 PAGE = 64
@@ -201,7 +201,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]
     """The snapshot to make the state of: the base, if the fork is not below it and the relay has it all; else the newest that
     counts. None if there is no base: all that is kept goes back to the first slot."""
     base = read_base(member.replica)
-    if base is None:
+    if base is None or base.position == START:  # a snapshot of nothing is not needed to begin with nothing
         return None
     slot = snapshot_slot(member.replica) if newest_snapshot(member.replica) == base else None
     if slot is not None and fork is not None and slot >= fork:

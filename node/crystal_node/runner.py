@@ -48,6 +48,7 @@ from crystal_relay.errors import (
     NotFound,
     QuotaExceeded,
     RelayError,
+    StoreDamaged,
     StoreUnavailable,
     TooLarge,
     Unauthorized,
@@ -236,7 +237,7 @@ class Runner:
             self.traffic.requests += 1
             try:
                 await (await self._store.get(key, length=1)).read()
-            except NotFound:
+            except (NotFound, StoreDamaged):
                 return False
             return True
 
@@ -250,6 +251,8 @@ class Runner:
                     break
                 except NotFound:
                     return None
+                except StoreDamaged:
+                    return b""  # its disk lost or cut this one: a damaged blob, which another name replaces
                 except StoreUnavailable:
                     if not left or len(held) == before or len(held) > BLOB_BYTES_MAX:
                         raise
@@ -326,7 +329,7 @@ async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | 
 
 def store_failure(error: RelayError) -> StoreFailure:
     """A relay error as flows and people see it."""
-    if isinstance(error, (VaultDropped, QuotaExceeded)):
+    if isinstance(error, (VaultDropped, QuotaExceeded, StoreDamaged)):
         # Neither joining again nor a larger disk helps here; what the relay says does.
         kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
         return kind(str(error), hint=error.hint or None)

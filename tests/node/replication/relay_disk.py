@@ -17,6 +17,21 @@ def change(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list
     return _edit(relay, vault, goes, lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
 
 
+def lose_files(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list[str]:
+    """Loses the files of the objects whose key is so, not the rows that tell of them. Returns those keys."""
+    with sqlite3.connect(relay.directory / "objects.db") as connection:
+        rows = connection.execute(
+            "SELECT key, file FROM object WHERE file IS NOT NULL ORDER BY key"
+        ).fetchall()
+    lost: list[str] = []
+    for key, file in rows:
+        if key.startswith(f"v/{vault}/") and goes(key):
+            (path,) = relay.directory.rglob(f"{Path(file).name}.*")
+            path.unlink()
+            lost.append(key)
+    return lost
+
+
 def _edit(
     relay: RelayProcess, vault: str, goes: Callable[[str], bool], changed: Callable[[bytes], bytes] | None
 ) -> list[str]:
@@ -34,7 +49,7 @@ def _edit(
                 elif body is not None:
                     connection.execute("UPDATE object SET body = ? WHERE key = ?", (changed(body), key))
                 else:
-                    (path,) = relay.directory.rglob(Path(file).name)
+                    (path,) = relay.directory.rglob(f"{Path(file).name}.*")
                     path.write_bytes(changed(path.read_bytes()))
     finally:
         relay.start()

@@ -1,9 +1,11 @@
 """``crystal verify --deep`` and ``crystal repair``: what is damaged or lost is named, and mended from whoever has it."""
 
+from random import Random
+
 import apsw
 import pytest
 
-from tests.node.replication.relay_disk import change, lose
+from tests.node.replication.relay_disk import change, lose, lose_files
 from tests.support.machine import Machine, Vault
 
 
@@ -80,6 +82,23 @@ def test_parts_of_files_that_the_relay_changed_come_back_under_another_name(hous
     late.call("sync")
     assert (late.home / "chart.bin").read_bytes() == bytes(range(256)) * 5000
     assert _faults(house.core) == []
+
+
+def test_parts_of_files_that_the_relays_disk_lost_come_back_under_another_name(house: Vault) -> None:
+    laptop = house.nodes[0]
+    photo = Random(7).randbytes(600_000)  # cannot be compressed, so that the relay keeps it in files
+    (laptop.home / "photo.bin").write_bytes(photo)
+    house.settle()
+    assert lose_files(house.relay, _vault(house), lambda key: "/blob/" in key)
+    assert "file-part-lacks" in _faults(house.core)
+    laptop.call("repair", check=False)
+    house.settle()
+    house.core.call("repair", check=False)
+    house.settle()
+    assert _faults(house.core) == []
+    late = house.add()
+    late.call("sync")
+    assert (late.home / "photo.bin").read_bytes() == photo
 
 
 def test_rows_that_were_changed_are_made_anew(house: Vault) -> None:

@@ -166,6 +166,8 @@ class Mixed(MembersChaos):
         world.faults["model changed"] += 1
         model = OTHER_MODEL if home.model == MODEL else MODEL
         for each in world.homes:
+            if each is not home:
+                each.die()  # a process has the model that it began with
             each.model = model
         world.say(f"{home.name} embeds anew")
         world.step(home, lambda member: reembed_all(member, model))

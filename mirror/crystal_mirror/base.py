@@ -5,6 +5,7 @@ below it is dropped in the same transaction; the newest snapshot at or above the
 base everything is kept from the first slot on, and that is what a state is made from.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import msgspec
@@ -23,19 +24,21 @@ META_RESTORE = "restore"
 nothing is called durable, in no process of this home."""
 META_PUBLISHED_FLOOR = "floor.published"
 META_FLOOR_SLOT = "floor.slot"
+META_ENDS = "epoch.ends"
 META_ANNOUNCED_AT = "restored.by"
 META_PACKS = "packs"
 META_PACKS_SLOT = "packs.slot"
 META_FORGOTTEN_AT = "forgotten.at"
 
+Place = tuple[int, int]
+"""Epoch and slot."""
+
 _encoder = msgspec.msgpack.Encoder()
 _announced_decoder = msgspec.msgpack.Decoder(Announced)
 _packs_decoder = msgspec.msgpack.Decoder(tuple[Pack, ...])
 _awaited_decoder = msgspec.msgpack.Decoder(tuple[int, int, bytes])
+_ends_decoder = msgspec.msgpack.Decoder(tuple[Place, ...])
 _place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
-
-Place = tuple[int, int]
-"""Epoch and slot."""
 
 
 def newest_snapshot(view: ReplicaView) -> Announced | None:
@@ -103,6 +106,21 @@ def forget_packs(transaction: ReplicaTransaction) -> None:
     """No packs are known any more: they were listed in a history that is given up, and may hold slots of it."""
     for name in (META_PACKS, META_PACKS_SLOT):
         transaction.meta_set(name, None)
+
+
+def epoch_ends(view: ReplicaView) -> tuple[Place, ...]:
+    """Each epoch that was left by a seal, with the slot of the seal, as far as this history is known here."""
+    data = view.meta_get(META_ENDS)
+    return _ends_decoder.decode(data) if data else ()
+
+
+def set_ends(transaction: ReplicaTransaction, ends: Sequence[Place]) -> None:
+    transaction.meta_set(META_ENDS, _encoder.encode(tuple(ends)))
+
+
+def note_end(transaction: ReplicaTransaction, place: Place) -> None:
+    """A seal stands there: its epoch ends, and what was known of later ones was another history's."""
+    set_ends(transaction, [*(end for end in epoch_ends(transaction) if end[0] < place[0]), place])
 
 
 def await_announcement(transaction: ReplicaTransaction, place: Place | None, entry: bytes) -> None:

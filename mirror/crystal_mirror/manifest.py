@@ -1,8 +1,9 @@
 """The manifest of a snapshot: the list of its parts, as the content of one blob.
 
 MessagePack array: version, the position that the snapshot is of (epoch, slot, hash before it), the digest of the whole state,
-the model that made the vectors (empty if there are none), and per part its SHA-256, its length and its turn. It is named by an
-``Announced`` in the mirror, and is checked against it field by field.
+the model that made the vectors (empty if there are none), per part its SHA-256, its length and its turn, and each epoch that
+was left by a seal with the seal's slot: who stood elsewhere sees where the two histories part. It is named by an ``Announced``
+in the mirror, and is checked against it field by field.
 """
 
 from typing import Annotated
@@ -15,6 +16,7 @@ from crystal_mirror.blobs import BlobRef
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 
 MANIFEST_VERSION = 1
+EPOCHS_MAX = 65_536
 PARTS_MAX = 100_000
 """Parts of one snapshot: at 1 MiB each a hundred gigabytes."""
 
@@ -33,6 +35,7 @@ class _Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     digest: Bytes32
     model: Annotated[str, msgspec.Meta(max_length=200)]
     parts: Annotated[tuple[_Part, ...], msgspec.Meta(max_length=PARTS_MAX)]
+    ends: Annotated[tuple[tuple[Number, Number], ...], msgspec.Meta(max_length=EPOCHS_MAX)]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -44,6 +47,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     model: bytes | None
     parts: tuple[BlobRef, ...]
+    ends: tuple[tuple[int, int], ...] = ()
 
     @property
     def length(self) -> int:
@@ -63,6 +67,7 @@ def encode_manifest(
             digest,
             manifest.model.decode() if manifest.model else "",
             tuple((part.content, part.length, part.turn) for part in manifest.parts),
+            manifest.ends,
         )
     )
 
@@ -80,4 +85,5 @@ def decode_manifest(data: bytes, announced: Announced) -> Manifest:
     stated = (parsed.epoch, parsed.sequence, parsed.previous, parsed.digest)
     if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):
         raise Malformed("the manifest is of another snapshot than was announced")
-    return Manifest(parsed.model.encode() or None, tuple(BlobRef(*part) for part in parsed.parts))
+    parts = tuple(BlobRef(*part) for part in parsed.parts)
+    return Manifest(parsed.model.encode() or None, parts, parsed.ends)

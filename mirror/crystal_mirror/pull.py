@@ -24,6 +24,7 @@ from crystal_mirror.base import (
     META_RESTORE,
     first_position,
     note_announcement,
+    note_end,
     note_forget,
     take_decrees,
 )
@@ -263,6 +264,8 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Ta
             state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT
             transaction.keep_entry(position.epoch, position.sequence, data, state)
             transaction.set_position(slot.after(position))
+            if slot.kind is SlotKind.SEAL:
+                note_end(transaction, (position.epoch, position.sequence))
             note_announcement(transaction, (position.epoch, position.sequence), data)
             if batch is not None:
                 take_decrees(transaction, batch, (position.epoch, position.sequence))

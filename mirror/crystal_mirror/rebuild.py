@@ -26,13 +26,14 @@ from crystal_mirror.base import (
 )
 from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.damage import first_difference
+from crystal_mirror.finding import find_snapshot
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offeragain import offer_again
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
-from crystal_mirror.restoring import Source, find_snapshot, resume_restore, start_restore
+from crystal_mirror.restoring import Source, parts_below, resume_restore, start_restore
 from crystal_mirror.slots import VOID, SlotKind
 from crystal_mirror.snapshots import is_whole
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
@@ -209,7 +210,12 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]
     if (fork is None or fork >= (base.epoch, base.sequence)) and (yield from is_whole(member, base)):
         return Source(base, slot, None, orphans=False)
     found = yield from find_snapshot(member, beyond=(base.epoch, base.sequence))
-    if found is not None and found.announced != base and (yield from is_whole(member, found.announced)):
+    if (
+        found is not None
+        and found.announced != base
+        and (yield from is_whole(member, found.announced))
+        and not (yield from parts_below(member, found.announced))
+    ):
         return Source(found.announced, found.slot, found.entry, orphans=True)
     raise BlobDamaged("the state has to be made anew, and the relay does not have the snapshot for it")
 

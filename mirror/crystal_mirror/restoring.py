@@ -13,11 +13,9 @@ time is in memory. While rows are missing nothing is called durable and nothing 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
 import msgspec
 
-from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.base import (
     META_MODEL,
@@ -25,41 +23,27 @@ from crystal_mirror.base import (
     Place,
     await_announcement,
     awaited_announcement,
+    epoch_ends,
     forget_snapshot,
-    is_of_before,
     read_base,
     set_base,
+    set_ends,
     set_snapshot,
 )
-from crystal_mirror.batch import Announced, opened_batch
+from crystal_mirror.batch import Announced
 from crystal_mirror.blobs import BlobDamaged, get_blob
-from crystal_mirror.closed import needs_its_end, read_to_the_end
-from crystal_mirror.cursors import read_cursors
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.finding import Found, call_bad, find_snapshot
+from crystal_mirror.manifest import Manifest
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offeragain import offer_again
-from crystal_mirror.ports import ReplicaTransaction, ReplicaView
-from crystal_mirror.requests import Flow, Get, GetMany, Has, List, Listing, Progress
+from crystal_mirror.ports import ReplicaTransaction
+from crystal_mirror.requests import Flow, Get, Has, Progress
 from crystal_mirror.slots import SlotKind, judge_slot
 from crystal_mirror.snapshots import is_whole, read_manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
-META_BAD = "snapshots.bad"
 WHAT = "restoring from a snapshot"
-LIST_PAGE = 1000
-LOOK_BACK_MAX = 4096
-"""Entries, from the newest on, that are looked through for an announcement when no device's cursor names one."""
-FETCH_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A snapshot that a valid entry announces: where that entry stands, and SHA-256 of its bytes."""
-
-    announced: Announced
-    slot: Place
-    entry: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +70,6 @@ class _Restore(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Restore)
-_bad_decoder = msgspec.msgpack.Decoder(list[bytes])
 
 
 def restore_pending(member: Member) -> bool:
@@ -126,26 +109,6 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
     return (yield from restore(member, found, at=position, orphans=True))
 
 
-def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[Found | None]:
-    """The newest snapshot that counts, by what the devices' cursors tell. If they tell of none, the log's own end is looked
-    through, as far back as the place ``beyond``; None: it is not."""
-    told = {cursor.snapshot for cursor in (yield from read_cursors(member)) if cursor.snapshot is not None}
-    for slot in sorted(told, reverse=True):
-        found = yield from _announced_at(member, slot)
-        if found is not None:
-            return found
-    if beyond is None:
-        return None
-    for slots in (yield from _newest_slots(member, beyond)):
-        keys = tuple(member.keys.mirror(*slot) for slot in slots)
-        datas: list[bytes | None] = yield GetMany(keys)
-        for slot, data in zip(slots, datas, strict=True):
-            found = (yield from _judged(member, slot, data)) if data is not None else None
-            if found is not None:
-                return found
-    return None
-
-
 def restore(
     member: Member, found: Found, *, at: Position, orphans: bool, instead: bytes | None = None
 ) -> Flow[bool]:
@@ -158,12 +121,39 @@ def restore(
     """
     if not (yield from is_whole(member, found.announced)):
         return False
+    if orphans and instead is None and (yield from parts_below(member, found.announced)):
+        return False
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) == instead:
             if transaction.position() != at:
                 return False
             start_restore(transaction, Source(found.announced, found.slot, found.entry, orphans))
     return (yield from resume_restore(member))
+
+
+def parts_below(member: Member, announced: Announced) -> Flow[bool]:
+    """Whether the history of a snapshot leaves ours at a place below all that is kept here: what we applied there is in our
+    rows alone, and could not be offered again. Then they are not given up; it is named."""
+    manifest = yield from read_manifest(member, announced)
+    theirs = dict(manifest.ends)
+    position = member.replica.position()
+    oldest = member.replica.oldest_kept() or position[:2]
+    for epoch, end in (*epoch_ends(member.replica), position[:2]):
+        other = theirs.get(epoch)
+        sealed = epoch < position.epoch
+        if other is None and epoch >= announced.epoch:
+            return False
+        if other is not None and (other == end or (not sealed and other > end)):
+            continue
+        if (epoch, min(end, other if other is not None else 0)) >= oldest:
+            return False
+        member.notices.put(
+            Notice.MIRROR_FORKED,
+            f"the log that is shown leaves ours in epoch {epoch}, below all that is kept here; this memory is not given up for "
+            "it. `crystal restore` takes it over, and keeps the file of this one",
+        )
+        return True
+    return False
 
 
 def start_restore(transaction: ReplicaTransaction, source: Source) -> None:
@@ -225,7 +215,7 @@ def give_snapshot_up(member: Member) -> None:
     )
     with member.replica.transaction() as transaction:
         if base is not None:
-            _call_bad(transaction, base)
+            call_bad(transaction, base)
         orphans = list(_all_kept(member))
         offer_again(member, orphans)
         transaction.wipe()
@@ -258,11 +248,11 @@ def _load(member: Member, state: _Restore) -> Flow[bool]:
             )
         done += part.length
         yield Progress(WHAT, done, manifest.length)
-    return _finish(member, state, manifest.model, len(manifest.parts))
+    return _finish(member, state, manifest)
 
 
-def _finish(member: Member, state: _Restore, model: bytes | None, parts: int) -> bool:
-    announced = state.announced
+def _finish(member: Member, state: _Restore, manifest: Manifest) -> bool:
+    announced, parts, model, ends = state.announced, len(manifest.parts), manifest.model, manifest.ends
     with member.replica.transaction() as transaction:
         kept = transaction.meta_get(META_RESTORE)
         if kept is None or _decoder.decode(kept) != msgspec.structs.replace(state, next_part=parts):
@@ -273,11 +263,12 @@ def _finish(member: Member, state: _Restore, model: bytes | None, parts: int) ->
             transaction.meta_set(META_RESTORE, None)
             set_base(transaction, None)
             forget_snapshot(transaction)
-            _call_bad(transaction, announced)
+            call_bad(transaction, announced)
             return False
         transaction.set_position(announced.position)
         transaction.meta_set(META_MODEL, model)
         set_base(transaction, announced)
+        set_ends(transaction, ends)
         if state.slot is not None:
             set_snapshot(transaction, announced, state.slot)
         if state.slot is not None and state.entry is not None:
@@ -318,80 +309,6 @@ def _all_kept(member: Member) -> Iterator[KeptEntry]:
             sequence = page[-1].sequence + 1
 
 
-def _announced_at(member: Member, slot: Place) -> Flow[Found | None]:
-    data = yield Get(member.keys.mirror(*slot))
-    return (yield from _judged(member, slot, data)) if data is not None else None
-
-
-def _judged(member: Member, slot: Place, data: bytes) -> Flow[Found | None]:
-    """What the entry in these bytes announces, if it is one of the epoch's Core and stands before the epoch's end."""
-    announced = _announcement(member, member.log, slot, data)
-    if announced is None or announced.manifest in _bad(member.replica):
-        return None
-    if not is_of_before(announced, slot):
-        return None
-    if needs_its_end(member, slot[0]):
-        closed = yield from read_to_the_end(member, announced.position)
-        if closed is None or not closed.holds(Position(*slot, b""), data):
-            return None
-    return Found(announced, slot, sha256(data).digest())
-
-
-def _announcement(member: Member, log: DeviceLog, slot: Place, data: bytes) -> Announced | None:
-    try:
-        previous = parse(data).header.previous
-    except CryptoError:
-        return None
-    judged = judge_slot(data, Position(*slot, previous), log)
-    if (
-        judged.kind is not SlotKind.BATCH
-        or judged.entry is None
-        or judged.entry.header.kind is not Kind.BATCH
-    ):
-        return None
-    key = member.key_for(judged.entry.header.generation)
-    if key is None:
-        return None
-    try:
-        return opened_batch(judged.entry, key).announced
-    except CryptoError:
-        return None
-
-
-def _newest_slots(member: Member, beyond: Place) -> Flow[list[list[Place]]]:
-    """The slots behind that place that the relay lists, newest first, in groups."""
-    lead = member.log.lead
-    slots: list[Place] = []
-    for epoch in range(lead.epoch if lead else 0, beyond[0] - 1, -1):
-        prefix = member.keys.epoch_prefix(epoch)
-        listed: list[Place] = []
-        after = ""
-        while True:
-            page: Listing = yield List(prefix, after, LIST_PAGE)
-            keys = page.after(after)
-            listed += [
-                (epoch, slot) for key in keys if (slot := member.keys.parse_slot(prefix, key)) is not None
-            ]
-            if not page.more or not keys:
-                break
-            after = keys[-1]
-        slots += sorted((place for place in listed if place > beyond), reverse=True)
-        if len(slots) >= LOOK_BACK_MAX:
-            break
-    slots = slots[:LOOK_BACK_MAX]
-    return [slots[start : start + FETCH_AT_ONCE] for start in range(0, len(slots), FETCH_AT_ONCE)]
-
-
 def _state(member: Member) -> _Restore | None:
     kept = member.replica.meta_get(META_RESTORE)
     return _decoder.decode(kept) if kept else None
-
-
-def _bad(view: ReplicaView) -> list[bytes]:
-    """The manifests of snapshots that turned out wrong."""
-    kept = view.meta_get(META_BAD)
-    return _bad_decoder.decode(kept) if kept else []
-
-
-def _call_bad(transaction: ReplicaTransaction, announced: Announced) -> None:
-    transaction.meta_set(META_BAD, _encoder.encode([*_bad(transaction), announced.manifest]))

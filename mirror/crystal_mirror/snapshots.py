@@ -13,7 +13,7 @@ what an entry announces counts, and a Core announces only what it has fetched, o
 
 import msgspec
 
-from crystal_mirror.base import newest_snapshot, published_floor
+from crystal_mirror.base import epoch_ends, newest_snapshot, published_floor
 from crystal_mirror.batch import Announced
 from crystal_mirror.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_verified
 from crystal_mirror.decrees import decree
@@ -67,12 +67,13 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
     if not _stands(member, position.epoch, position.sequence, position.previous):
         return None
     stated = digest.to_bytes()
+    ends = tuple(end for end in epoch_ends(member.replica) if end[0] < position.epoch)
     data = encode_manifest(
         epoch=position.epoch,
         sequence=position.sequence,
         previous=position.previous,
         digest=stated,
-        manifest=Manifest(model, tuple(refs)),
+        manifest=Manifest(model, tuple(refs), ends),
     )
     ref, _ = yield from put_verified(member, data, generation=generation)
     announced = Announced(

@@ -61,7 +61,7 @@ def read_snapshot(announced: list[Any], blobs: Blobs) -> Rows:
     """The rows of the snapshot that a batch announces."""
     epoch, sequence, previous, digest, content, length, turn = announced
     manifest = msgspec.msgpack.decode(blobs.read(content, length, turn))
-    version, *stated, _model, parts = manifest
+    version, *stated, _model, parts, _ends = manifest
     assert (version, stated) == (1, [epoch, sequence, previous, digest])
     rows = Rows()
     for part in parts:

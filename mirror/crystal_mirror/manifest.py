@@ -27,6 +27,12 @@ _Part = tuple[
 ]
 
 
+class UnreadableSnapshot(Malformed):
+    """The newest snapshot's manifest is not one that this program reads."""
+
+    hint = "Update the devices to one version of Crystal, then run `crystal snapshot` on the Core: it makes another one"
+
+
 class _Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     version: Annotated[int, msgspec.Meta(ge=MANIFEST_VERSION, le=MANIFEST_VERSION)]
     epoch: Number
@@ -76,14 +82,14 @@ def decode_manifest(data: bytes, announced: Announced) -> Manifest:
     """Parses a manifest and holds it against its announcement.
 
     Raises:
-        Malformed: not a manifest of this version, or another one's.
+        UnreadableSnapshot: not a manifest of this version, or another one's.
     """
     try:
         parsed = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"not a manifest of this version: {error}") from error
+        raise UnreadableSnapshot(f"not a manifest of this version: {error}") from error
     stated = (parsed.epoch, parsed.sequence, parsed.previous, parsed.digest)
     if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):
-        raise Malformed("the manifest is of another snapshot than was announced")
+        raise UnreadableSnapshot("the manifest is of another snapshot than was announced")
     parts = tuple(BlobRef(*part) for part in parsed.parts)
     return Manifest(parsed.model.encode() or None, parts, parsed.ends)

@@ -13,6 +13,7 @@ from crystal_mirror.cursors import About
 from crystal_mirror.decrees import decree
 from crystal_mirror.errors import RelayMisbehaves
 from crystal_mirror.forgets import DAY_MS
+from crystal_mirror.manifest import UnreadableSnapshot, decode_manifest
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Remember
@@ -215,6 +216,15 @@ def test_a_damaged_part_replaces_nothing(home: Household) -> None:
     with pytest.raises(BlobDamaged):
         home.sync(laptop)
     assert laptop.replica.position() == START
+
+
+def test_a_manifest_of_another_version_says_what_makes_one_that_can_be_read(home: Household) -> None:
+    snapshot(home)
+    announced = newest_snapshot(home.core.replica)
+    assert announced is not None
+    with pytest.raises(UnreadableSnapshot) as refused:
+        decode_manifest(b"\x97\x01\x01\x01\xa0\xa0\xa0\x90", announced)
+    assert "`crystal snapshot`" in refused.value.hint
 
 
 def test_a_forgotten_text_leaves_log_snapshots_and_conversations(home: Household) -> None:

@@ -24,8 +24,8 @@ from crystal_mirror.authority import in_force
 from crystal_mirror.cursors import About
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAMember
-from crystal_mirror.filemoves import reput_parts
-from crystal_mirror.filesync import files_round
+from crystal_mirror.files.moves import reput_parts
+from crystal_mirror.files.rounds import files_round
 from crystal_mirror.founding import found, join
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from crystal_core import filerows
 from crystal_core.database import Database
-from crystal_mirror import filemoves
-from crystal_mirror.fileround import Round
-from crystal_mirror.filetree import Action, decide
+from crystal_mirror.files import moves as filemoves
+from crystal_mirror.files.states import Round
+from crystal_mirror.files.tree import Action, decide
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
@@ -70,7 +70,7 @@ def what_is_not_there_is_removed() -> AbstractContextManager[Any]:
     def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> Action:
         return Action.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
 
-    return patch("crystal_mirror.filesync.decide", hasty)
+    return patch("crystal_mirror.files.rounds.decide", hasty)
 
 
 def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:

@@ -57,14 +57,14 @@ def first_reader_deletes() -> Generator[None]:
 def lists_end_after_a_page() -> AbstractContextManager[Any]:
     """A listing's first page is taken for all of it, and a gap before what it shows is jumped over."""
 
-    def list_inbox(member: Member) -> Flow[tuple[list[Origin], bool]]:
+    def list_inbox(member: Member, *_rest: object) -> Flow[tuple[list[Origin], bool, str]]:
         page: Listing = yield List(member.keys.conversations_prefix, "", 1000)
         places = [place for key in page.keys if (place := member.keys.parse_stream(key))]
         highest: dict[tuple[bytes, bytes], int] = {}
         for place in places:
             highest[place[:2]] = max(place[2], highest.get(place[:2], -1))
         last = [Origin(*stream, sequence) for stream, sequence in sorted(highest.items())]
-        return [place for place in last if not member.replica.done(place)], False
+        return [place for place in last if not member.replica.done(place)], False, ""
 
     return patch.object(collect, "_list_inbox", list_inbox)
 
@@ -214,7 +214,9 @@ def vectors_are_made_anew_by_every_device() -> AbstractContextManager[Any]:
     def other(_text: str) -> list[bytes]:
         return [bytes(16)]
 
-    def apply(_member: Member, transaction: ReplicaTransaction, _batch: Batch, operations: Applied) -> None:
+    def apply(
+        _member: Member, transaction: ReplicaTransaction, _batch: Batch, operations: Applied, *_rest: object
+    ) -> None:
         for origin, operation in operations:
             transaction.apply(origin, operation, other)
             transaction.mark_done(origin)
@@ -311,6 +313,8 @@ class CrashesIn:
     commit has one on either side."""
 
     script: str
+    first: int = 1
+    """Where it was seen last: tried before all others."""
 
 
 FOUND_BY: dict[str, str | int | CrashesIn] = {
@@ -318,8 +322,8 @@ FOUND_BY: dict[str, str | int | CrashesIn] = {
     "senders are not checked": 12,
     "two cores split the traffic": "handover",
     "a seal ends nothing": "handover",
-    "a lost reply doubles": 2,
-    "the cursor commits apart": CrashesIn("handover"),
+    "a lost reply doubles": 4,
+    "the cursor commits apart": CrashesIn("handover", 165),
     "a void slot jams": 12,
     "nothing is offered again": 12,
     "the lead is taken without a seal": "handover",

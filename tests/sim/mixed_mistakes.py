@@ -21,12 +21,12 @@ from crystal_mirror import (
     retention,
     snapshots,
 )
-from crystal_mirror.base import newest_snapshot
-from crystal_mirror.blobs import BlobRef, put_blob
 from crystal_mirror.member import Member
+from crystal_mirror.moving.terms import holding_of
 from crystal_mirror.requests import Condemn, Flow
-from crystal_mirror.retained import State
-from crystal_mirror.terms import holding_of
+from crystal_mirror.retention.state import State
+from crystal_mirror.snapshots.base import newest_snapshot
+from crystal_mirror.snapshots.blobs import BlobRef, put_blob
 from tests.sim import file_mistakes
 from tests.sim import mixed_plots as plots
 

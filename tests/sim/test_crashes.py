@@ -1,7 +1,7 @@
 """Crash points of the scripted runs: a process dies there, once, and nothing is lost or doubled.
 
-At odd points it is started again at once, at even ones it stays down until its next turn. Here a third of the points is
-tried, two in a row of each six; `make sim` tries each, both ways.
+At odd points it is started again at once, at even ones it stays down until its next turn. Here a quarter of the points
+is tried, two in a row of each eight; `make sim` tries each, both ways.
 """
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from tests.sim.measure import TOTALS
 from tests.sim.script import SCRIPTS, Stage, count_points
 
-SLICES = 6
+SLICES = 8
 PLAYED = 2
 """The points of a script are dealt to so many slices, of which this many are played."""
 

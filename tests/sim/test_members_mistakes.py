@@ -19,6 +19,7 @@ def run(name: str) -> None:
 def test_every_old_mistake_is_found(mistake: str) -> None:
     name = FOUND_BY[mistake]
     run(name)
-    with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)):
+    with MISTAKES[mistake](), pytest.raises((AssertionError, CrystalError)) as seen:
         run(name)
+    assert "TypeError" not in str(seen.value), "the mistake itself is put back wrongly"
     TOTALS["mistakes caught"] += 1

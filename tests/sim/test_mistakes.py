@@ -21,6 +21,7 @@ def runs(mistake: str) -> Iterator[Run]:
     if found_by is not None and not isinstance(found_by, CrashesIn):
         yield found_by
     if isinstance(found_by, CrashesIn):
+        yield (found_by.script, found_by.first)
         yield from ((found_by.script, point) for point in range(1, count_points(found_by.script), 2))
     yield from SCRIPTS
     yield from range(SEEDS_MAX)
@@ -42,7 +43,9 @@ def test_every_old_mistake_is_found(mistake: str) -> None:
         try:
             with MISTAKES[mistake]():
                 play(run)
-        except (AssertionError, CrystalError):
+        except (AssertionError, CrystalError) as error:
+            if "TypeError" in str(error):
+                pytest.fail(f"the mistake itself is put back wrongly: {error}")
             play(run)  # the same without the mistake raises nothing
             TOTALS["mistakes caught"] += 1
             return

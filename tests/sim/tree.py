@@ -11,8 +11,8 @@ from hashlib import sha256
 
 import apsw
 
-from crystal_mirror.filenames import fault_of
-from crystal_mirror.fileports import FileMoved, FileTrouble, Incoming, Local, Place, Stamp
+from crystal_mirror.files.names import fault_of
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place, Stamp
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness import Row, timed, value_at_most
-from crystal_mirror.fileports import Seen
-from crystal_mirror.filetree import Agreed, Content, content_digest
+from crystal_mirror.files.ports import Seen
+from crystal_mirror.files.tree import Agreed, Content, content_digest
 from crystal_mirror.operations import PutFile
 from crystal_mirror.types import Origin
 from tests.support.desks import Desk, Desks

@@ -26,7 +26,7 @@ from crystal_core.messageids import CODE_MAX, restored, shortened
 from crystal_core.schema import DIMENSIONS_MAX
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
-from crystal_mirror.filenames import PATH_BYTES_MAX, check_path
+from crystal_mirror.files.names import PATH_BYTES_MAX, check_path
 from crystal_mirror.operations import (
     FILE_PART_BYTES_MAX,
     FILE_PARTS_MAX,

@@ -59,7 +59,7 @@ class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 class Pack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A run of ``count`` slots of ``epoch`` from ``first`` on, all in one blob: by the SHA-256 of its content, its length in
-    bytes and its turn (``packs.py``)."""
+    bytes and its turn (``snapshots/packs.py``)."""
 
     epoch: Number
     first: Number

@@ -17,7 +17,6 @@ from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.authority import Authority, in_force, seal_record
 from crystal_mirror.batch import seal_mirror
-from crystal_mirror.beyond import is_passed
 from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
@@ -29,8 +28,9 @@ from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
-from crystal_mirror.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
+from crystal_mirror.snapshots.beyond import is_passed
+from crystal_mirror.snapshots.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
 from crystal_mirror.voids import doubt_voids
 
 META_NEXT_CLAIM = "claim.next"

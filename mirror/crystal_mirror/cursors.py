@@ -15,12 +15,12 @@ from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, sea
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import SIGNATURE_BYTES
 from crystal_mirror.authority import in_force
-from crystal_mirror.base import packs_slot, snapshot_slot
 from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Get, GetMany, Put
+from crystal_mirror.snapshots.base import packs_slot, snapshot_slot
 from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES
 
 META_CURSOR = "cursor.sent"
@@ -29,7 +29,7 @@ META_ASKS = "handover.asks"
 META_DRAINED = "handover.drained"
 META_OFFERS = "handover.offers"
 META_WARRANT = "handover.warrant"
-"""In the journal: what the cursor says of a planned change of the Core (``handover.py``)."""
+"""In the journal: what the cursor says of a planned change of the Core (``moving/handover.py``)."""
 TOLD_AGAIN_MS = 6 * 3600 * 1000
 """After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
 VERSION_CHARS_MAX = 64
@@ -106,7 +106,7 @@ class Cursor:
     warrant: bytes = b""
     """The root's signature under what it asks for; empty if it asks by its grant, or is offered the lead."""
     packs: tuple[int, int] | None = None
-    """The slot of the mirror entry that lists the packs, as far as this device knows (``packs.py``)."""
+    """The slot of the mirror entry that lists the packs, as far as this device knows (``snapshots/packs.py``)."""
     behind: bytes = b""
     """The hash of the last entry that it applied; empty if it does not tell. Two logs can differ and lead to one state."""
 

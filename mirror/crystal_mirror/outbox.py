@@ -17,7 +17,6 @@ import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import META_RESTORE
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.effects import has_effect
 from crystal_mirror.member import Member
@@ -32,6 +31,7 @@ from crystal_mirror.ports import (
     Stream,
 )
 from crystal_mirror.requests import Flow, Get, GetMany, PutNew
+from crystal_mirror.snapshots.base import META_RESTORE
 from crystal_mirror.streamends import listed_places
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 

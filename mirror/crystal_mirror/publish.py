@@ -82,7 +82,9 @@ def _peek(member: Member) -> Flow[Published]:
             return _taken(slot.kind)
         taken = take_slot(member, slot, data, position)
         if taken.standing is not Standing.CAUGHT_UP:
-            return Published.DONE  # another process of this home makes the rows anew: nothing is written on them
+            return (
+                Published.DONE
+            )  # another process of this home makes the rows anew: nothing is written on them
 
 
 def _seal_anew(member: Member, first: KeptEntry, *, junk: bytes | None = None) -> None:

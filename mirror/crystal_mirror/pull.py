@@ -19,15 +19,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import (
-    META_MODEL,
-    META_RESTORE,
-    first_position,
-    note_announcement,
-    note_end,
-    note_forget,
-    take_decrees,
-)
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.closed import ClosedEpochs, needs_its_end, read_to_the_end
 from crystal_mirror.damage import first_difference
@@ -36,10 +27,19 @@ from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Operation
 from crystal_mirror.outbox import note_own
-from crystal_mirror.packs import PackReader
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
+from crystal_mirror.snapshots.base import (
+    META_MODEL,
+    META_RESTORE,
+    first_position,
+    note_announcement,
+    note_end,
+    note_forget,
+    take_decrees,
+)
+from crystal_mirror.snapshots.packs import PackReader
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
 from crystal_mirror.voids import doubt_voids, last_entry_end, retract_voids
 

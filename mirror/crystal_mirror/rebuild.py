@@ -8,14 +8,22 @@ committed batches that never reached the relay, or the state differs from what t
     AGREED --fork found--> MARKED --operations of our branch offered again--> OFFERED --rows wiped--> REPLAYING --> AGREED
 
 MARKED is a value in the replica; until the wipe has committed, nothing is let go of (``settle`` does nothing), and a crash
-resumes at the mark. The replay takes the snapshot first on which the state stands, if there is one (``restoring.py``; the relay
-must have it before anything is wiped), then kept entries, and then what the relay has.
+resumes at the mark. The replay takes the snapshot first on which the state stands, if there is one (the relay must have it
+before anything is wiped, ``snapshots/restoring.py``), then kept entries, and then what the relay has.
 """
 
 from collections.abc import Iterator
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import (
+from crystal_mirror.damage import first_difference
+from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.offeragain import offer_again
+from crystal_mirror.outbox import META_REBUILD
+from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
+from crystal_mirror.requests import Flow, Get, GetMany
+from crystal_mirror.slots import VOID, SlotKind
+from crystal_mirror.snapshots.base import (
     first_position,
     forget_packs,
     forget_snapshot,
@@ -24,18 +32,10 @@ from crystal_mirror.base import (
     read_base,
     snapshot_slot,
 )
-from crystal_mirror.blobs import BlobDamaged
-from crystal_mirror.damage import first_difference
-from crystal_mirror.finding import find_snapshot
-from crystal_mirror.member import Member
-from crystal_mirror.notices import Notice
-from crystal_mirror.offeragain import offer_again
-from crystal_mirror.outbox import META_REBUILD
-from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
-from crystal_mirror.requests import Flow, Get, GetMany
-from crystal_mirror.restoring import Source, parts_below, resume_restore, start_restore
-from crystal_mirror.slots import VOID, SlotKind
-from crystal_mirror.snapshots import is_whole
+from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.finding import find_snapshot
+from crystal_mirror.snapshots.making import is_whole
+from crystal_mirror.snapshots.restoring import Source, parts_below, resume_restore, start_restore
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from crystal_mirror.voids import Fork, previous_of
 
@@ -169,7 +169,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
         lower_floor(member, place)
     source = yield from _source(member, place if orphans or mark != b"all" else None)
     if source is not None and source.orphans:
-        orphans = []  # what that state lacks is offered again when it stands, and no more: ``restoring.py``
+        orphans = []  # what that state lacks is offered again when it stands, and no more: ``snapshots/restoring.py``
     offer_again(member, orphans)
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:

@@ -11,7 +11,6 @@ All flows look at what is there and add what is missing: they may be repeated af
 from dataclasses import dataclass
 
 from crystal_crypto.entry import parse
-from crystal_mirror.base import first_position
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import LogForked
@@ -25,6 +24,7 @@ from crystal_mirror.pull import Standing, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.slots import VOID, SlotKind, judge_slot
+from crystal_mirror.snapshots.base import first_position
 from crystal_mirror.types import EntryState, Position
 from crystal_mirror.voids import Fork, doubt_voids
 

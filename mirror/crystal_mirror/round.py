@@ -4,23 +4,22 @@
 
     device log -> (a rebuild that a crash left) -> Core: hand over or publish / Node: pull
                -> let go of what is durable -> push the outbox -> Core: collect and publish -> cursor
-               -> what other cursors ask of this device (``handover.py``) -> notices
+               -> what other cursors ask of this device (``moving/handover.py``) -> notices
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_mirror.authority import in_force
-from crystal_mirror.beyond import is_passed
 from crystal_mirror.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.collect import collect
 from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
 from crystal_mirror.damage import find_damage
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
-from crystal_mirror.forgets import note_forgets
-from crystal_mirror.handover import heed, holds
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
+from crystal_mirror.moving.handover import heed, holds
+from crystal_mirror.moving.terms import tidy
 from crystal_mirror.notices import Notice
 from crystal_mirror.orphans import note_orphans
 from crystal_mirror.outbox import FULL_CHECK_ROUNDS, push, settle
@@ -28,7 +27,11 @@ from crystal_mirror.publish import Published, publish, restore_mirror
 from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow
-from crystal_mirror.restoring import (
+from crystal_mirror.retention.forgets import note_forgets
+from crystal_mirror.retention.looks import doubt_relay, let_go_below_base, retain
+from crystal_mirror.snapshots.beyond import is_passed
+from crystal_mirror.snapshots.making import announce
+from crystal_mirror.snapshots.restoring import (
     announcement_holds,
     catch_up_by_snapshot,
     forget_unannounced,
@@ -37,9 +40,6 @@ from crystal_mirror.restoring import (
     resume_restore,
     start_from_snapshot,
 )
-from crystal_mirror.retention import doubt_relay, let_go_below_base, retain
-from crystal_mirror.snapshots import announce
-from crystal_mirror.terms import tidy
 from crystal_mirror.types import EntryState
 from crystal_mirror.voids import doubt_voids, retract_voids
 

@@ -18,12 +18,12 @@ Stepping back undoes nothing: a void slot changed no row.
 from dataclasses import dataclass
 
 from crystal_crypto.entry import parse
-from crystal_mirror.base import first_position
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.slots import SlotKind, judge_slot
+from crystal_mirror.snapshots.base import first_position
 from crystal_mirror.types import EntryState, KeptEntry, Position
 
 VOIDS_AT_ONCE = 64

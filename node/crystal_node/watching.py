@@ -14,10 +14,10 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.handover import look_for_calls
 from crystal_mirror.keys import VaultKeys
+from crystal_mirror.moving.handover import look_for_calls
+from crystal_mirror.moving.terms import due_in_ms
 from crystal_mirror.news import news, shown_slot
-from crystal_mirror.terms import due_in_ms
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe

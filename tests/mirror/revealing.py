@@ -10,7 +10,7 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import BLOB_TURN_MAX
 from crystal_mirror.member import Member
-from crystal_mirror.packs import unpacked
+from crystal_mirror.snapshots.packs import unpacked
 from tests.mirror.household import Household
 
 

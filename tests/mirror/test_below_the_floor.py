@@ -3,10 +3,10 @@
 import pytest
 
 from crystal_core.replica import Replica
-from crystal_mirror.base import published_floor
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import BehindTheFloor
 from crystal_mirror.member import Member
+from crystal_mirror.snapshots.base import published_floor
 from crystal_node.journal import SqliteJournal
 from tests.mirror.household import Household, has, same
 from tests.mirror.support import seeded

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crystal_mirror import pruning
-from crystal_mirror.blobs import BlobRef, get_blob, put_blob
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import FilePart, PutFile
-from crystal_mirror.pruning import all_blobs, condemn_others, prune_now
+from crystal_mirror.retention import pruning
+from crystal_mirror.retention.pruning import all_blobs, condemn_others, prune_now
+from crystal_mirror.snapshots.blobs import BlobRef, get_blob, put_blob
 from tests.mirror.household import Household, same
 from tests.mirror.test_snapshots import NOW, remember, snapshot
 

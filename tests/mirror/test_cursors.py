@@ -7,7 +7,6 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.entry import Channel, Frame, Kind, parse, seal
-from crystal_mirror.base import META_SNAPSHOT_SLOT
 from crystal_mirror.cursors import (
     META_ASKS,
     META_DRAINED,
@@ -21,6 +20,7 @@ from crystal_mirror.cursors import (
 )
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
+from crystal_mirror.snapshots.base import META_SNAPSHOT_SLOT
 from crystal_mirror.status import devices
 from crystal_node.journal import SqliteJournal
 from tests.mirror.household import Household

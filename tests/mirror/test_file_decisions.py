@@ -1,11 +1,11 @@
-"""The table of `crystal_mirror.filetree`, held against what it promises for every combination of states."""
+"""The table of `crystal_mirror.files.tree`, held against what it promises for every combination of states."""
 
 from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_mirror.filetree import (
+from crystal_mirror.files.tree import (
     FUSE_FILES_MAX,
     FUSE_FREE_FILES,
     FUSED,

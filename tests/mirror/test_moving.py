@@ -3,13 +3,13 @@
 import pytest
 
 from crystal_mirror.administer import revoke
-from crystal_mirror.asking import Stage, stage_of
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
-from crystal_mirror.handover import Giving, freeze, giving_of, look_for_calls, offer
 from crystal_mirror.member import Member
+from crystal_mirror.moving.asking import Stage, stage_of
+from crystal_mirror.moving.handover import Giving, freeze, giving_of, look_for_calls, offer
+from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from crystal_mirror.round import sync_round
-from crystal_mirror.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from tests.mirror.household import MODEL, has
 from tests.mirror.moving import Moving
 from tests.mirror.test_two_devices import capture
@@ -109,7 +109,7 @@ def test_a_clock_that_is_set_while_the_core_holds_ends_it(home: Moving, jump: in
 def test_a_clock_that_stands_still_holds_nobody_for_ever(
     home: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_mirror.handover.HOLDING_ROUNDS_MAX", 5)
+    monkeypatch.setattr("crystal_mirror.moving.handover.HOLDING_ROUNDS_MAX", 5)
     home.ask(home.laptop)
     home.round(home.core)
     rounds = 0

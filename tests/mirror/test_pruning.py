@@ -6,12 +6,10 @@ from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
-from crystal_mirror.base import newest_snapshot, published_floor
-from crystal_mirror.blobs import BlobRef, get_blob, put_blob
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile, Remember
-from crystal_mirror.outlook import outlook
-from crystal_mirror.pruning import (
+from crystal_mirror.retention.outlook import outlook
+from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
     condemn_others,
@@ -19,7 +17,9 @@ from crystal_mirror.pruning import (
     seal_files_anew,
     snapshot_wanted,
 )
-from crystal_mirror.snapshots import make_snapshot
+from crystal_mirror.snapshots.base import newest_snapshot, published_floor
+from crystal_mirror.snapshots.blobs import BlobRef, get_blob, put_blob
+from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import Household, same
 
 NOW = 1_800_000_000_000

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from crystal_core.replica import Replica
-from crystal_mirror.base import META_MODEL
 from crystal_mirror.errors import Unready
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
@@ -14,7 +13,8 @@ from crystal_mirror.operations import Remember
 from crystal_mirror.reembed import reembed
 from crystal_mirror.requests import Embed, Request
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots import make_snapshot
+from crystal_mirror.snapshots.base import META_MODEL
+from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import MODEL, Household, has, same
 
 OTHER = "other/2"

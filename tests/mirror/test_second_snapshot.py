@@ -2,13 +2,13 @@
 
 from hashlib import sha256
 
-from crystal_mirror.base import newest_snapshot, published_floor
-from crystal_mirror.blobs import put_blob
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Capture, DropFile, FilePart, Forget, Piece, PutFile, Remember
-from crystal_mirror.pruning import prune_now
 from crystal_mirror.reembed import reembed
-from crystal_mirror.snapshots import make_snapshot
+from crystal_mirror.retention.pruning import prune_now
+from crystal_mirror.snapshots.base import newest_snapshot, published_floor
+from crystal_mirror.snapshots.blobs import put_blob
+from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.independent_vault import read_vault
 

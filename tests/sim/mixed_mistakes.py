@@ -14,17 +14,14 @@ from unittest.mock import patch
 from crystal_core.replica import ReplicaReader, ReplicaTransaction
 from crystal_crypto import entry
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror import (
-    base,
-    filemoves,
-    restoring,
-    retention,
-    snapshots,
-)
+from crystal_mirror.files import moves as filemoves
 from crystal_mirror.member import Member
 from crystal_mirror.moving.terms import holding_of
 from crystal_mirror.requests import Condemn, Flow
+from crystal_mirror.retention import looks as retention
 from crystal_mirror.retention.state import State
+from crystal_mirror.snapshots import base, restoring
+from crystal_mirror.snapshots import making as snapshots
 from crystal_mirror.snapshots.base import newest_snapshot
 from crystal_mirror.snapshots.blobs import BlobRef, put_blob
 from tests.sim import file_mistakes
@@ -146,9 +143,18 @@ def a_restore_is_not_checked() -> Generator[None]:
     """What the parts hold is taken for what the announcement states."""
     honest = restoring._finish
 
+    class Stated:
+        def __init__(self, digest: bytes) -> None:
+            self._digest = digest
+
+        def to_bytes(self) -> bytes:
+            return self._digest
+
     def finish(member: Member, state: Any, *rest: Any) -> bool:
-        digest = type("Stated", (), {"to_bytes": lambda _self: state.announced.digest})
-        with patch.object(ReplicaTransaction, "digest", lambda _self: digest()):
+        def stated(_self: ReplicaTransaction) -> Stated:
+            return Stated(state.announced.digest)
+
+        with patch.object(ReplicaTransaction, "digest", stated):
             return honest(member, state, *rest)
 
     with patch.object(restoring, "_finish", finish):

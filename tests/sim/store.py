@@ -206,8 +206,10 @@ class SimStore:
 
     def named(self, request: Condemn) -> frozenset[str]:
         """The keys that stand here now and that the request names."""
-        below = {k for k in self.objects if k.startswith(request.prefix) and k <= request.through}
-        return frozenset(self.objects.keys() & request.keys) | (below if request.prefix else frozenset())
+        named = self.objects.keys() & set(request.keys)
+        if request.prefix:
+            named |= {k for k in self.objects if k.startswith(request.prefix) and k <= request.through}
+        return frozenset(named)
 
     def _put_new(self, device: str, key: str, body: bytes) -> bool:
         told = self.lie.put_new(self, device, key, body) if self.lie else None

@@ -1,4 +1,4 @@
-"""A home's files in memory: a disk that keeps the contract of ``fileports.Disk`` and dies like one, and the real book.
+"""A home's files in memory: a disk that keeps the contract of ``files.ports.Disk`` and dies like one, and the real book.
 
 The person who owns the files writes, deletes and renames between any two requests. Times are counted in steps so coarse that
 two changes can leave one and the same stamp. What sync removes or overwrites is noted (`Removed`), for P7.

@@ -164,7 +164,7 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
 
 
 def _print(found: "FilesStanding") -> None:
-    from crystal_mirror.filetree import Direction
+    from crystal_mirror.files.tree import Direction
     from crystal_node.wording import counted, iso, one_line, size
 
     last = found.last

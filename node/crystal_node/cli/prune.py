@@ -8,8 +8,8 @@ from crystal_node.cli.options import Debug, Json, Yes, confirm
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_mirror.outlook import Outlook
-    from crystal_mirror.pruning import Rewritten
+    from crystal_mirror.retention.outlook import Outlook
+    from crystal_mirror.retention.pruning import Rewritten
     from crystal_node.device import Device
 
 Now = Annotated[bool, typer.Option("--now", help="Do it now: no waiting time counts.")]
@@ -46,7 +46,7 @@ def run(
     """
     import asyncio
 
-    from crystal_mirror.outlook import outlook
+    from crystal_mirror.retention.outlook import outlook
     from crystal_node.clock import now_ms
     from crystal_node.device import opened
     from crystal_node.replication.leading import check_leads

@@ -103,7 +103,7 @@ def say_deep(found: "DeepVerification") -> None:
 def fail_if_left(found: "DeepVerification") -> None:
     """Raises VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, what is nearest first."""
     from crystal_core.errors import VaultDamaged
-    from crystal_mirror.inspecting import Fault
+    from crystal_mirror.repair.inspecting import Fault
     from crystal_node.errors import RelayLacks
 
     repair = "`crystal repair` mends what can be mended."

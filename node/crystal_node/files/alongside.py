@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crystal_mirror.fileround import FilesReport
+from crystal_mirror.files.states import FilesReport
 from crystal_node.errors import describe, passes
 from crystal_node.runner import TokenRefused
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import apsw
 
-from crystal_mirror.filenames import folded
-from crystal_mirror.fileports import Local, Offer, Place, Seen, Stamp
-from crystal_mirror.filetree import FUSE_WINDOW_MILLISECONDS, Agreed, Content, Direction
+from crystal_mirror.files.names import folded
+from crystal_mirror.files.ports import Local, Offer, Place, Seen, Stamp
+from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, Agreed, Content, Direction
 from crystal_mirror.operations import FilePart
 from crystal_mirror.types import HASH_BYTES, Origin
 from crystal_node.home import FILE_MODE

@@ -1,4 +1,4 @@
-"""The memory home as the port `crystal_mirror.fileports.Disk`.
+"""The memory home as the port `crystal_mirror.files.ports.Disk`.
 
 Never through a link, never outside of the home, never onto what is Crystal's own. On a disk for which case does not count, a
 path names a file only in the spelling in which it stands there: else renaming ``A`` to ``a`` would look like two files.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from crystal_mirror.fileports import FileMoved, FileTrouble, Incoming, Local, Place
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crystal_mirror.fileports import FileTrouble, NoRoom
+from crystal_mirror.files.ports import FileTrouble, NoRoom
 from crystal_node.home import DIRECTORY_MODE
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

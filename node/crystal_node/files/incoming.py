@@ -17,8 +17,8 @@ from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from crystal_mirror.fileports import FileMoved, FileTrouble, Local, NoRoom, TooLargeHere
-from crystal_mirror.filetree import content_digest
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, NoRoom, TooLargeHere
+from crystal_mirror.files.tree import content_digest
 from crystal_mirror.ports import FileRow
 from crystal_node.files.folders import folder_of, troubles
 from crystal_node.files.rules import TEMPORARY_PREFIX

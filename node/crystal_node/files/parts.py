@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.fileports import FileMoved, FileTrouble, Local, Place
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, Place
 from crystal_mirror.operations import FilePart
 from crystal_node.files.folders import READ, folder_of, troubles
 from crystal_node.files.scan import local_of

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_mirror.filemoves import reput_parts
-from crystal_mirror.fileround import FilesReport
-from crystal_mirror.filesync import files_round
+from crystal_mirror.files.moves import reput_parts
+from crystal_mirror.files.rounds import files_round
+from crystal_mirror.files.states import FilesReport
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.files.book import FileBook
@@ -161,7 +161,7 @@ def _keep(book: FileBook, report: FilesReport, *, scanned: bool) -> None:
 
 def _inside(root: Path, path: Path) -> set[str]:
     """The path within the home as it is written, and where it leads to through links; "" is the home itself."""
-    from crystal_mirror.filenames import folded
+    from crystal_mirror.files.names import folded
 
     found: set[str] = set()
     for base, each in ((root, path), (root.resolve(), path.resolve())):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crystal_mirror.filenames import DEPTH_MAX, folded
-from crystal_mirror.fileports import FileTrouble, Local, Stamp
+from crystal_mirror.files.names import DEPTH_MAX, folded
+from crystal_mirror.files.ports import FileTrouble, Local, Stamp
 from crystal_node.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 from crystal_node.files.rules import TEMPORARY_PREFIX, TreeRules
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from crystal_mirror.filetree import Direction
+from crystal_mirror.files.tree import Direction
 from crystal_node.device import Device
 from crystal_node.files.rounds import KeptReport, kept_report, open_book
 from crystal_node.files.trash import Trash

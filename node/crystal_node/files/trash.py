@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.fileports import FileMoved, FileTrouble, Local
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Local
 from crystal_node.files.folders import folder_of, prune, troubles
 from crystal_node.files.rules import TRASH_NAME, TreeRules
 from crystal_node.files.scan import look_in

@@ -18,7 +18,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crystal_mirror.filesync import FILES_TABLE
+from crystal_mirror.files.rounds import FILES_TABLE
 from crystal_node.backoff import Backoff
 from crystal_node.changes import ChangeTimes, changes
 from crystal_node.device import Device

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from crystal_mirror.base import META_MODEL
-from crystal_mirror.outlook import Brief, brief
+from crystal_mirror.retention.outlook import Brief, brief
+from crystal_mirror.snapshots.base import META_MODEL
 from crystal_mirror.status import MemberStatus, details_of, status
 from crystal_node.clock import now_ms
 from crystal_node.device import Device

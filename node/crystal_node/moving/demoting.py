@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.cursors import read_cursors
 from crystal_mirror.errors import NotAllowed
-from crystal_mirror.handover import call_off, freeze, offer
 from crystal_mirror.member import Member
+from crystal_mirror.moving.handover import call_off, freeze, offer
+from crystal_mirror.moving.terms import told_by
 from crystal_mirror.status import device_name
-from crystal_mirror.terms import told_by
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import NoAnswer

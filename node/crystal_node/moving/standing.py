@@ -11,12 +11,12 @@ from crystal_crypto.errors import CrystalError
 from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.logsync import read_log
-from crystal_mirror.losing import lacking
 from crystal_mirror.member import Member
-from crystal_mirror.reigns import Lead
+from crystal_mirror.moving.losing import lacking
+from crystal_mirror.moving.reigns import Lead
+from crystal_mirror.moving.terms import told_by
 from crystal_mirror.requests import Flow
 from crystal_mirror.status import details_of, device_name
-from crystal_mirror.terms import told_by
 from crystal_node.device import Device
 from crystal_node.errors import describe
 from crystal_node.members.listing import REFRESH_SECONDS_MAX, Row, rows_of

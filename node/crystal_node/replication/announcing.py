@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.base import newest_snapshot, snapshot_slot
-from crystal_mirror.snapshots import read_manifest
+from crystal_mirror.snapshots.base import newest_snapshot, snapshot_slot
+from crystal_mirror.snapshots.making import read_manifest
 from crystal_node.device import Device
 from crystal_node.errors import HomeBusy
 from crystal_node.replication.leading import check_leads

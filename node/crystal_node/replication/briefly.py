@@ -1,8 +1,8 @@
 """What ``crystal status`` says of snapshots and of the log that is kept."""
 
-from crystal_mirror.base import Place
 from crystal_mirror.member import Member
-from crystal_mirror.outlook import Brief
+from crystal_mirror.retention.outlook import Brief
+from crystal_mirror.snapshots.base import Place
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
 from crystal_node.wording import ago, iso, one_line, size

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_mirror.base import META_MODEL
-from crystal_mirror.forgets import FORGOTTEN_MS
-from crystal_mirror.outlook import brief
-from crystal_mirror.retained import read_state
+from crystal_mirror.retention.forgets import FORGOTTEN_MS
+from crystal_mirror.retention.outlook import brief
+from crystal_mirror.retention.state import read_state
+from crystal_mirror.snapshots.base import META_MODEL
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device

@@ -11,12 +11,12 @@ from hashlib import sha256
 
 import msgspec
 
-from crystal_mirror.base import Place, floor_slot, newest_snapshot, published_floor
 from crystal_mirror.cursors import Cursor, seen_cursors
-from crystal_mirror.forgets import FORGOTTEN_MS, Pending, pending_forgets
 from crystal_mirror.operations import Capture, Forget, Operation, decode_operation
 from crystal_mirror.orphans import META_HELD
-from crystal_mirror.retained import read_state
+from crystal_mirror.retention.forgets import FORGOTTEN_MS, Pending, pending_forgets
+from crystal_mirror.retention.state import read_state
+from crystal_mirror.snapshots.base import Place, floor_slot, newest_snapshot, published_floor
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device

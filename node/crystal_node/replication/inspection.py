@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.inspecting import Inspection, inspect
+from crystal_mirror.repair.inspecting import Inspection, inspect
 from crystal_node.device import Device
 from crystal_node.health.verifying import Verification, verify
 from crystal_node.sync import Syncer, syncing

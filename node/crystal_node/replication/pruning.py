@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.base import newest_snapshot
 from crystal_mirror.errors import Unready
-from crystal_mirror.outlook import Outlook, outlook
-from crystal_mirror.pruning import (
+from crystal_mirror.retention.outlook import Outlook, outlook
+from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
     condemn_others,
@@ -14,6 +13,7 @@ from crystal_mirror.pruning import (
     seal_files_anew,
     snapshot_wanted,
 )
+from crystal_mirror.snapshots.base import newest_snapshot
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import HomeBusy

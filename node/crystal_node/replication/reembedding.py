@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.base import META_MODEL
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.reembed import begin_reembedding, embed_some
+from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.device import Device
 from crystal_node.replication.leading import check_leads
 from crystal_node.replication.pace import Pace

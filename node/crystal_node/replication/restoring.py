@@ -23,9 +23,9 @@ from crystal_core.errors import ForeignSecret, VaultDamaged, VaultDataError
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.inspecting import Fault, inspect
 from crystal_mirror.member import load_keys, load_log
 from crystal_mirror.recovering import first_damage
+from crystal_mirror.repair.inspecting import Fault, inspect
 from crystal_mirror.types import EntryState
 from crystal_node.clock import now_ms
 from crystal_node.device import Device, opened

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crystal_mirror.fileports import FileTrouble
+from crystal_mirror.files.ports import FileTrouble
 from crystal_node.device import Device
 from crystal_node.files.folders import READ, folder_of
 from crystal_node.files.rounds import rules_of

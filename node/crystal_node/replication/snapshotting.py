@@ -5,8 +5,8 @@ others, and the round after it announces the snapshot.
 """
 
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention import snapshot_due
-from crystal_mirror.snapshots import make_snapshot
+from crystal_mirror.retention.looks import snapshot_due
+from crystal_mirror.snapshots.making import make_snapshot
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import HomeBusy

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crystal_crypto.errors import Malformed
-from crystal_mirror.fileports import FileTrouble, Local
+from crystal_mirror.files.ports import FileTrouble, Local
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import GetBlob, Request

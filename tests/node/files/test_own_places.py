@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_mirror.fileports import FileTrouble
+from crystal_mirror.files.ports import FileTrouble
 from crystal_node.files import incoming as incoming_module
 from crystal_node.files.book import FileBook
 from crystal_node.files.rounds import own_places

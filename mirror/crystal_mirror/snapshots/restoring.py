@@ -17,7 +17,14 @@ from dataclasses import dataclass
 import msgspec
 
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import (
+from crystal_mirror.batch import Announced
+from crystal_mirror.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.offeragain import offer_again
+from crystal_mirror.ports import ReplicaTransaction
+from crystal_mirror.requests import Flow, Get, Has, Progress
+from crystal_mirror.slots import SlotKind, judge_slot
+from crystal_mirror.snapshots.base import (
     META_MODEL,
     META_RESTORE,
     Place,
@@ -30,17 +37,10 @@ from crystal_mirror.base import (
     set_ends,
     set_snapshot,
 )
-from crystal_mirror.batch import Announced
-from crystal_mirror.blobs import BlobDamaged, get_blob
-from crystal_mirror.finding import Found, call_bad, find_snapshot
-from crystal_mirror.manifest import Manifest
-from crystal_mirror.member import Member
-from crystal_mirror.notices import Notice
-from crystal_mirror.offeragain import offer_again
-from crystal_mirror.ports import ReplicaTransaction
-from crystal_mirror.requests import Flow, Get, Has, Progress
-from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshots import is_whole, read_manifest
+from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob
+from crystal_mirror.snapshots.finding import Found, call_bad, find_snapshot
+from crystal_mirror.snapshots.making import is_whole, read_manifest
+from crystal_mirror.snapshots.manifest import Manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
 WHAT = "restoring from a snapshot"

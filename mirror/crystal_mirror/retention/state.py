@@ -5,9 +5,9 @@ The times are the Core's own clock's, in milliseconds.
 
 import msgspec
 
-from crystal_mirror.base import Place
 from crystal_mirror.batch import Announced
 from crystal_mirror.member import Member
+from crystal_mirror.snapshots.base import Place
 
 META = "retention"
 

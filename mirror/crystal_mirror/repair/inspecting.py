@@ -4,7 +4,7 @@
     the snapshot  every part of the newest one, fetched, opened and counted: together they must give the state that it states
     the files     every part of the tree, fetched and opened
 
-What the relay shows in place of something is named as differing; mending is ``repairing.py``'s.
+What the relay shows in place of something is named as differing; mending is ``repair/mending.py``'s.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import Place, newest_snapshot
-from crystal_mirror.blobs import BlobDamaged, BlobRef, get_blob, lacking
 from crystal_mirror.member import Member
 from crystal_mirror.recovering import first_damage
 from crystal_mirror.requests import Flow, GetMany, Progress
-from crystal_mirror.snapshots import read_manifest
+from crystal_mirror.snapshots.base import Place, newest_snapshot
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking
+from crystal_mirror.snapshots.making import read_manifest
 from crystal_mirror.types import EntryState, KeptEntry
 
 PAGE = 64

@@ -35,10 +35,8 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded
 from crystal_mirror.logsync import append
 from crystal_mirror.member import Member
-from crystal_mirror.records import Details, LeadRecord
-from crystal_mirror.reigns import NOBODY
-from crystal_mirror.requests import Flow
-from crystal_mirror.terms import (
+from crystal_mirror.moving.reigns import NOBODY
+from crystal_mirror.moving.terms import (
     COURTESY_MS,
     Offer,
     asking_of,
@@ -55,6 +53,8 @@ from crystal_mirror.terms import (
     told_by,
     warranted,
 )
+from crystal_mirror.records import Details, LeadRecord
+from crystal_mirror.requests import Flow
 
 HOLDING_ROUNDS_MAX = 10_000
 """Rounds after which it holds no longer, whatever its clock says: one that stands still must not stop a vault."""

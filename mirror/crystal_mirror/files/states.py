@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from crystal_mirror.fileports import Book, Disk, FileMoved, FileTrouble, Local, Seen
-from crystal_mirror.filetree import Action, Agreed, Direction, content_digest, decide
+from crystal_mirror.files.ports import Book, Disk, FileMoved, FileTrouble, Local, Seen
+from crystal_mirror.files.tree import Action, Agreed, Direction, content_digest, decide
 from crystal_mirror.member import Member
 from crystal_mirror.ports import FileRow
 from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.restoring import restore_pending
+from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.types import Position
 
 

@@ -13,11 +13,11 @@ Must be run when the memory's round is over and the mirror is applied: a replica
 
 from collections.abc import Iterator, Sequence
 
-from crystal_mirror.filemoves import move_all, went_to
-from crystal_mirror.filenames import folded
-from crystal_mirror.fileports import Book, Disk, FileTrouble, Local, Offer, Seen
-from crystal_mirror.fileround import FilesReport, Round, rows_stand
-from crystal_mirror.filetree import (
+from crystal_mirror.files.moves import move_all, went_to
+from crystal_mirror.files.names import folded
+from crystal_mirror.files.ports import Book, Disk, FileTrouble, Local, Offer, Seen
+from crystal_mirror.files.states import FilesReport, Round, rows_stand
+from crystal_mirror.files.tree import (
     FUSED,
     Action,
     Agreed,

@@ -1,4 +1,4 @@
-"""Asking the Core for the lead, as the steps of one device: see ``handover.py`` for both sides, drawn."""
+"""Asking the Core for the lead, as the steps of one device: see ``moving/handover.py`` for both sides, drawn."""
 
 from enum import Enum
 
@@ -9,8 +9,8 @@ from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.errors import Superseded, Unready
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
+from crystal_mirror.moving.terms import asking_of, begin_asking, end_asking, renew_asking, tidy, told_by
 from crystal_mirror.requests import Flow
-from crystal_mirror.terms import asking_of, begin_asking, end_asking, renew_asking, tidy, told_by
 
 
 class Stage(Enum):

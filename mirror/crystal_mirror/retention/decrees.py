@@ -8,12 +8,12 @@ of another model. A decree is applied, sealed and kept in one transaction like a
 from collections.abc import Sequence
 
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.base import META_MODEL, META_RESTORE, take_decrees
 from crystal_mirror.batch import Announced, Batch, Pack, encode_batch, seal_mirror
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.ports import ReplicaTransaction
+from crystal_mirror.snapshots.base import META_MODEL, META_RESTORE, take_decrees
 from crystal_mirror.types import EntryState, Position
 
 

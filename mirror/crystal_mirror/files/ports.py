@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.filetree import Agreed, Content, Direction
+from crystal_mirror.files.tree import Agreed, Content, Direction
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin

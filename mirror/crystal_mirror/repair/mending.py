@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import Place
-from crystal_mirror.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile
 from crystal_mirror.rebuild import mark_rebuild
 from crystal_mirror.requests import Flow
+from crystal_mirror.snapshots.base import Place
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.types import EntryState
 
 PAGE = 64

@@ -12,8 +12,8 @@ import msgspec
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.batch import Announced, Bytes32, Number
-from crystal_mirror.blobs import BlobRef
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+from crystal_mirror.snapshots.blobs import BlobRef
 
 MANIFEST_VERSION = 1
 EPOCHS_MAX = 65_536

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_mirror.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_blob, usable_turn
-from crystal_mirror.filenames import conflict_paths
-from crystal_mirror.fileports import (
+from crystal_mirror.files.names import conflict_paths
+from crystal_mirror.files.ports import (
     Book,
     Disk,
     FileMoved,
@@ -32,12 +31,13 @@ from crystal_mirror.fileports import (
     Seen,
     TooLargeHere,
 )
-from crystal_mirror.fileround import Round
-from crystal_mirror.filetree import FUSED, Action, Agreed, Content, Planned, content_of
+from crystal_mirror.files.states import Round
+from crystal_mirror.files.tree import FUSED, Action, Agreed, Content, Planned, content_of
 from crystal_mirror.member import Member
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow, ReplicaView
 from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_blob, usable_turn
 
 SENDING = "sending files"
 FETCHING = "fetching files"

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from crystal_mirror.base import Place, newest_snapshot, published_floor, read_base
 from crystal_mirror.cursors import seen_cursors
-from crystal_mirror.forgets import Pending, pending_forgets
 from crystal_mirror.member import Member
-from crystal_mirror.retained import State, read_state
-from crystal_mirror.retention import READER_AWAY_MS, last_slot_before, next_floor, snapshot_due
+from crystal_mirror.retention.forgets import Pending, pending_forgets
+from crystal_mirror.retention.looks import READER_AWAY_MS, last_slot_before, next_floor, snapshot_due
+from crystal_mirror.retention.state import State, read_state
+from crystal_mirror.snapshots.base import Place, newest_snapshot, published_floor, read_base
 
 
 @dataclass(frozen=True, slots=True)

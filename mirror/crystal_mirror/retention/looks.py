@@ -9,29 +9,21 @@
     other blobs      that nothing refers to, seen so for 30 days; for 5, if something was forgotten
 
 A time here is the Core's own clock, and a wrong one only makes a slow reader take a snapshot, or keeps things too long. A floor
-and a condemned name stand in the mirror (``decrees.py``) before the relay is asked; asking is idempotent and noted only when it
-was answered. Nobody puts anything back below a floor: what the relay deletes late is never something that came back.
+and a condemned name stand in the mirror (``decrees.py``) before the relay is asked; asking is idempotent and noted only when
+it was answered. Nobody puts anything back below a floor: what the relay deletes late is never something that came back.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
 
-from crystal_mirror.base import (
-    Place,
-    first_position,
-    newest_snapshot,
-    packs_of,
-    published_floor,
-    read_base,
-    snapshot_slot,
-)
 from crystal_mirror.batch import CONDEMNED_MAX, Pack
-from crystal_mirror.blobs import BlobDamaged
 from crystal_mirror.cursors import seen_cursors
-from crystal_mirror.decrees import decree
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.filerefs import referenced
-from crystal_mirror.forgets import (
+from crystal_mirror.files.refs import referenced
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
+from crystal_mirror.retention.decrees import decree
+from crystal_mirror.retention.forgets import (
     DAY_MS,
     FORGOTTEN_SNAPSHOT_MS,
     HOUR_MS,
@@ -40,11 +32,19 @@ from crystal_mirror.forgets import (
     note_forgets,
     pending_forgets,
 )
-from crystal_mirror.member import Member
-from crystal_mirror.packs import dead_packs, make_packs, pack_name
-from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
-from crystal_mirror.retained import Acked, KeptSnapshot, Reader, State, read_state, write_state
-from crystal_mirror.snapshots import is_ready, is_whole, read_manifest
+from crystal_mirror.retention.state import Acked, KeptSnapshot, Reader, State, read_state, write_state
+from crystal_mirror.snapshots.base import (
+    Place,
+    first_position,
+    newest_snapshot,
+    packs_of,
+    published_floor,
+    read_base,
+    snapshot_slot,
+)
+from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.making import is_ready, is_whole, read_manifest
+from crystal_mirror.snapshots.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.types import EntryState
 
 LOOK_MS = HOUR_MS

@@ -7,7 +7,6 @@ import msgspec
 
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.base import Place, is_of_before
 from crystal_mirror.batch import Announced, opened_batch
 from crystal_mirror.closed import needs_its_end, read_to_the_end
 from crystal_mirror.cursors import read_cursors
@@ -16,6 +15,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.ports import ReplicaTransaction, ReplicaView
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing
 from crystal_mirror.slots import SlotKind, judge_slot
+from crystal_mirror.snapshots.base import Place, is_of_before
 from crystal_mirror.types import Position
 
 LIST_PAGE = 1000

@@ -109,7 +109,7 @@ Version = tuple[
 
 class PutFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="p"):
     """A file of the memory home as its maker found it. ``base`` is the version that it replaces, as far as its maker knew; None
-    for a new one. If another version came first, that one keeps the path and this one is kept beside it (``files/names.py``)."""
+    for a new one. If another version came first, that one keeps the path and this one is kept beside it."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_BYTES_MAX)]
     base: Version | None

@@ -33,6 +33,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.operations import FILE_PARTS_MAX, FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.snapshots.base import read_base
 
 FILES_TABLE = "files"
 """The replicated tree's name in the state's digest."""
@@ -113,7 +114,10 @@ def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | Non
     ours = Agreed(offer.path, offer.origin, content)
     row = replica.file(offer.path)
     if row is not None and row.version == offer.origin:
-        return ours
+        if content_of(row) == content:
+            return ours
+        book.end_offer(offer.path)  # another copy of this device gave that name to another version
+        return None
     if kept_at is not None:
         _step_aside(this, offer, content, kept_at)
         return None
@@ -122,6 +126,11 @@ def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | Non
         return None
     if row is not None and not row.gone and content_of(row) == content:
         return Agreed(offer.path, row.version, content)
+    if read_base(replica) is not None:
+        # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it. If it
+        # was, offering it again leaves a copy beside the later version at worst.
+        book.end_offer(offer.path)
+        return None
     return ours
 
 

@@ -127,8 +127,8 @@ def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | Non
     if row is not None and not row.gone and content_of(row) == content:
         return Agreed(offer.path, row.version, content)
     if read_base(replica) is not None:
-        # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it. If it
-        # was, offering it again leaves a copy beside the later version at worst.
+        # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it.
+        # If it was, offering it again leaves a copy beside the later version at worst.
         book.end_offer(offer.path)
         return None
     return ours

@@ -19,7 +19,7 @@ def let_go_of_the_log(core: Desk) -> None:
     assert read_base(core.replica) is not None
     core.store.lose("conversations/")
     floor = published_floor(core.replica)
-    for key in core.store.keys():
+    for key in list(core.store.keys()):
         if "/mirror/" in key and key < core.member.keys.mirror(*floor):
             core.store.lose(key)
 

@@ -64,7 +64,7 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path, cont
     with pytest.raises(VaultDamaged, match=r"crystal\.db") as caught:
         Database.open(path)
     assert caught.value.exit_code == 8
-    assert "sync" in caught.value.hint
+    assert "crystal restore" in caught.value.hint
     assert path.read_bytes() == content
 
 

@@ -51,7 +51,8 @@ def run(
         raise Usage("--force and --kit go with --claim")
     with opened(resolve()) as device:
         if claim:
-            note("`crystal role --claim` is `crystal promote --force` now.")
+            if not as_json:  # then standard error is for one document
+                note("`crystal role --claim` is `crystal promote --force` now.")
             promote_here(device, force=True, accept_loss=force, kit=kit, wait=None, yes=yes, as_json=as_json)
         standing = asyncio.run(find_standing(device))
         if as_json:

@@ -1,8 +1,8 @@
 """moto: AWS's S3 and IAM in one process. The only one here that enforces AWS's own policies (with `auth`).
 
-It keeps everything in memory, honours conditions (one process, a lock), takes lifecycle rules but never acts on them.
-It never checks Content-MD5. Without `auth` it lets everybody in, whatever the signature; with `auth` it cannot take pre-signed
-requests (it answers 500).
+It keeps everything in memory, honours conditions (by the lock of `atomic_moto`), takes lifecycle rules but never acts on
+them. It never checks Content-MD5. Without `auth` it lets everybody in, whatever the signature; with `auth` it cannot take
+pre-signed requests (it answers 500).
 """
 
 import contextlib
@@ -28,9 +28,8 @@ def moto(*, auth: bool = False) -> Generator[S3Server]:
     """A moto server. With `auth` signatures and policies count; the keys are those of a user who may do everything."""
     with daemons("moto") as running:
         port = free_port()
-        running.start(
-            "moto", Path(sys.executable).with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)
-        )
+        # -P: what stands beside the script must not be taken for the package of the same name.
+        running.start("moto", sys.executable, "-P", Path(__file__).with_name("atomic_moto.py"), str(port))
         running.until("answer from moto", lambda: accepts(port))
         server = S3Server(
             "moto", f"http://127.0.0.1:{port}", secrets.token_hex(10), secrets.token_hex(20), ""

@@ -36,9 +36,12 @@ def test_a_node_takes_the_place_of_a_lost_core_and_what_that_one_held_back_is_ta
 def test_role_claim_is_promote_by_force_and_says_so(vault: Vault) -> None:
     laptop = vault.add()
     vault.settle()
-    claimed = laptop.call("role", "--claim", "--yes", "--json")
-    assert claimed.json["role"] == "core"
+    claimed = laptop.call("role", "--claim", "--yes")
     assert "promote --force" in claimed.err
+    assert laptop.call("role", "--json").json["role"] == "core"
+    again = laptop.call("role", "--claim", "--yes", "--json")
+    assert again.json["role"] == "core"
+    assert "promote --force" not in again.err, "with --json nothing but an error's document stands there"
 
 
 def test_the_core_that_is_promoted_stays_the_core(vault: Vault) -> None:

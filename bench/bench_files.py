@@ -9,7 +9,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Row]:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _folder() -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="crystal-bench-") as folder:
         yield Path(folder)
 

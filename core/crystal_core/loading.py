@@ -9,6 +9,7 @@ in the order of the part.
 
 from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 import apsw
 
@@ -156,21 +157,22 @@ class _Loader:
 
     def _occurrences(self, chunks: list[int]) -> None:
         rows, places = self._rows, self._rows.places
+        inserted: list[tuple[Any, ...]] = [
+            (chunks[chunk], message, piece, role, moment, *places[where])
+            for chunk, message, piece, role, moment, where in zip(
+                rows.chunk_of,
+                rows.messages,
+                rows.pieces,
+                rows.roles,
+                rows.moments,
+                rows.place_of,
+                strict=True,
+            )
+        ]
         self._database.run_many(
             "INSERT INTO occurrences (chunk, message, part, role, created_at, agent, session, project, repository,"
             " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (chunks[chunk], message, piece, role, moment, *places[where])
-                for chunk, message, piece, role, moment, where in zip(
-                    rows.chunk_of,
-                    rows.messages,
-                    rows.pieces,
-                    rows.roles,
-                    rows.moments,
-                    rows.place_of,
-                    strict=True,
-                )
-            ],
+            inserted,
         )
 
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from crystal_core.database import Database
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture, Forget, Operation, Remember
+from crystal_mirror.operations import Capture, DropFile, Forget, Operation, PutFile, Remember
 from crystal_mirror.types import Origin
 
 
@@ -77,6 +77,8 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
             _mark(database, number, [forget_hash], hides=False)
         case Forget():
             _mark(database, number, operation.targets, hides=True)
+        case PutFile() | DropFile():
+            pass  # no text
 
 
 def drop(database: Database, origin: Origin) -> list[str]:

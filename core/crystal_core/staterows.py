@@ -346,4 +346,6 @@ def unembedded(database: Database, secret: VaultSecret, operations: Sequence[Ope
                 for forget_hash in operation.targets:
                     suppressed[forget_hash] = True
                     present[forget_hash] = False
+            case PutFile() | DropFile():
+                pass  # no text
     return list(wanted)

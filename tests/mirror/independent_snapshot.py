@@ -106,7 +106,7 @@ def _add(rows: Rows, part: list[Any]) -> None:
         )
         rows.occurrences[content, session, message, piece, agent] = row
     for chunk, category, agent, created_at, device in memories:
-        content = contents[chunk]
+        content = contents[int(chunk)]
         rows.memories[content] = (content, names[category], names[agent], created_at, devices[device])
     rows.suppressed |= set(suppressed)
     for device, incarnation, top in acks:

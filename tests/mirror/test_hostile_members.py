@@ -40,6 +40,10 @@ def says_it_stands_at(home: Household, member: Member, place: tuple[int, int], p
         home.store.run(put_cursor(member))
 
 
+def _take_nothing(*_: object) -> None:
+    """A Core that is not bound by what it decrees."""
+
+
 @pytest.mark.parametrize("place", [(FAR, 0), (FAR, FAR), (2, 0)])
 def test_a_node_that_says_it_is_ages_ahead_costs_the_core_no_time_and_raises_no_floor(
     home: Household, place: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -70,7 +74,7 @@ def test_a_core_that_announces_a_state_to_come_has_nobody_drop_what_it_keeps(
     before = newest_snapshot(home.laptop.replica)
     announced = Announced(FAR, 0, bytes(32), bytes(32), bytes(32), 1, 0)
     with monkeypatch.context() as hostile:
-        hostile.setattr("crystal_mirror.retention.decrees.take_decrees", lambda *_: None)
+        hostile.setattr("crystal_mirror.retention.decrees.take_decrees", _take_nothing)
         decree(home.core, announced=announced, floor=(FAR, 0))
     home.store.run(publish(home.core))
     home.sync(home.laptop)

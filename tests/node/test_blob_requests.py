@@ -306,7 +306,11 @@ async def test_a_short_wait_that_the_relay_asks_for_is_waited() -> None:
 
 async def test_progress_is_told_to_whoever_waits() -> None:
     told: list[tuple[str, int, int]] = []
-    runner = Runner(MemoryStore(), None, on_progress=lambda *what: told.append(what))
+
+    def tell(what: str, done: int, total: int) -> None:
+        told.append((what, done, total))
+
+    runner = Runner(MemoryStore(), None, on_progress=tell)
     asked = Asked(runner, VaultKeys(bytes(16)), MemoryStore(), _nothing)
     assert await asked.ask(Progress("snapshot", 1, 3), Progress("snapshot", 3, 3)) == [None, None]
     assert told == [("snapshot", 1, 3), ("snapshot", 3, 3)]

@@ -48,7 +48,9 @@ def _objects(relay: RelayProcess) -> Iterator[tuple[str, bytes]]:
     try:
         for key, body, file in connection.execute("SELECT key, body, file FROM object").fetchall():
             (path,) = relay.directory.rglob(Path(file).name) if body is None else (None,)
-            yield key, path.read_bytes() if path is not None else body
+            content: object = body if path is None else path.read_bytes()
+            assert isinstance(content, bytes)
+            yield key, content
     finally:
         connection.close()
 

@@ -104,7 +104,7 @@ class Demo:
         self._must(len(set(digits)) == len(digits), "two pairings had the same digits")
         return (
             f"desktop invited laptop and tablet, and was told the digits that they showed: {' and '.join(digits)}.",
-            relay.stored_bytes() - before,
+            max(0, relay.stored_bytes() - before),
         )
 
     def _capture(self) -> tuple[str, int]:
@@ -166,13 +166,13 @@ class Demo:
         except CommandFailed:
             generation = int(report["generation"])
             said = f"desktop revoked tablet: the others have new keys (generation {generation}), and the relay is shut to it."
-            return said, relay.stored_bytes() - before
+            return said, max(0, relay.stored_bytes() - before)
         raise DemoFailed("a revoked device could sync")
 
     def _come_in_by_snapshot(self, relay: DemoRelay) -> tuple[str, int]:
         before = relay.stored_bytes()
         self.devices[DESKTOP].run("snapshot")
-        made = relay.stored_bytes() - before
+        made = max(0, relay.stored_bytes() - before)
         pair(self.devices[DESKTOP], self._device(PHONE), PHONE)
         self.devices[PHONE].run("sync")
         digests = {self.devices[name].run("verify")["digest"] for name in (DESKTOP, PHONE)}

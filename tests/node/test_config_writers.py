@@ -7,8 +7,11 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import keyring.core
 import pytest
+from keyring.backends import fail
 from msgspec.structs import replace
 
 from crystal_crypto.hierarchy import Root
@@ -61,6 +64,15 @@ def test_a_kit_typed_back_while_the_keys_move_does_not_lose_them(vault: Vault, t
     assert keys(core)["place"] == "keyring"
     assert device_of(core) == device
     assert _settings(core).config.kit_verified
+
+
+def test_what_keyring_an_earlier_call_found_binds_no_later_one(
+    vault: Vault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyring.core, "_keyring_backend", cast("Any", fail.Keyring)())
+    with_keyring(vault.core, tmp_path)
+    vault.core.call("keys", "move", "--to", "keyring")
+    assert keys(vault.core)["place"] == "keyring"
 
 
 def test_a_code_typed_while_the_keys_move_makes_no_second_identity(vault: Vault, tmp_path: Path) -> None:

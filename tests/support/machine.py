@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import keyring.core
+
 from crystal_node import cli
 from crystal_node.cli import main
 from tests.support.relay_process import RelayProcess
@@ -89,6 +91,7 @@ class Machine:
             return self.run(*arguments, typed=typed, check=check, **variables)
         with (
             mock.patch.object(cli, "_forbid_core_dumps"),
+            mock.patch.object(keyring.core, "_keyring_backend", None),  # the library chooses once a process
             mock.patch.dict(os.environ, self.environment | variables, clear=True),
             _streams(typed) as (out, err),
         ):

@@ -6,11 +6,17 @@ Layout (directories 0700, files 0600):
     memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
     state/state.db        outbox with capture offsets, device log
     state/files.db        what is known of the home's own files (``files/``)
+    state/commands.db     what other devices asked of this one, and it of them
+    state/jobs.db         when the agent's jobs ran last, and which are paused
+    state/works.db        which files were made from the memory, and the agents that are staged
+    state/weaver.db       what the Dream Weaver has read, and what it wrote of it
+    state/agent/          what the agent in the background tells of itself
     state/restore.json    how far a restore from another home has come, while it is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
     state/nudge/now       touched to wake a running ``crystal sync --watch``
-    logs/
+    staging/              agents that are new to the Core
+    logs/                 of the agent
 
 Nothing here reads the environment (``settings.py`` does) or decides anything about the vault. A home is only
 made by the commands that set one up; every other command finds it or says how to make it.
@@ -99,8 +105,41 @@ class Home:
         return self.nudge_folder / "now"
 
     @property
+    def agent_folder(self) -> Path:
+        """Of the agent in the background: what it tells the commands that ask how it is."""
+        return self.state / "agent"
+
+    @property
+    def jobs_database(self) -> Path:
+        return self.state / "jobs.db"
+
+    @property
+    def commands_database(self) -> Path:
+        return self.state / "commands.db"
+
+    @property
+    def works_database(self) -> Path:
+        return self.state / "works.db"
+
+    @property
+    def weaver_database(self) -> Path:
+        return self.state / "weaver.db"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "staging"
+
+    @property
+    def agents(self) -> Path:
+        return self.root / "agents"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def log_file(self) -> Path:
+        return self.logs / "agent.log"
 
     def create(self) -> None:
         """Makes the folders, readable by their owner only. Idempotent.
@@ -113,6 +152,7 @@ class Home:
             self.state,
             self.secrets,
             self.nudge_folder,
+            self.agent_folder,
             self.logs,
             self.database.parent,
         ):

@@ -17,6 +17,7 @@ from crystal_node.settings import (
     enrolment_token,
     resolve,
 )
+from tests.support.machine import Vault
 
 
 def _environment(home: Path, **more: str) -> dict[str, str]:
@@ -160,3 +161,57 @@ def test_the_bandwidth_is_unlimited_unless_said_and_shown_with_its_origin(tmp_pa
 def test_a_bandwidth_that_cannot_be_kept_to_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadConfig, match="bandwidth_up from environment"):
         resolve(None, _environment(tmp_path, CRYSTAL_BANDWIDTH_UP=text))
+
+
+def test_an_option_is_set_shown_with_its_origin_overridden_and_unset(vault: Vault) -> None:
+    core = vault.core
+    done = core.call("config", "set", "time_zone", "Europe/Berlin", "--json")
+    assert done.json == {"name": "time_zone", "value": "Europe/Berlin", "origin": "config.json"}
+    shown = {
+        each["name"]: each for each in core.call("config", "--json", CRYSTAL_BACKUP_KEEP="3").json["settings"]
+    }
+    assert shown["time_zone"]["value"] == "Europe/Berlin"
+    assert (shown["backup_keep"]["value"], shown["backup_keep"]["origin"]) == (
+        "3",
+        "environment (CRYSTAL_BACKUP_KEEP)",
+    )
+    assert core.call("config", "unset", "time_zone", "--json").json["origin"] == "default"
+    assert "time_zone" not in json.loads((core.home / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("time_zone", "Nowhere/Land"),
+        ("time_zone", "../../etc/passwd"),
+        ("capture", "perhaps"),
+        ("backup_folder", "not/absolute"),
+        ("backup_keep", "0"),
+        ("capture_without", "Codex; rm"),
+        ("llm_url", "file:///etc/passwd"),
+        ("commands_denied", "laptop"),
+        ("staging", "maybe"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_wherever_it_comes_from(
+    vault: Vault, name: str, value: str
+) -> None:
+    core = vault.core
+    before = (core.home / "config.json").read_bytes()
+    refused = core.call("config", "set", name, value, check=False)
+    assert (refused.code, name in refused.err) == (3, True), refused.err
+    assert (core.home / "config.json").read_bytes() == before
+    (core.home / "config.json").write_text(json.dumps(json.loads(before) | {name: value}))
+    named = core.call("config", check=False)
+    assert (named.code, "config.json" in named.err) == (3, True)
+
+
+def test_options_are_typed_as_json_has_them(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        '{"capture": false, "weave_tokens_max": 5000, "capture_without": "codex, Gemini-CLI"}'
+    )
+    settings = resolve(environment={"CRYSTAL_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    assert not settings.capture.on
+    assert settings.capture.without == {"codex", "gemini-cli"}
+    assert settings.dreams.tokens_max == 5000
+    assert settings.capture.drop_folder == tmp_path / "drop"

@@ -23,7 +23,7 @@ PATTERN_CHARS_MAX = 200
 RULES_MAX = 200
 
 _OWN = frozenset(
-    {"config.json", "state", "staging", "logs", "bin", "keys", "secrets", TRASH_NAME, MARKER_NAME}
+    {"config.json", "state", "staging", "logs", "bin", "drop", "keys", "secrets", TRASH_NAME, MARKER_NAME}
 )
 _OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
 """Of files that a crash left while one of these was written."""

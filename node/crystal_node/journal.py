@@ -112,6 +112,11 @@ class SqliteJournal:
         """The connection, for backups and clones."""
         return self._db
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether one is under way on this object."""
+        return self._inside
+
     @contextmanager
     def transaction(self) -> Generator["SqliteJournal"]:
         """One transaction; the journal itself offers its methods. Not nested."""

@@ -23,6 +23,7 @@ from crystal_node.capture.redact import Redacted, redact
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import Usage
+from crystal_node.health.moments import Moment, note, note_problems
 from crystal_node.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.replication.forgetting import without_forgotten
 from crystal_node.wording import counted
@@ -87,7 +88,11 @@ class Recorder:
             privacy = read_privacy(self._device.journal)
             if privacy.on:
                 return RecordReport(private=True)
-            return await self._pass(paths, privacy, privacy.hides)
+            chosen = None if paths is None else list(paths)
+            report = await self._pass(chosen, privacy, privacy.hides)
+            looked_at = None if chosen is None else [str(path) for path in chosen]
+            note_problems(self._device.journal, report.problems, looked_at=looked_at)
+            return report
 
     async def go_private(self) -> RecordReport:
         """Turns private mode on: from now on nothing is recorded. What stood in transcripts before is recorded first.
@@ -197,6 +202,8 @@ class Recorder:
             if journal.file_state(key) != before or read_privacy(journal) != privacy:
                 raise TransactionStale("another process has read this transcript meanwhile")
             journal.set_file_state(key, after)
+            if reading.operations:
+                note(journal, Moment.CAPTURE, now_ms())
 
         operations = without_forgotten(self._device, reading.operations)
         if operations:

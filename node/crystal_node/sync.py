@@ -26,6 +26,7 @@ from crystal_node.device import Device
 from crystal_node.errors import describe
 from crystal_node.files.alongside import with_files
 from crystal_node.files.rounds import FileRounds
+from crystal_node.health.moments import Rounds
 from crystal_node.locking import FileLock, give_way
 from crystal_node.members.due import duties_due, settling_due
 from crystal_node.members.duties import do_duties
@@ -137,6 +138,7 @@ class Syncer:
         self._root_looked_for = device.member.log.root_number
         self._version = version("memory-crystal")
         self._files = FileRounds(device, purpose)
+        self._moments = Rounds(device.journal)
         self._caught_up = False
         self._token = b""
         self._store = store
@@ -159,11 +161,14 @@ class Syncer:
         """
         try:
             result = await self._round(wait_seconds, heed_cursors=heed_cursors, enough=enough)
-        except (Revoked, TokenRefused) as error:
-            self._keep_news()
-            refused = isinstance(error, TokenRefused)
-            note_access(self._device.journal, Access.REFUSED if refused else Access.REVOKED)
+        except Exception as error:
+            if isinstance(error, (Revoked, TokenRefused)):
+                self._keep_news()
+                refused = isinstance(error, TokenRefused)
+                note_access(self._device.journal, Access.REFUSED if refused else Access.REVOKED)
+            self._moments.failed(error, now_ms())
             raise
+        self._moments.succeeded(result.report, now_ms())
         note_access(self._device.journal, Access.OPEN)
         self._keep_news()
         return result
@@ -330,6 +335,7 @@ class Syncer:
         return self._runner.traffic.copy()
 
     def close(self) -> None:
+        self._moments.flush()
         self._files.close()
         self._embedder.close()
 

@@ -291,6 +291,30 @@ def read_bundle(
     return plain[:32], plain[32:]
 
 
+def read_letter(
+    data: bytes,
+    *,
+    private: bytes,
+    vault: bytes,
+    sender: bytes,
+    recipient: bytes,
+    place: tuple[bytes, bytes, int],
+) -> bytes:
+    """`place`: the log head, and incarnation and sequence of the stream."""
+    must(len(data) >= 2)
+    must(data[0] == 2 and data[1] == 1, "unknown version")
+    must(len(data) >= 50)
+    must(len(data) - 50 <= 96 * 1024, "too large")
+    log_head, incarnation, sequence = place
+    ids = vault + sender + recipient + log_head + incarnation
+    info = label("crystal/v2/letter") + ids + struct.pack(">Q", sequence)
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+    try:
+        return suite.decrypt(data[2:], X25519PrivateKey.from_private_bytes(private), info)
+    except (InvalidTag, ValueError):
+        refuse("wrong key")
+
+
 def read_identity(data: bytes) -> dict[str, bytes]:
     must(len(data) >= 5 and data[:4] == b"CRYD")
     must(data[4] == 2, "unknown version")

@@ -26,6 +26,7 @@ from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
 from crystal_crypto.keystore.wrapping import Header
 from crystal_crypto.kit import decode_kit
+from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_crypto.v1 import open_v1
@@ -76,6 +77,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "entry": ("entry-hash", "frames", "payload"),
         "blob": ("length", "content"),
         "bundle": ("generation-key", "secret"),
+        "letter": ("content",),
         "code": ("root", "vault") if "vault" in vector.fields else ("root",),
         "kit": ("root", "vault"),
         "v1": ("plain",),
@@ -161,6 +163,32 @@ def _their_bundle(vector: Vector) -> dict[str, str]:
         g=vector.number("generation"),
     )
     return {"generation-key": generation.hex(), "secret": secret.hex()}
+
+
+def _our_letter(vector: Vector) -> dict[str, str]:
+    content = open_letter(
+        subject(vector),
+        ExchangeKey(vector.hex("private-key")),
+        vault=vector.hex("vault"),
+        sender=vector.hex("sender"),
+        recipient_id=vector.hex("recipient"),
+        log_head=vector.hex("log-head"),
+        incarnation=vector.hex("incarnation"),
+        sequence=vector.number("sequence"),
+    )
+    return {"content": content.hex()}
+
+
+def _their_letter(vector: Vector) -> dict[str, str]:
+    content = other.read_letter(
+        subject(vector),
+        private=vector.hex("private-key"),
+        vault=vector.hex("vault"),
+        sender=vector.hex("sender"),
+        recipient=vector.hex("recipient"),
+        place=(vector.hex("log-head"), vector.hex("incarnation"), vector.number("sequence")),
+    )
+    return {"content": content.hex()}
 
 
 def _our_code(vector: Vector) -> dict[str, str]:
@@ -286,6 +314,7 @@ _OURS: dict[str, Reader] = {
     "entry": _our_entry,
     "blob": _our_blob,
     "bundle": _our_bundle,
+    "letter": _our_letter,
     "code": _our_code,
     "kit": _our_kit,
     "invite": invite_readers.ours,
@@ -297,6 +326,7 @@ _THEIRS: dict[str, Reader] = {
     "entry": _their_entry,
     "blob": _their_blob,
     "bundle": _their_bundle,
+    "letter": _their_letter,
     "code": _their_code,
     "kit": _their_kit,
     "invite": invite_readers.theirs,

@@ -16,6 +16,7 @@ AT_LEAST = {
     "entry": 60,
     "blob": 80,
     "bundle": 10,
+    "letter": 15,
     "code": 25,
     "key": 20,
     "v1": 15,

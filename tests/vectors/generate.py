@@ -8,18 +8,20 @@ from tests.vectors import (
     invite_cases,
     key_cases,
     kit_cases,
+    letter_cases,
     text_cases,
     wrapped_cases,
 )
 from tests.vectors.vectorfile import FOLDER, Vector
 
-FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "v1", "wrapped")
+FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "letter", "v1", "wrapped")
 
 _MODULES = (
     entry_cases,
     content_cases,
     blob_cases,
     bundle_cases,
+    letter_cases,
     text_cases,
     key_cases,
     invite_cases,

@@ -67,6 +67,16 @@ class VaultKeys:
         return self.blob_prefix + name.hex()
 
     @property
+    def commands_prefix(self) -> str:
+        return f"{self.root}commands/"
+
+    def command_prefix(self, device: bytes, incarnation: bytes) -> str:
+        return f"{self.commands_prefix}{device.hex()}.{incarnation.hex()}/"
+
+    def command(self, device: bytes, incarnation: bytes, sequence: int) -> str:
+        return self.command_prefix(device, incarnation) + slot_name(sequence)
+
+    @property
     def cursor_prefix(self) -> str:
         return f"{self.root}cursor/"
 
@@ -75,17 +85,13 @@ class VaultKeys:
 
     def parse_stream(self, key: str) -> tuple[bytes, bytes, int] | None:
         """Device, incarnation and sequence of a conversation key, or None if it is not one (a relay may list junk)."""
-        if not key.startswith(self.conversations_prefix):
-            return None
-        stream, slash, slot = key[len(self.conversations_prefix) :].partition("/")
-        device, dot, incarnation = stream.partition(".")
-        if not slash or not dot or len(device) != 32 or len(incarnation) != 16 or len(slot) != _SLOT_DIGITS:
-            return None
-        try:
-            parsed = bytes.fromhex(device), bytes.fromhex(incarnation), int(slot)
-        except ValueError:
-            return None
-        return parsed if self.conversation(*parsed) == key else None
+        parsed = _parse_stream(self.conversations_prefix, key)
+        return parsed if parsed is not None and self.conversation(*parsed) == key else None
+
+    def parse_command(self, key: str) -> tuple[bytes, bytes, int] | None:
+        """As ``parse_stream``, of a key in a stream of commands."""
+        parsed = _parse_stream(self.commands_prefix, key)
+        return parsed if parsed is not None and self.command(*parsed) == key else None
 
     @staticmethod
     def parse_slot(prefix: str, key: str) -> int | None:
@@ -94,3 +100,18 @@ class VaultKeys:
         if not key.startswith(prefix) or len(name) != _SLOT_DIGITS or not (name.isascii() and name.isdigit()):
             return None
         return int(name)
+
+
+def _parse_stream(prefix: str, key: str) -> tuple[bytes, bytes, int] | None:
+    if not key.startswith(prefix):
+        return None
+    stream, slash, slot = key[len(prefix) :].partition("/")
+    device, dot, incarnation = stream.partition(".")
+    if not slash or not dot or len(device) != 32 or len(incarnation) != 16 or len(slot) != _SLOT_DIGITS:
+        return None
+    if not (slot.isascii() and slot.isdigit()):
+        return None
+    try:
+        return bytes.fromhex(device), bytes.fromhex(incarnation), int(slot)
+    except ValueError:
+        return None

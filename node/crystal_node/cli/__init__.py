@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = ["--help"]
     if arguments == ["--version"]:
         return _version()
-    if arguments == ["nudge"]:
-        return _nudge()
+    if arguments[0] == "nudge" and not {"-h", "--help"} & set(arguments):
+        return _nudge(arguments[1:])
     from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.cli.output import ReaderGone
 
@@ -84,12 +84,19 @@ def _version() -> int:
     return 0
 
 
-def _nudge() -> int:
-    """Wakes a running ``crystal sync --watch``. For hooks: never fails, never waits, never speaks."""
-    from contextlib import suppress
-    from pathlib import Path
+def _nudge(arguments: list[str]) -> int:
+    """Wakes a running agent (``crystal nudge``). For hooks: never fails, never waits, reads nothing, never speaks.
 
-    home = Path(os.environ.get("CRYSTAL_HOME") or "~/.ldm").expanduser()
-    with suppress(OSError):
-        os.utime(home / "state" / "nudge" / "now")
+    Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
+    """
+    home = os.environ.get("CRYSTAL_HOME") or "~/.ldm"
+    for index, word in enumerate(arguments):
+        if word.startswith("--home="):
+            home = word.removeprefix("--home=")
+        elif word == "--home":
+            home = "".join(arguments[index + 1 : index + 2])
+    try:
+        os.utime(os.path.join(os.path.expanduser(home), "state", "nudge", "now"))  # noqa: PTH111, PTH118  pathlib costs 5 ms
+    except (OSError, ValueError):
+        pass  # no home, or no agent that ever ran: nobody is there to wake
     return 0

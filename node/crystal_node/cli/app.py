@@ -51,6 +51,8 @@ VERBS = (
     _Verb("restore", "remake", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),
+    _Verb("hooks", "hooks", _LOOK),
+    _Verb("nudge", "nudge", _LOOK),
     _Verb("doctor", "doctor", _LOOK),
 )
 

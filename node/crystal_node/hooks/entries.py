@@ -1,0 +1,53 @@
+"""The hooks in Claude Code's settings: at which moments, with which command, and which ones are ours.
+
+Each hook only touches a file that the agent watches. It reads nothing, says nothing, and succeeds whatever happens: a hook
+that fails could keep a prompt from its program. ``async`` where the program goes on anyway; at a session's end it must not,
+since whatever runs then is ended with the program.
+"""
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+
+from crystal_node.hooks.program import program, words_after
+
+TIMEOUT_SECONDS = 5
+_EVEN_IF_GONE = " || true"
+"""After Crystal was removed without `crystal uninstall`, the shell's "not found" must not be a failed hook."""
+
+
+class HookEvent(StrEnum):
+    """The moments, by Claude Code's names."""
+
+    SESSION_START = "SessionStart"
+    USER_PROMPT_SUBMIT = "UserPromptSubmit"
+    STOP = "Stop"
+    PRE_COMPACT = "PreCompact"
+    SESSION_END = "SessionEnd"
+
+
+def command(home: Path) -> str:
+    """The shell command that wakes the agent of that home."""
+    return shlex.join([*program(), "nudge", "--home", str(home)]) + _EVEN_IF_GONE
+
+
+def hook(event: HookEvent, home: Path) -> dict[str, object]:
+    """The hook of one event."""
+    entry: dict[str, object] = {"type": "command", "command": command(home), "timeout": TIMEOUT_SECONDS}
+    return entry if event is HookEvent.SESSION_END else entry | {"async": True}
+
+
+def is_ours(entry: object, home: Path, default_home: Path) -> bool:
+    """Whether a hook wakes the agent of that home, whatever the program's place was when it came there.
+
+    A command that names no home means the default one.
+    """
+    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        return False
+    words = words_after(entry["command"])
+    if not words or words[0] != "nudge":
+        return False
+    named = default_home
+    if words[1:2] == ["--home"] and len(words) > 2:
+        named = Path(words[2])
+    return named == home

@@ -1,0 +1,40 @@
+"""How another program is to call this one: an absolute command, and how such a command is known again.
+
+The command that was installed beside the interpreter, if there is one. Otherwise the interpreter with ``-P``: hooks run in a
+project's folder, and a file there must not be taken for one of ours.
+"""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+_NAME = "crystal"
+_PACKAGE = "crystal_node"
+
+
+def program() -> tuple[str, ...]:
+    """The words that start Crystal, whatever the working folder and the search path are."""
+    beside = Path(sys.executable).absolute().with_name(_NAME)
+    if beside.is_file() and os.access(beside, os.X_OK):
+        return (str(beside),)
+    return (str(Path(sys.executable).absolute()), "-P", "-m", _PACKAGE)
+
+
+def words_after(command: str) -> list[str] | None:
+    """What a shell command gives to Crystal; None if it runs something else, or cannot be read."""
+    try:
+        return arguments_after(shlex.split(command))
+    except ValueError:
+        return None
+
+
+def arguments_after(words: list[str]) -> list[str] | None:
+    """As ``words_after``, of a command that is in words already."""
+    if not words:
+        return None
+    if Path(words[0]).name == _NAME:
+        return words[1:]
+    if _PACKAGE in words[1:] and words[words.index(_PACKAGE) - 1] == "-m":
+        return words[words.index(_PACKAGE) + 1 :]
+    return None

@@ -6,7 +6,7 @@ Exit codes, the same for every command:
     1 unexpected: a bug        6 the relay misbehaves                  10 not found
     2 usage                    7 a wrong key, code or passphrase      130 interrupted
     3 not set up               8 local storage, or the key store          11 another device did not answer
-    4 the relay is unreachable
+    4 the relay is unreachable                                            12 the language model failed
 
 Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system
 and from SQLite is named here. Nothing that is unknown is passed off as known: it is exit code 1, a bug.
@@ -65,6 +65,7 @@ class ExitCode(IntEnum):
     BUSY = 9
     NOT_FOUND = 10
     NO_ANSWER = 11
+    MODEL = 12
     INTERRUPTED = 130
 
 

@@ -1,0 +1,198 @@
+"""How every provider sends a request: bounded in time and size, tried again where nothing can have been paid.
+
+    send ─┬─ 200 ─────────────────────────────► document
+          ├─ not connected, 429, 500-504, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, TRIES_MAX times in all
+          ├─ other status ────────────────────► Refused, TooLong
+          └─ sent, and the answer got lost ────► Unavailable, paid
+
+Keys are sent to the address that they belong to, never along a redirection, and never shown: what a server says about an
+error is cut short and rid of everything that looks like one.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from crystal_core.llm.errors import LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
+from crystal_node.clock import now_ms
+
+TRIES_MAX = 4
+BACKOFF_SECONDS = 1.0
+RETRY_AFTER_SECONDS_MAX = 120.0
+"""A server that wants us to wait for longer is told of instead."""
+CONNECT_SECONDS_MAX = 5.0
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+REASON_CHARS_MAX = 160
+
+_PASSING = frozenset({500, 502, 503, 504, 529})
+_TOO_MANY = 429
+_SECRET = re.compile(r"(?:sk|key|gsk|xai)-[\w*.-]{4,}|Bearer\s+\S+", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.{0,20}(length|window|size)|prompt is too long|too many tokens|maximum context", re.IGNORECASE
+)
+
+Pause = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
+
+
+class LlmHttp:
+    """One server. ``secret``: headers that hold the key; they stay in here."""
+
+    def __init__(
+        self,
+        base: str,
+        *,
+        secret: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
+        self.base = base.rstrip("/")
+        self.host = urlsplit(self.base).netloc
+        self._pause = pause
+        self._secrets = tuple((secret or {}).values())
+        self._headers = {**(headers or {}), **(secret or {})}
+        self._client: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"LlmHttp({self.base!r})"
+
+    @property
+    def local(self) -> bool:
+        """Whether the server is this machine."""
+        return is_loopback(self.base)
+
+    async def post(self, path: str, body: Mapping[str, object], kind: type[T], *, seconds_max: float) -> T:
+        """Sends ``body`` and gives the answer as a ``kind``. Raises LlmError."""
+        deadline = asyncio.get_running_loop().time() + seconds_max
+        last: LlmError | None = None
+        for tried in range(TRIES_MAX):
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                return await self._once(path, body, kind, left)
+            except _Passing as passing:
+                last = passing.error
+                wait = BACKOFF_SECONDS * 2**tried if passing.after is None else passing.after
+                left = deadline - asyncio.get_running_loop().time()
+                if wait > min(RETRY_AFTER_SECONDS_MAX, left) or tried == TRIES_MAX - 1:
+                    break
+                await self._pause(wait)
+        assert last is not None
+        raise last
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def __aenter__(self) -> "LlmHttp":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _once(self, path: str, body: Mapping[str, object], kind: type[T], seconds: float) -> T:
+        try:
+            async with (
+                asyncio.timeout(max(seconds, 0.001)),
+                self._opened().stream("POST", self.base + path, json=body) as response,
+            ):
+                data = bytearray()
+                async for chunk in response.aiter_bytes():
+                    data += chunk
+                    if len(data) > ANSWER_BYTES_MAX:
+                        raise Malformed(
+                            f"{self.host} answers with over {ANSWER_BYTES_MAX // 2**20} MiB", paid=True
+                        )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise _Passing(Unavailable(f"nobody answers at {self.host}")) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise Unavailable(f"{self.host} did not answer in time", paid=True) from error
+        except httpx.HTTPError as error:
+            raise Unavailable(
+                f"the connection to {self.host} broke: {type(error).__name__}", paid=True
+            ) from error
+        self._check(response, bytes(data))
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Malformed(f"what {self.host} answers is not of its API", paid=True) from error
+
+    def _check(self, response: httpx.Response, data: bytes) -> None:
+        status = response.status_code
+        if status == httpx.codes.OK:
+            return
+        reason = self._reason(data)
+        what = f"{self.host} answers {status}" + (f": {reason}" if reason else "")
+        if status == _TOO_MANY and "insufficient_quota" in reason:
+            raise Refused(what, hint="The provider's account has no credit left.")
+        if status == _TOO_MANY:
+            raise _Passing(RateLimited(what), _retry_after(response.headers.get("retry-after")))
+        if status in _PASSING:
+            raise _Passing(Unavailable(what), _retry_after(response.headers.get("retry-after")))
+        if status in (400, 413, 422) and (status == 413 or _TOO_LONG.search(reason)):
+            raise TooLong(what)
+        raise Refused(what)
+
+    def _reason(self, data: bytes) -> str:
+        """The server's own words in short, without anything that could be a key."""
+        try:
+            document = msgspec.json.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return ""
+        found = document.get("error", document) if isinstance(document, dict) else None
+        if isinstance(found, dict):
+            parts = [found.get("code"), found.get("type"), found.get("message")]
+            text = " ".join(part for part in parts if isinstance(part, str))
+        else:
+            text = found if isinstance(found, str) else ""
+        for secret in self._secrets:
+            text = text.replace(secret.removeprefix("Bearer "), "…")
+        plain = "".join(char if char.isprintable() else " " for char in _SECRET.sub("…", text))
+        return plain[:REASON_CHARS_MAX]
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                headers=self._headers,
+                timeout=httpx.Timeout(None, connect=CONNECT_SECONDS_MAX),
+                follow_redirects=False,
+                trust_env=not self.local,
+            )
+        return self._client
+
+
+class _Passing(Exception):
+    """What may be tried again, and when."""
+
+    def __init__(self, error: LlmError, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is this machine's own."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait, from a number of seconds or a date. None where nothing is said that can be read."""
+    if value is None:
+        return None
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return max(moment - now_ms() / 1000, 0.0)

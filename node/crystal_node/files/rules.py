@@ -28,6 +28,8 @@ _OWN = frozenset(
 _OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
 """Of files that a crash left while one of these was written."""
 _DATABASE_MARK = ".db"
+_KEYS_MARK = ".env"
+"""Beside a database: keys of language models' providers, and what an editor makes of such a file."""
 _SCRATCH_MARK = ".restoring"
 """Beside a database: the folder in which copies of other homes' databases are put together."""
 _LEFT_OUT = re.compile(
@@ -56,7 +58,8 @@ class TreeRules:
             if component == _SCRATCH_MARK and "/".join(components[:depth]) in self.databases:
                 return True
         folder, _, name = form.rpartition("/")
-        return (folder in self.databases and _DATABASE_MARK in name) or form in self.secrets
+        beside = folder in self.databases and (_DATABASE_MARK in name or _KEYS_MARK in name)
+        return beside or form in self.secrets
 
     def has_own_in(self, folder: str) -> bool:
         """Whether in this folder, folded, a plain name may be Crystal's own."""

@@ -30,6 +30,16 @@ def test_a_database_stays_out_of_the_tree_wherever_in_the_home_it_lies(tmp_path:
     assert rules.fault(f"{inside[data].removesuffix('crystal.db')}.restoring/crystal.db") is not None
 
 
+@pytest.mark.parametrize("name", [".env", ".env.local", ".ENV", ".env~", "..env.swp"])
+def test_keys_of_language_models_beside_the_database_stay_on_their_machine(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "home"
+    (root / "notes/data").mkdir(parents=True)
+    rules = TreeRules((), own_places(Home(root, root / "notes/data"))[0])
+    assert rules.fault(f"notes/data/{name}") is not None
+    assert rules.fault(f"memory/{name}") is not None
+    assert rules.fault("notes/environment.md") is None
+
+
 def test_a_passphrase_file_is_secret_by_every_path_that_leads_to_it(tmp_path: Path) -> None:
     root = tmp_path / "home"
     (root / "private").mkdir(parents=True)

@@ -38,7 +38,7 @@ def read_log(
         LogForked: the relay shows other bytes at our head.
     """
     complete = True
-    _catch_up(log, journal)
+    catch_up(log, journal)
     yield from _retract_voids(log, journal, keys)
     if log.next_slot:
         head = yield Get(keys.log(log.next_slot - 1))
@@ -74,7 +74,7 @@ def read_log(
     return complete
 
 
-def _catch_up(log: DeviceLog, journal: Journal) -> None:
+def catch_up(log: DeviceLog, journal: Journal) -> None:
     """Follows what another process of this device has taken in, or taken back, since this one looked."""
     entries = journal.log_entries()
     run = log.trailing_voids

@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from crystal_mirror.retention.outlook import Brief, brief
 from crystal_mirror.snapshots.base import META_MODEL
 from crystal_mirror.status import MemberStatus, details_of, status
+from crystal_node.access import Access, read_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.locking import is_held
+from crystal_node.files.standing import FilesStanding, files_standing
+from crystal_node.health.background import Background, background
+from crystal_node.health.channels import Channels, channels
+from crystal_node.health.concerns import Concern, concerns
+from crystal_node.health.disks import disks_of
+from crystal_node.health.moments import Moment, Trouble, read_moments, read_problems, read_trouble
+from crystal_node.health.stuck import CoreSeen, Facts, Stuck, stuck
+from crystal_node.members.listing import Row, rows_of
+from crystal_node.members.naming import name_of
 from crystal_node.privacy import Privacy, read_privacy
 
 
@@ -26,35 +35,96 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code;
-    ``generation_at`` is when the keys' generation began, by its maker's clock, 0 if unknown."""
+    ``generation_at`` is when the keys' generation began, by its maker's clock, 0 if unknown; ``devices`` are those of the vault
+    that were not revoked; ``trouble`` says why the last round failed."""
 
     member: MemberStatus
     counts: Counts
     pending_seconds: float | None
     privacy: Privacy
-    watching: bool
+    background: Background
     holds_root: bool
     generation: int
     generation_at: int
     model: str
     replication: Brief
+    files: FilesStanding
+    devices: tuple[Row, ...]
+    channels: Channels
+    moments: dict[Moment, int]
+    trouble: Trouble | None
+    concerns: tuple[Concern, ...]
+    stuck: tuple[Stuck, ...]
+
+    @property
+    def watching(self) -> bool:
+        return self.background.runner is not None
 
 
 def standing(device: Device) -> Standing:
     """Gathers it."""
     model = device.replica.meta_get(META_MODEL)
+    now, member = now_ms(), status(device.member)
+    rows = [row for row in rows_of(device) if not row.revoked]
+    files = files_standing(device)
+    behind = background(device.settings.home)
+    through = channels(device, member, rows, files, None)
+    moments, trouble = read_moments(device.journal), read_trouble(device.journal)
+    facts = Facts(
+        now_ms=now,
+        is_core=member.is_core,
+        access=_access(device),
+        trouble=trouble,
+        moments=moments,
+        channels=through,
+        background=behind,
+        disks=disks_of(device.settings.home),
+        core=_core(rows),
+        quarantined=member.quarantined,
+        notices=frozenset(member.notices),
+        generation_missing=_generation_missing(device),
+        problems=tuple(read_problems(device.journal)),
+        files_halted=files.last.halted,
+        files_withheld=len(files.withheld),
+    )
     return Standing(
-        member=status(device.member),
+        member=member,
         counts=_counts(device),
-        pending_seconds=device.pending_seconds(),
+        pending_seconds=through.conversations.oldest_seconds,
         privacy=read_privacy(device.journal),
-        watching=is_held(device.settings.home.watch_lock),
+        background=behind,
         holds_root=device.holds_root,
         generation=device.member.log.generation,
         generation_at=_generation_at(device),
         model=model.decode() if model else "",
-        replication=brief(device.member, now_ms()),
+        replication=brief(device.member, now),
+        files=files,
+        devices=tuple(rows),
+        channels=through,
+        moments=moments,
+        trouble=trouble,
+        concerns=tuple(concerns(device)),
+        stuck=tuple(stuck(facts)),
     )
+
+
+def _access(device: Device) -> Access:
+    """By the log, which proves it, or else by what the last round found."""
+    return (
+        read_access(device.journal)
+        if device.member.log.is_active(device.member.device_id)
+        else Access.REVOKED
+    )
+
+
+def _core(rows: list[Row]) -> CoreSeen | None:
+    lead = next((row for row in rows if row.entry.leads and not row.entry.is_this), None)
+    return CoreSeen(name_of(lead.entry), lead.seen_at) if lead is not None else None
+
+
+def _generation_missing(device: Device) -> int | None:
+    number = device.member.log.generation
+    return number if device.member.key_for(number) is None else None
 
 
 def _generation_at(device: Device) -> int:

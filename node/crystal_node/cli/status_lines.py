@@ -1,0 +1,171 @@
+"""What ``crystal status`` says to people: a line for each thing, and what does not go on by itself below."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+    from crystal_node.health.standing import Standing
+    from crystal_node.members.listing import Row
+
+_DEVICES_MAX = 8
+"""Others that are listed; `crystal devices` lists all."""
+
+
+def status_lines(device: "Device", found: "Standing") -> list[str]:
+    """All of it, news apart."""
+    return [*_standing(device, found), *_needs(found)]
+
+
+def news_lines(device: "Device") -> list[str]:
+    """What happened in the vault and was not shown yet."""
+    from crystal_node.members.newsdesk import lines_of
+
+    return [f"* {line}" for line in lines_of(device.member)]
+
+
+def _standing(device: "Device", found: "Standing") -> Iterator[str]:
+    from crystal_node.clock import now_ms
+    from crystal_node.replication.briefly import replication_lines
+    from crystal_node.wording import ago, counted, one_line
+
+    settings, member, counts = device.settings, found.member, found.counts
+    role = "Core" if member.is_core else "Node"
+    yield (
+        f"{one_line(device.name, 60)} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
+    )
+    yield f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}"
+    behind = found.channels.mirror.behind
+    late = f"; {counted(behind, 'entry', 'entries')} behind" if behind else ""
+    yield f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}{late}"
+    yield from replication_lines(device.member, found.replication)
+    yield _outbox(found)
+    yield _files(found)
+    commands = found.channels.commands
+    if commands is not None and (commands.asked or commands.running or commands.waiting):
+        yield f"commands {commands.asked} asked and open, {commands.running} running here, {commands.waiting} waiting here"
+    yield from _devices(found.devices)
+    yield f"last     {_moments(found, now_ms())}"
+    yield f"relay    {settings.relay_url or 'none'}"
+    age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
+    yield f"keys     generation {found.generation}{age}"
+    yield f"sync     {_sync(found)}"
+    if found.privacy.on:
+        yield "private  ON: nothing is recorded (`crystal private off` ends it)"
+
+
+def _outbox(found: "Standing") -> str:
+    from crystal_node.wording import ago, counted
+
+    waiting = found.channels.conversations
+    if not waiting.waiting:
+        return "outbox   empty: everything recorded here is durable"
+    oldest = (
+        f", the oldest for {ago(waiting.oldest_seconds)} at most"
+        if waiting.oldest_seconds is not None
+        else ""
+    )
+    return f"outbox   {counted(waiting.waiting, 'operation')} not durable yet ({waiting.unsent} not sent){oldest}"
+
+
+def _files(found: "Standing") -> str:
+    from crystal_node.wording import ago, counted
+
+    files, last = found.files, found.files.last
+    oldest = found.channels.files.oldest_seconds
+    since = "" if oldest is None else f" for {ago(oldest)} at most"
+    odd = [
+        text
+        for count, text in (
+            (files.offered, f"{files.offered:,} waiting for the Core{since}"),
+            (len(files.conflicts), counted(len(files.conflicts), "conflict copy", "conflict copies")),
+            (last.refused_count, f"{last.refused_count:,} not synced"),
+            (len(last.lacking), f"{len(last.lacking):,} not complete on the relay"),
+            (files.aside, f"{files.aside:,} left out here"),
+            (files.trash_files, f"{files.trash_files:,} in the trash"),
+        )
+        if count
+    ]
+    return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
+
+
+def _devices(rows: "tuple[Row, ...]") -> Iterator[str]:
+    from crystal_node.clock import now_ms
+
+    others = [row for row in rows if not row.entry.is_this]
+    now = now_ms()
+    for number, row in enumerate(others[:_DEVICES_MAX]):
+        yield f"{'devices' if number == 0 else '':<8} {_device(row, now)}"
+    if len(others) > _DEVICES_MAX:
+        yield f"{'':<8} and {len(others) - _DEVICES_MAX:,} more: `crystal devices`"
+
+
+def _device(row: "Row", now: int) -> str:
+    from crystal_node.members.naming import name_of
+    from crystal_node.wording import ago, counted, one_line
+
+    role = ", the Core" if row.entry.leads else ""
+    if row.entry.cursor is None:
+        return f"{one_line(name_of(row.entry), 40)}{role}: not heard of yet"
+    seen = f"heard of {ago(max(now - row.seen_at, 0) / 1000)} ago" if row.seen_at else "heard of"
+    parts = [seen]
+    if row.behind is None:
+        parts.append("behind by more than is known here")
+    elif row.behind:
+        parts.append(f"{counted(row.behind, 'entry', 'entries')} behind")
+    else:
+        parts.append("caught up")
+    if row.pending:
+        parts.append(f"{row.pending:,} not durable there")
+    return f"{one_line(name_of(row.entry), 40)}{role}: {', '.join(parts)}"
+
+
+def _moments(found: "Standing", now: int) -> str:
+    from crystal_node.health.moments import Moment
+    from crystal_node.wording import ago
+
+    words = {
+        Moment.CAPTURE: "recorded",
+        Moment.PUSH: "sent",
+        Moment.PULL: "received",
+        Moment.ACK: "made durable",
+        Moment.ROUND: "synced",
+        Moment.WEAVE: "woven",
+        Moment.BACKUP: "backed up",
+    }
+    said = [
+        f"{word} {ago(max(now - found.moments[moment], 0) / 1000)} ago"
+        for moment, word in words.items()
+        if moment in found.moments
+    ]
+    return ", ".join(said) or "never synced"
+
+
+def _sync(found: "Standing") -> str:
+    from crystal_node.wording import one_line
+
+    runner = found.background.runner
+    if runner is None:
+        return "no watcher is running"
+    process = f" (process {runner.pid})" if runner.pid is not None else ""
+    if "agent" in runner.purpose:
+        text = f"the agent is running{process}"
+    else:
+        text = f"a watcher is running{process}: {one_line(runner.purpose, 40)}"
+    for name, why in found.background.put_off:
+        text += f"; {name} is put off: {why}"
+    if found.background.paused:
+        text += f"; paused: {', '.join(found.background.paused)}"
+    return text
+
+
+def _needs(found: "Standing") -> Iterator[str]:
+    from crystal_node.noticetexts import notice_text
+
+    for each in found.stuck:
+        yield f"! {each.text}"
+        yield f"  {each.remedy}"
+    for name, detail in found.member.notices.items():
+        yield f"! {notice_text(name)} ({detail})"
+    for concern in found.concerns:
+        yield f"! {concern.text}"

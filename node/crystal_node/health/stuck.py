@@ -1,0 +1,250 @@
+"""What does not go on by itself on this device: each thing in one sentence with since when and why, and a remedy.
+
+Decided from what was gathered (``Facts``), without a network; what matters most comes first. Things of the vault that only a
+person decides on are concerns (``concerns``); a thing is told once, here or there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crystal_mirror.notices import Notice
+from crystal_node.access import Access
+from crystal_node.errors import ExitCode
+from crystal_node.health.background import Background
+from crystal_node.health.channels import Channels
+from crystal_node.health.disks import Disk
+from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.wording import ago, counted, one_line
+
+_HOUR_MS = 3600 * 1000
+
+CORE_QUIET_MS = 13 * _HOUR_MS
+"""A device that lives tells of itself each six hours at least; the Core missed two."""
+ORDERED_MS_MAX = _HOUR_MS
+"""What lies on the relay for longer, while nothing at all becomes durable, waits for a Core that is away."""
+UNSENT_MS_MAX = _HOUR_MS // 4
+"""What waits here for longer, with nobody to send it, is worth a word."""
+CLOCK_BACK_MS = _HOUR_MS // 6
+"""A clock that is so much behind its own notes was set back."""
+
+RELAY_HINT = "Check the network, and the relay's address (`crystal doctor`). What is recorded waits here, and goes out later."
+
+
+class StuckName(StrEnum):
+    """The names, for programs."""
+
+    DISK = "disk"
+    CLOCK = "clock"
+    RELAY = "relay"
+    KEYS = "keys"
+    SYNC = "sync"
+    CORE = "core"
+    HELD = "held"
+    FILES = "files"
+    CAPTURE = "capture"
+    JOB = "job"
+    STAGING = "staging"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """One of them. ``since``: by this device's clock, in milliseconds; 0 if it is not known."""
+
+    name: StuckName
+    text: str
+    remedy: str
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSeen:
+    """The machine that leads, seen from a Node: ``seen_at`` by its own clock, 0 if it never told."""
+
+    name: str
+    seen_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """See the module. ``core``: None on the Core itself, and where nobody leads."""
+
+    now_ms: int
+    is_core: bool
+    access: Access
+    trouble: Trouble | None
+    moments: dict[Moment, int]
+    channels: Channels
+    background: Background
+    disks: tuple[Disk, ...]
+    core: CoreSeen | None
+    quarantined: int
+    notices: frozenset[str]
+    generation_missing: int | None
+    problems: tuple[Problem, ...]
+    files_halted: str
+    files_withheld: int
+    staging: tuple[str, ...] = ()
+
+
+def stuck(facts: Facts) -> list[Stuck]:
+    """All that there is."""
+    looks: tuple[Callable[[Facts], Iterator[Stuck]], ...] = (
+        _disks,
+        _clock,
+        _relay,
+        _keys,
+        _nobody_syncs,
+        _core,
+        _held,
+        _files,
+        _capture,
+        _jobs,
+        _staging,
+    )
+    return [found for look in looks for found in look(facts)]
+
+
+def _disks(facts: Facts) -> Iterator[Stuck]:
+    for disk in facts.disks:
+        if disk.read_only:
+            yield Stuck(
+                StuckName.DISK,
+                f"The disk of {disk.folder} takes no writes: nothing can be recorded.",
+                "Find out why it is mounted read-only (a disk that fails often is), and mount it for writing.",
+            )
+        elif disk.low:
+            yield Stuck(
+                StuckName.DISK,
+                f"Only {disk.words} left on the disk of {disk.folder}: soon nothing can be recorded or taken over.",
+                "Make room. What waits here is safe, and nothing of it has to be done again.",
+            )
+
+
+def _clock(facts: Facts) -> Iterator[Stuck]:
+    latest = max(facts.moments.values(), default=0)
+    back = latest - facts.now_ms
+    if back > CLOCK_BACK_MS:
+        yield Stuck(
+            StuckName.CLOCK,
+            f"This machine's clock is {ago(back / 1000)} behind its own notes: it was set back, or is wrong.",
+            "Set it, or have it set from the network. Nothing is decided by it, but relays with TLS may be refused.",
+        )
+
+
+def _relay(facts: Facts) -> Iterator[Stuck]:
+    trouble = facts.trouble
+    if trouble is None or facts.access is not Access.OPEN:
+        return
+    message = one_line(trouble.message, 200)
+    last = f"last tried {_since(facts, trouble.at)} ago"
+    if trouble.exit_code == ExitCode.RELAY_UNREACHABLE:
+        text = f"The relay could not be reached for {_since(facts, trouble.since)} ({last}): {message}."
+        yield Stuck(StuckName.RELAY, text, RELAY_HINT, trouble.since)
+        return
+    text = f"Sync has failed for {_since(facts, trouble.since)} ({last}): {message}."
+    yield Stuck(StuckName.RELAY, text, trouble.hint or "`crystal doctor` looks for the cause.", trouble.since)
+
+
+def _keys(facts: Facts) -> Iterator[Stuck]:
+    if facts.generation_missing is not None:
+        yield Stuck(
+            StuckName.KEYS,
+            f"This device was not given the keys of generation {facts.generation_missing}: nothing new can be sent or read.",
+            "Run `crystal devices renew-keys` on the Core, or pair this machine again: `crystal pair --code -`.",
+        )
+
+
+def _nobody_syncs(facts: Facts) -> Iterator[Stuck]:
+    waiting = facts.channels.conversations
+    seconds = waiting.oldest_seconds or 0.0
+    if facts.background.runner is not None or facts.trouble is not None or not waiting.unsent:
+        return
+    if seconds * 1000 > UNSENT_MS_MAX:
+        yield Stuck(
+            StuckName.SYNC,
+            f"{counted(waiting.unsent, 'operation')} wait here to be sent, for {ago(seconds)} at most, and nothing sends "
+            "them: no agent is running.",
+            "`crystal sync` sends them now; `crystal agent install` has it done by itself.",
+            facts.now_ms - round(seconds * 1000),
+        )
+
+
+def _core(facts: Facts) -> Iterator[Stuck]:
+    """The Core is away: by its own last word, or because it takes nothing of what lies on the relay."""
+    core, waiting = facts.core, facts.channels.conversations
+    reached = facts.moments.get(Moment.ROUND, 0)
+    if core is None or not reached:
+        return
+    lived = max(
+        core.seen_at, facts.moments.get(Moment.PULL, 0)
+    )  # what a Node takes over, the Core has written
+    quiet = core.seen_at > 0 and reached - lived > CORE_QUIET_MS
+    oldest = round((waiting.oldest_seconds or 0.0) * 1000)
+    settled = facts.now_ms - facts.moments.get(Moment.ACK, 0)
+    ignored = bool(waiting.stored) and min(oldest, settled) > ORDERED_MS_MAX
+    if not (quiet or ignored):
+        return
+    name = one_line(core.name, 40)
+    seen = f"was last heard of {_since(facts, core.seen_at)} ago" if core.seen_at else "was never heard of"
+    text = f"The Core ({name}) {seen}."
+    if waiting.stored:
+        text += (
+            f" {counted(waiting.stored, 'operation')} of this device lie on the relay until it orders them."
+        )
+    remedy = f"Wake {name}, or run `crystal sync` there. If it is gone for good: `crystal promote` makes another one the Core."
+    yield Stuck(StuckName.CORE, text, remedy, core.seen_at)
+
+
+def _held(facts: Facts) -> Iterator[Stuck]:
+    if not facts.quarantined:
+        return
+    if Notice.HELD_REVOKED.value in facts.notices:
+        remedy = "`crystal devices held DEVICE` says what it is, and takes or drops it."
+    elif Notice.QUARANTINED.value in facts.notices:
+        remedy = "`crystal repair` replays the log and compares again."
+    else:
+        remedy = "`crystal verify --deep` says what they are. A newer version may read them; nothing of it is lost here."
+    text = f"{counted(facts.quarantined, 'thing')} from the relay could not be taken; kept and counted."
+    yield Stuck(StuckName.HELD, text, remedy)
+
+
+def _files(facts: Facts) -> Iterator[Stuck]:
+    if facts.files_halted:
+        text = f"Files are not synced: {facts.files_halted}."
+        yield Stuck(StuckName.FILES, text, "`crystal files status` says what to do.")
+    if facts.files_withheld:
+        text = f"{counted(facts.files_withheld, 'deletion')} of files wait for a person."
+        yield Stuck(StuckName.FILES, text, "`crystal files confirm` lists them, and has you decide.")
+
+
+def _capture(facts: Facts) -> Iterator[Stuck]:
+    if facts.problems:
+        first = facts.problems[0]
+        text = f"{counted(len(facts.problems), 'transcript')} cannot be read: {one_line(first.path, 120)} {first.why}"
+        more = len(facts.problems) - 1
+        text += f", and {more} more." if more else "."
+        yield Stuck(
+            StuckName.CAPTURE, text, "Make them readable for you; `crystal capture` then records them."
+        )
+
+
+def _jobs(facts: Facts) -> Iterator[Stuck]:
+    for job in facts.background.failing:
+        text = (
+            f"The job {job.name} failed {counted(job.failures, 'time')} in a row: {one_line(job.text, 200)}"
+        )
+        remedy = f"It is tried again by itself; `crystal jobs run {job.name}` does it now, `crystal agent logs` tells more."
+        yield Stuck(StuckName.JOB, text, remedy, job.at)
+
+
+def _staging(facts: Facts) -> Iterator[Stuck]:
+    for text in facts.staging:
+        yield Stuck(
+            StuckName.STAGING, text, "`crystal staging list` shows it; `crystal staging run AGENT` decides."
+        )
+
+
+def _since(facts: Facts, moment: int) -> str:
+    return ago(max(facts.now_ms - moment, 0) / 1000)

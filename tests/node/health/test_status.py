@@ -1,0 +1,122 @@
+"""`crystal status`, as whoever wonders what is going on asks it: with the relay down, beside others, and followed along."""
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crystal_node.locking import FileLock
+from tests.support.machine import Machine, Vault, transcript
+from tests.support.terminal import Terminal
+from tests.support.watchers import watchers
+
+
+def document(machine: Machine, **variables: str) -> dict[str, Any]:
+    return machine.call("status", "--json", **variables).json
+
+
+def names(machine: Machine, **variables: str) -> set[str]:
+    return {each["name"] for each in document(machine, **variables)["stuck"]}
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """The address of a relay that is down."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+@contextmanager
+def following(machine: Machine, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    process = machine.start("status", "--watch", *arguments)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_a_relay_that_is_down_is_told_with_since_when_and_what_waits(vault: Vault, nowhere: str) -> None:
+    node = vault.add()
+    node.call("remember", "Said while the relay was down.")
+    assert node.call("sync", check=False, CRYSTAL_RELAY_URL=nowhere).code == 4
+    told = document(node)
+    assert names(node) == {"relay"}
+    assert (told["sync"]["ok"], told["sync"]["exit_code"]) == (False, 4)
+    assert told["sync"]["failing_since"]
+    assert told["channels"]["conversations"]["unsent"] == 1
+    said = node.call("status").out
+    assert "The relay could not be reached for" in said
+    assert "waits here" in said
+    node.call("sync")
+    assert document(node)["sync"]["ok"] is True
+    assert names(node) == set()
+
+
+def test_devices_are_listed_with_their_lag_and_the_core_by_its_name(vault: Vault) -> None:
+    laptop, phone = vault.add(), vault.add()
+    vault.settle()
+    transcript(laptop, "One more.")
+    laptop.call("capture")
+    for machine in (laptop, vault.core, laptop):
+        machine.call("sync")
+    rows = document(laptop)["devices"]
+    behind = {row["id"]: row["behind"] for row in rows}
+    assert behind[document(laptop)["device"]] == 0
+    assert behind[document(phone)["device"]] > 0
+    assert [row["role"] for row in rows].count("core") == 1
+    said = laptop.call("status").out
+    assert ", the Core: heard of" in said
+    assert " behind" in said
+
+
+def test_who_watches_is_named_with_its_process(vault: Vault) -> None:
+    with watchers(vault.core):
+        told = document(vault.core)
+        assert told["watching"] is True
+        assert told["background"]["what"] == "crystal sync --watch"
+        assert isinstance(told["background"]["pid"], int)
+
+
+def test_followed_by_a_program_each_change_is_one_document_and_time_alone_is_none(vault: Vault) -> None:
+    with following(vault.core, "--json") as process:
+        first = json.loads(line(process))
+        vault.core.call("remember", "A change.")
+        second = json.loads(line(process))
+    assert (first["outbox"]["pending"], second["outbox"]["pending"]) == (0, 1)
+
+
+def test_followed_without_a_terminal_each_change_is_a_line(vault: Vault) -> None:
+    with following(vault.core) as process:
+        while "recovery show" not in line(process):
+            pass
+        vault.core.call("remember", "A change.")
+        lines = [line(process), line(process)]
+    assert any("outbox: 1 not sent" in each for each in lines)
+
+
+def test_followed_on_a_terminal_it_is_drawn_in_place_until_ctrl_c(vault: Vault) -> None:
+    terminal = Terminal(vault.core, "status", "--watch")
+    terminal.until("Ctrl-C ends this.")
+    terminal.stop()
+    assert terminal.end() == 0
+
+
+def test_a_wrong_word_of_another_process_does_not_break_it(vault: Vault) -> None:
+    """The lock's note is cut, or was never written: a full disk takes no notes."""
+    lock = vault.core.home / "state" / "watch.lock"
+    with FileLock(lock, purpose="crystal sync --watch"):
+        Path(lock).write_bytes(b"\xff\xfe no number")
+        told = document(vault.core)["background"]
+    assert (told["running"], told["pid"]) == (True, None)

@@ -1,0 +1,149 @@
+"""Status names what does not go on by itself, since when, why, and what to do; and of what goes on it says nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crystal_mirror.notices import Notice
+from crystal_node.access import Access
+from crystal_node.errors import ExitCode
+from crystal_node.health.background import Background, Holder, JobTrouble
+from crystal_node.health.channels import Channels, Conversations, FilesOut, MirrorIn
+from crystal_node.health.disks import Disk
+from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.health.stuck import CoreSeen, Facts, StuckName, stuck
+
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+NOTHING = Conversations(0, 0, None)
+
+
+def channels(talk: Conversations = NOTHING) -> Channels:
+    return Channels(talk, MirrorIn(0, None), FilesOut(0, None), None)
+
+
+WELL = Facts(
+    now_ms=NOW,
+    is_core=False,
+    access=Access.OPEN,
+    trouble=None,
+    moments={Moment.ROUND: NOW - 60_000, Moment.ACK: NOW - HOUR, Moment.PULL: NOW - HOUR},
+    channels=channels(),
+    background=Background(Holder(12, "crystal agent run"), (), (), ()),
+    disks=(Disk(Path("/home/someone/.ldm"), 10 * 2**30, 10_000_000, read_only=False),),
+    core=CoreSeen("desktop", NOW - HOUR),
+    quarantined=0,
+    notices=frozenset(),
+    generation_missing=None,
+    problems=(),
+    files_halted="",
+    files_withheld=0,
+)
+DOWN = Trouble(NOW - 3 * HOUR, NOW - 60_000, ExitCode.RELAY_UNREACHABLE, "nobody answers", "hint")
+LATE = channels(Conversations(0, 4, 5 * 3600.0))
+ALONE = Background(None, (), (), ())
+FULL = Disk(Path("/home/someone/.ldm"), 3 * 2**20, 10_000_000, read_only=False)
+
+
+def test_of_a_device_that_is_well_nothing_is_said() -> None:
+    assert stuck(WELL) == []
+    working = channels(Conversations(3, 2, 20.0))
+    assert stuck(replace(WELL, channels=working)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "says", "advises"),
+    [
+        (
+            replace(WELL, trouble=DOWN),
+            StuckName.RELAY,
+            "for 3 h (last tried 60 s ago): nobody answers",
+            "network",
+        ),
+        (replace(WELL, disks=(FULL,)), StuckName.DISK, "Only 3.0 MiB are left", "Make room"),
+        (replace(WELL, disks=(replace(FULL, read_only=True),)), StuckName.DISK, "takes no writes", "mount"),
+        (
+            replace(WELL, disks=(Disk(Path("/h"), 2**40, 7, read_only=False),)),
+            StuckName.DISK,
+            "7 names of files are left",
+            "Make room",
+        ),
+        (
+            replace(WELL, now_ms=NOW - 30 * 24 * HOUR),
+            StuckName.CLOCK,
+            "30 days behind its own notes",
+            "Set it",
+        ),
+        (replace(WELL, generation_missing=4), StuckName.KEYS, "generation 4", "renew-keys"),
+        (
+            replace(WELL, channels=channels(Conversations(2, 0, 3600.0)), background=ALONE),
+            StuckName.SYNC,
+            "2 operations wait here to be sent",
+            "crystal agent install",
+        ),
+        (
+            replace(WELL, channels=LATE, moments={Moment.ROUND: NOW, Moment.ACK: NOW - 6 * HOUR}),
+            StuckName.CORE,
+            "4 operations of this device lie on the relay",
+            "crystal promote",
+        ),
+        (
+            replace(
+                WELL,
+                core=CoreSeen("desktop", NOW - 72 * HOUR),
+                moments={Moment.ROUND: NOW, Moment.PULL: NOW - 72 * HOUR},
+            ),
+            StuckName.CORE,
+            "last heard of 3 days ago",
+            "Wake desktop",
+        ),
+        (replace(WELL, quarantined=2), StuckName.HELD, "2 things", "verify --deep"),
+        (
+            replace(WELL, quarantined=1, notices=frozenset({Notice.QUARANTINED.value})),
+            StuckName.HELD,
+            "1 thing",
+            "crystal repair",
+        ),
+        (
+            replace(WELL, files_halted="the root marker is missing"),
+            StuckName.FILES,
+            "root marker",
+            "files status",
+        ),
+        (replace(WELL, files_withheld=3), StuckName.FILES, "3 deletions", "files confirm"),
+        (
+            replace(WELL, problems=(Problem("/a\x1b[31m/b.jsonl", "cannot be read: Permission denied"),)),
+            StuckName.CAPTURE,
+            "Permission denied",
+            "crystal capture",
+        ),
+        (
+            replace(WELL, background=Background(None, (JobTrouble("backup", "no room", 3, NOW),), (), ())),
+            StuckName.JOB,
+            "The job backup failed 3 times in a row: no room",
+            "crystal jobs run backup",
+        ),
+    ],
+)
+def test_each_thing_is_told_with_its_remedy(facts: Facts, name: StuckName, says: str, advises: str) -> None:
+    found = stuck(facts)
+    assert [each.name for each in found] == [name]
+    assert says in found[0].text
+    assert advises in found[0].remedy
+    assert found[0].text.isprintable()
+
+
+def test_a_core_that_is_away_is_no_news_while_this_machine_was_away_itself() -> None:
+    slept = {Moment.ROUND: NOW - 48 * HOUR, Moment.ACK: NOW - 49 * HOUR}
+    assert stuck(replace(WELL, core=CoreSeen("desktop", NOW - 49 * HOUR), moments=slept)) == []
+
+
+def test_a_long_backlog_that_goes_on_is_not_stuck() -> None:
+    busy = channels(Conversations(0, 90_000, 5 * 3600.0))
+    assert stuck(replace(WELL, channels=busy, moments={Moment.ROUND: NOW, Moment.ACK: NOW - 5_000})) == []
+
+
+def test_a_relay_that_refuses_this_device_is_told_once_and_as_a_concern() -> None:
+    refused = Trouble(NOW - HOUR, NOW, ExitCode.RELAY_REFUSED, "no such token", "pair again")
+    assert stuck(replace(WELL, trouble=refused, access=Access.REFUSED)) == []

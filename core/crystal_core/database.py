@@ -277,7 +277,7 @@ class Database:
             )  # before anything else; of no effect on a file that has pages
         try:
             connection.enable_load_extension(True)
-            connection.load_extension(_extension())
+            connection.load_extension(extension_path())
             connection.enable_load_extension(False)
         except apsw.Error as error:
             raise VaultDataError(
@@ -367,7 +367,7 @@ class Database:
             draft.unlink(missing_ok=True)
 
 
-def _extension() -> str:
+def extension_path() -> str:
     """The path of sqlite-vec's library, without the ending. Importing the package would load numpy only to know this."""
     found = find_spec("sqlite_vec")
     if found is None or not found.submodule_search_locations:

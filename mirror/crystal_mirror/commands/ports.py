@@ -1,0 +1,156 @@
+"""The book of commands: what a device asked and was asked, and how far it has read. ``crystal_node`` has it on SQLite.
+
+What an implementer must hold is what ``crystal_mirror.ports`` says of databases: a transaction is all or nothing, on disk
+when it returns, and several processes of one home may hold the book at once.
+
+::
+
+    a request at its target    RECEIVED --its claim is about to be put--> CLAIMING --it is this process's own--> STARTED
+                               STARTED --> DONE, FAILED      before it: --> REFUSED, EXPIRED      otherwise: --> UNKNOWN
+"""
+
+from contextlib import AbstractContextManager
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+from crystal_mirror.commands.messages import Arguments, CommandState
+from crystal_mirror.ports import Stream
+
+
+class ReceivedState(IntEnum):
+    """How far a request has come at the device that was asked."""
+
+    RECEIVED = 1
+    CLAIMING = 2
+    """Its claim may be on the relay; nothing of it has run here."""
+    STARTED = 3
+    DONE = 4
+    FAILED = 5
+    REFUSED = 6
+    EXPIRED = 7
+    UNKNOWN = 8
+
+    @property
+    def ended(self) -> bool:
+        return self >= ReceivedState.DONE
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A request of this device, and what is known of it. Times are this device's own clock's, in milliseconds, only shown."""
+
+    id: bytes
+    target: bytes
+    action: str
+    arguments: Arguments
+    asked_at: int
+    state: CommandState
+    number: int
+    """Of the last report that counted; -1: there was none."""
+    text: str
+    result: bytes
+    done: int
+    total: int
+    changed_at: int
+
+
+class Received(msgspec.Struct, frozen=True, array_like=True):
+    """A request to this device. ``incarnation``, ``stream_sequence``: where it stood in its sender's stream; ``digest``: the
+    SHA-256 of its sealed bytes. ``tries``: how many processes set out to run it. ``number``: of its last report."""
+
+    sender: bytes
+    id: bytes
+    action: str
+    arguments: Arguments
+    epoch: int
+    sequence: int
+    incarnation: bytes
+    stream_sequence: int
+    digest: bytes
+    state: ReceivedState
+    tries: int
+    number: int
+    received_at: int
+    text: str
+
+
+class Outgoing(msgspec.Struct, frozen=True, array_like=True):
+    """A message that the relay is not known to have. ``turn``: its number in the book, 0 before it has one. ``replaces``: a
+    later one of that name takes its place while it is not sealed. ``sealed``: empty before it has a place in the stream."""
+
+    turn: int
+    recipient: bytes
+    data: bytes
+    replaces: bytes = b""
+    incarnation: bytes = b""
+    sequence: int = 0
+    sealed: bytes = b""
+
+
+class Tail(msgspec.Struct, frozen=True, array_like=True):
+    """How far another device's stream was read: the last entry, its hash (empty: not known), places beyond with junk."""
+
+    sequence: int = -1
+    hash: bytes = b""
+    junk: tuple[int, ...] = ()
+
+
+class BookView(Protocol):
+    """What the book holds; read-only."""
+
+    def stream(self) -> Stream | None: ...
+
+    def outgoing(self) -> list[Outgoing]:
+        """In order of ``turn``."""
+        ...
+
+    def asked(self, request: bytes) -> Asked | None: ...
+
+    def all_asked(self) -> list[Asked]:
+        """The latest last."""
+        ...
+
+    def received(self, sender: bytes, request: bytes) -> Received | None: ...
+
+    def all_received(self) -> list[Received]:
+        """In the order in which they came."""
+        ...
+
+    def tail(self, device: bytes, incarnation: bytes) -> Tail | None: ...
+
+    def meta_get(self, name: str) -> bytes | None: ...
+
+
+class BookTransaction(BookView, Protocol):
+    """Changes that commit together."""
+
+    def set_stream(self, stream: Stream) -> None: ...
+
+    def add_outgoing(self, message: Outgoing) -> None:
+        """Gives it the next turn."""
+        ...
+
+    def set_outgoing(self, message: Outgoing) -> None:
+        """Replaces the one of that turn. Does nothing if there is none."""
+        ...
+
+    def remove_outgoing(self, turn: int) -> None: ...
+
+    def put_asked(self, row: Asked) -> None: ...
+
+    def remove_asked(self, request: bytes) -> None: ...
+
+    def put_received(self, row: Received) -> None: ...
+
+    def remove_received(self, sender: bytes, request: bytes) -> None: ...
+
+    def set_tail(self, device: bytes, incarnation: bytes, tail: Tail) -> None: ...
+
+    def meta_set(self, name: str, value: bytes | None) -> None: ...
+
+
+class Book(BookView, Protocol):
+    """``commands.db``."""
+
+    def transaction(self) -> AbstractContextManager[BookTransaction]: ...

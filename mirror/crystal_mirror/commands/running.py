@@ -1,0 +1,226 @@
+"""Running: from a request in the book to the right to run it, and to the report of how it ended.
+
+::
+
+    RECEIVED --checks--> REFUSED, EXPIRED
+             --> CLAIMING --claim put: the relay holds this process's bytes--> STARTED --(it runs)--> DONE, FAILED
+                          --the relay holds another's----------------------> UNKNOWN
+    CLAIMING, STARTED of a process that died --the action may be repeated, TRIES_MAX--> again    otherwise --> UNKNOWN
+
+The claim's bytes are made for this put and kept in memory only: so no copy of the book, however it was made, can take another's
+claim for its own. Who died between the put and the next commit finds a claim that it cannot tell from another copy's.
+
+One process of a home runs at a time (its caller holds a lock): rows that are CLAIMING or STARTED when it begins are of one that
+died. Whether a request may run is asked when it is to run, with the device log as the relay shows it now.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import sha256
+
+import msgspec
+
+from crystal_crypto.entry import parse
+from crystal_mirror.commands.messages import (
+    REQUEST_ID_BYTES,
+    Action,
+    CommandState,
+    Report,
+    encode_message,
+    shortened,
+)
+from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing, Received, ReceivedState
+from crystal_mirror.commands.sealing import (
+    CLAIM_NAME_BYTES,
+    CLAIMS,
+    Place,
+    claim_hash,
+    claim_key,
+    seal_claim,
+    signed_by_me,
+)
+from crystal_mirror.commands.taking import answer
+from crystal_mirror.commands.troubles import Trouble, note
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.patience import Patience
+from crystal_mirror.requests import Flow, Get, PutNew
+
+TRIES_MAX = 3
+"""How often an action that may be repeated is begun, if the process that runs it dies each time."""
+
+Denied = Callable[[bytes, Action], str]
+"""Why the device may not have that action run here; "" if it may."""
+
+ELSEWHERE_TEXT = "another copy of this device took it on, or this one before it was restored; whether it ended is not known"
+BROKEN_OFF_TEXT = "the process that ran it ended; whether it was done is not known"
+
+
+class Begun(Enum):
+    RUN = "it is to be run, now, by who asked"
+    ENDED = "it has ended without running"
+    LATER = "another process of this home changed it"
+
+
+@dataclass
+class Claims:
+    """The claims that this process has put, or tried to, by request. Never written to a disk."""
+
+    sealed: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict[tuple[bytes, bytes], bytes])
+
+
+def next_due(book: Book) -> Received | None:
+    """What is to be begun next: what a process that died had begun first, then in the order in which it came."""
+    waiting = [row for row in book.all_received() if not row.state.ended]
+    return min(waiting, key=lambda row: row.state is ReceivedState.RECEIVED, default=None)
+
+
+def begin(member: Member, book: Book, row: Received, claims: Claims, denied: Denied) -> Flow[Begun]:
+    """Earns the right to run a request, once. The caller runs it when it is told to, and then calls ``finish``.
+
+    Raises:
+        StoreFailure, KeysWithheld, Revoked, RelayMisbehaves: nothing runs; try again later.
+    """
+    yield from read_log(member.log, member.journal, member.keys)
+    member.check_active()
+    assert member.generation_key.number == member.log.generation, "or it raises: nothing can be sealed here"
+    action = Action(row.action)
+    started = row.state is ReceivedState.STARTED
+    mine = (row.sender, row.id) in claims.sealed and not started
+    died = started or (row.state is ReceivedState.CLAIMING and not mine)
+    if started and not action.repeatable:
+        return _end(book, row, ReceivedState.UNKNOWN, BROKEN_OFF_TEXT)
+    if died and row.tries >= TRIES_MAX:
+        return _end(book, row, ReceivedState.UNKNOWN, f"{BROKEN_OFF_TEXT}; it was begun {row.tries} times")
+    no = _why_not(member, row, action, denied)
+    if no is None and not (yield from _still_there(member, row)):
+        no = (ReceivedState.EXPIRED, "the relay does not hold the request any more")
+    if no is not None:
+        # Of what had begun, nobody can say that it did not run.
+        state = no[0] if row.state is ReceivedState.RECEIVED else ReceivedState.UNKNOWN
+        return _end(book, row, state, no[1])
+    if not mine:
+        before, row = row, msgspec.structs.replace(row, tries=row.tries + 1)
+        if row.state is ReceivedState.RECEIVED:
+            row = msgspec.structs.replace(row, state=ReceivedState.CLAIMING)
+        if not _change(book, before, row):
+            return Begun.LATER
+    if row.state is ReceivedState.STARTED:
+        return Begun.RUN
+    return (yield from _claim(member, book, row, claims, action))
+
+
+def progress(book: Book, row: Received, text: str, done: int, total: int) -> None:
+    """Queues how far a running request is; a later word takes its place if it was not sent yet."""
+    with book.transaction() as transaction:
+        now = transaction.received(row.sender, row.id)
+        if now is None or now.state is not ReceivedState.STARTED:
+            return
+        now = msgspec.structs.replace(now, number=now.number + 1)
+        transaction.put_received(now)
+        _drop_progress(transaction, now.id)
+        said = Report(now.id, now.number, CommandState.RUNNING, shortened(text), done=done, total=total)
+        transaction.add_outgoing(Outgoing(0, now.sender, encode_message(said), replaces=now.id))
+
+
+def finish(book: Book, row: Received, state: ReceivedState, text: str, result: bytes = b"") -> None:
+    """A request that ran has ended: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was broken off. The same commit queues the report."""
+    with book.transaction() as transaction:
+        now = transaction.received(row.sender, row.id)
+        if now is None or now.state is not ReceivedState.STARTED:
+            return
+        _drop_progress(transaction, now.id)
+        now = msgspec.structs.replace(now, state=state, text=shortened(text), number=now.number + 1)
+        transaction.put_received(now)
+        said = Report(now.id, now.number, CommandState[state.name], now.text, result)
+        transaction.add_outgoing(Outgoing(0, now.sender, encode_message(said)))
+
+
+def _why_not(
+    member: Member, row: Received, action: Action, denied: Denied
+) -> tuple[ReceivedState, str] | None:
+    if not member.log.is_active(row.sender):
+        return ReceivedState.REFUSED, "its sender is out of the vault"
+    position = member.replica.position()[:2]
+    if row.state is not ReceivedState.STARTED and position > (row.epoch, row.sequence):
+        return ReceivedState.EXPIRED, "the memory has gone on too far since it was asked"
+    if action.core_only and not member.is_core:
+        return ReceivedState.REFUSED, "this device does not lead"
+    why = denied(row.sender, action)
+    return (ReceivedState.REFUSED, why) if why else None
+
+
+def _still_there(member: Member, row: Received) -> Flow[bool]:
+    """Whether the relay holds the request itself. Its claim is kept longer there than it: without it, that nobody has claimed
+    it proves nothing."""
+    there = yield Get(member.keys.command(row.sender, row.incarnation, row.stream_sequence))
+    return there is not None and sha256(there).digest() == row.digest
+
+
+def _claim(member: Member, book: Book, row: Received, claims: Claims, action: Action) -> Flow[Begun]:
+    info = member.log.member(row.sender)
+    assert info is not None, "its sender is active"
+    hashed = claim_hash(row.sender, row.id)
+    key = claim_key(member, member.device_id, hashed)
+    place = Place(member.device_id, CLAIMS, 0, hashed[:CLAIM_NAME_BYTES])
+    patience = Patience("a claim of this device")
+    while True:
+        sealed = claims.sealed.get((row.sender, row.id))
+        if sealed is None or parse(sealed).header.generation < member.log.generation:
+            if sealed is not None and (yield Get(key)) is not None:
+                break
+            sealed = seal_claim(member, Report(row.id, 0, CommandState.RUNNING), info, row.id)
+            claims.sealed[row.sender, row.id] = sealed
+        yield PutNew(key, sealed)
+        # Read back even when it was created: some stores let several win, and one's bytes stay.
+        there = yield Get(key)
+        if there == sealed:
+            return _start(book, row)
+        if there is not None:
+            break
+        patience.lose()
+    theirs = signed_by_me(member, place, (yield Get(key)) or b"")
+    if not theirs:
+        with book.transaction() as transaction:
+            note(
+                transaction,
+                Trouble.TAMPERED,
+                f"foreign bytes as claim of a request of {row.sender.hex()[:8]}",
+            )
+    if theirs and action.repeatable and row.tries > 1:
+        return _start(book, row)  # an earlier process of this home had set out to put it
+    if theirs:
+        with book.transaction() as transaction:
+            note(transaction, Trouble.COPIED, "another copy of this device took a request on")
+    return _end(book, row, ReceivedState.UNKNOWN, ELSEWHERE_TEXT)
+
+
+def _start(book: Book, row: Received) -> Begun:
+    started = msgspec.structs.replace(row, state=ReceivedState.STARTED)
+    return Begun.RUN if _change(book, row, started) else Begun.LATER
+
+
+def _end(book: Book, row: Received, state: ReceivedState, text: str) -> Begun:
+    with book.transaction() as transaction:
+        if transaction.received(row.sender, row.id) != row:
+            return Begun.LATER
+        ended = msgspec.structs.replace(row, state=state, text=shortened(text))
+        transaction.put_received(ended)
+        answer(transaction, ended)
+    return Begun.ENDED
+
+
+def _change(book: Book, before: Received, after: Received) -> bool:
+    with book.transaction() as transaction:
+        if transaction.received(before.sender, before.id) != before:
+            return False
+        transaction.put_received(after)
+    return True
+
+
+def _drop_progress(transaction: BookTransaction, request: bytes) -> None:
+    assert len(request) == REQUEST_ID_BYTES
+    for message in transaction.outgoing():
+        if message.replaces == request and not message.sealed:
+            transaction.remove_outgoing(message.turn)

@@ -1,0 +1,104 @@
+"""Taking in: what a request or a withdrawal that was read makes of the book at its target. Nothing is run here."""
+
+from hashlib import sha256
+
+import msgspec
+
+from crystal_mirror.commands.asking import OPEN_MAX
+from crystal_mirror.commands.messages import (
+    EXPIRES_AFTER_ENTRIES,
+    Action,
+    Arguments,
+    CommandState,
+    Report,
+    Request,
+    Withdraw,
+    encode_message,
+)
+from crystal_mirror.commands.ports import BookTransaction, Outgoing, Received, ReceivedState
+from crystal_mirror.commands.sealing import Place
+from crystal_mirror.commands.troubles import Trouble, note
+
+RECEIVED_KEPT_MAX = 4096
+"""Requests of one device that are remembered."""
+META_BEGAN = "began"
+"""Where the mirror stood here when the book was new."""
+
+FRESH_TEXT = "asked before this device kept its list of commands; nothing was run: ask again"
+FRESH_BEGUN_TEXT = "begun before this device kept its list of commands; how it ended is not known here"
+_NOTHING = Arguments()
+
+
+def take_request(
+    transaction: BookTransaction,
+    place: Place,
+    data: bytes,
+    request: Request,
+    now_ms: int,
+    *,
+    old: bool,
+    claimed: bool,
+) -> bool:
+    """Writes a request down, or its refusal. Returns whether it is to be run."""
+    if transaction.received(place.device, request.id) is not None:
+        return False
+    theirs = [row for row in transaction.all_received() if row.sender == place.device]
+    state, text = ReceivedState.RECEIVED, ""
+    if old:
+        state = ReceivedState.UNKNOWN if claimed else ReceivedState.REFUSED
+        text = FRESH_BEGUN_TEXT if claimed else FRESH_TEXT
+    elif request.action not in set(Action):
+        state, text = ReceivedState.REFUSED, f"this version does not know {request.action}"
+    elif (
+        len(theirs) >= RECEIVED_KEPT_MAX
+        or sum(row.state is ReceivedState.RECEIVED for row in theirs) >= OPEN_MAX
+    ):
+        state, text = ReceivedState.REFUSED, "too many requests of that device wait here"
+        note(transaction, Trouble.OVERFULL, f"requests of {place.device.hex()[:8]}")
+    row = Received(
+        sender=place.device,
+        id=request.id,
+        action=request.action,
+        arguments=request.arguments,
+        epoch=request.epoch,
+        sequence=request.sequence,
+        incarnation=place.incarnation,
+        stream_sequence=place.sequence,
+        digest=sha256(data).digest(),
+        state=state,
+        tries=0,
+        number=0,
+        received_at=now_ms,
+        text=text,
+    )
+    if len(theirs) < RECEIVED_KEPT_MAX:
+        transaction.put_received(row)
+    if state.ended:
+        answer(transaction, row)
+    return not state.ended
+
+
+def answer(transaction: BookTransaction, row: Received) -> None:
+    """Queues the report that a request has ended in its state."""
+    said = Report(row.id, row.number + 1, CommandState[row.state.name], row.text)
+    transaction.add_outgoing(Outgoing(0, row.sender, encode_message(said)))
+
+
+def take_withdrawal(transaction: BookTransaction, sender: bytes, message: Withdraw, now_ms: int) -> None:
+    row = transaction.received(sender, message.id)
+    if row is None:
+        # It may stand in another stream than its withdrawal, and be read after it.
+        row = Received(
+            sender, message.id, "", _NOTHING, 0, 0, b"", 0, b"", ReceivedState.RECEIVED, 0, 0, now_ms, ""
+        )
+    if row.state is ReceivedState.RECEIVED:
+        row = msgspec.structs.replace(row, state=ReceivedState.REFUSED, text="withdrawn before it began")
+        transaction.put_received(row)
+        answer(transaction, row)
+
+
+def asked_before(transaction: BookTransaction, request: Request) -> bool:
+    """Whether its asker stood, when it asked, at an earlier place of the mirror than this device when its book was new."""
+    kept = transaction.meta_get(META_BEGAN)
+    epoch, sequence = map(int, kept.split()) if kept else (0, 0)
+    return (request.epoch, request.sequence - EXPIRES_AFTER_ENTRIES) < (epoch, sequence)

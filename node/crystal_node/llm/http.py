@@ -10,6 +10,7 @@ error is cut short and rid of everything that looks like one.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -103,7 +104,7 @@ class LlmHttp:
         try:
             async with (
                 asyncio.timeout(max(seconds, 0.001)),
-                self._opened().stream("POST", self.base + path, json=body) as response,
+                self._opened().stream("POST", self.base + path, content=_encoded(body)) as response,
             ):
                 data = bytearray()
                 async for chunk in response.aiter_bytes():
@@ -162,7 +163,7 @@ class LlmHttp:
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = httpx.AsyncClient(
-                headers=self._headers,
+                headers={"Content-Type": "application/json", **self._headers},
                 timeout=httpx.Timeout(None, connect=CONNECT_SECONDS_MAX),
                 follow_redirects=False,
                 trust_env=not self.local,
@@ -177,6 +178,11 @@ class _Passing(Exception):
         super().__init__(str(error))
         self.error = error
         self.after = after
+
+
+def _encoded(body: Mapping[str, object]) -> bytes:
+    """As JSON; what is no character, such as half a surrogate pair, becomes a question mark."""
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def is_loopback(url: str) -> bool:

@@ -32,7 +32,7 @@ class WeaveState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WeaveRequest:
-    """``agent`` "": this device's own. ``since``: milliseconds, 0 for all. ``provider`` "": as configured; ``none``: extractive,
+    """``agent`` "": this device's own. ``since``: milliseconds, 0 for all. ``provider`` "": as configured; "none": extractive,
     without any model. ``budget``: tokens, 0 for the configured ones."""
 
     agent: str = ""
@@ -47,7 +47,7 @@ class WeaveRequest:
 class WeaveResult:
     """What a run did. ``model``: what wrote, or "extractive, no model". ``text`` is for people.
 
-    ``dollars``: an estimate by list prices, None if the model's is not known. ``unread``: answers of the model that could not be
+    ``dollars``: estimated by list prices, None if the model's is not known. ``unread``: answers of the model that could not be
     used; ``quotations_cut``: quotations that were in no transcript and were taken out. ``maybe_paid``: calls whose answer got
     lost; they count in full against the budget.
     """

@@ -1,0 +1,76 @@
+"""One conversation as the replicated rows have it, piece by piece, however long it is.
+
+Order: by time; what has no time of its own stands where it was recorded. Pieces of one message stay together, and what is of
+one moment stands in the order of the rows, which is that of the log. Only the order is held in memory (some hundred bytes a
+piece); texts are read as they are asked for, each time anew. Read it within one ``Database.snapshot``.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crystal_core.database import Database
+
+BATCH_KEYS = 1000
+BATCH_TEXTS = 64
+"""Texts in memory at a time; one has 64 KiB at most."""
+
+_KEY = "SELECT rowid, created_at, message, part FROM occurrences WHERE rowid = ?"
+_PIECE = """
+SELECT o.rowid, c.id, c.text, o.role, o.created_at, o.message, o.part, o.project, o.repository, o.source, o.device
+FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
+WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND c.provisional = 0
+AND NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
+"""
+"""A text that a forget of this device hides, though it is not ordered yet, is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One piece. ``created_at``: milliseconds since 1970, 0 if unknown."""
+
+    id: bytes
+    text: str
+    role: str
+    created_at: int
+    message: str
+    part: int
+    project: str
+    repository: str
+    source: str
+    device: bytes
+
+
+class Conversation:
+    """The pieces of ``agent`` and ``session`` that stand at these rowids of ``occurrences``. Each ``iter`` reads anew."""
+
+    def __init__(self, database: Database, agent: str, session: str, rowids: Sequence[int]) -> None:
+        """``rowids`` in their order. Those that hold nothing of this conversation any more are passed over."""
+        self.agent = agent
+        self.session = session
+        self._database = database
+        self._order = _ordered(database, rowids)
+
+    def __iter__(self) -> Iterator[Spoken]:
+        return (piece for _, piece in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, Spoken]]:
+        """The pieces with their rowids."""
+        for start in range(0, len(self._order), BATCH_TEXTS):
+            wanted = [(rowid, self.agent, self.session) for rowid in self._order[start : start + BATCH_TEXTS]]
+            for rowid, *row in self._database.rows_of_many(_PIECE, wanted):
+                yield rowid, Spoken(*row)
+
+
+def _ordered(database: Database, rowids: Sequence[int]) -> Sequence[int]:
+    moment = 0
+    firsts: dict[str, int] = {}
+    keys: list[tuple[int, int, int, int]] = []
+    for start in range(0, len(rowids), BATCH_KEYS):
+        batch = [(rowid,) for rowid in rowids[start : start + BATCH_KEYS]]
+        for rowid, created_at, message, part in database.rows_of_many(_KEY, batch):
+            moment = created_at or moment
+            first = firsts.setdefault(message, rowid) if message else rowid
+            keys.append((moment, first, part, rowid))
+    keys.sort()
+    return array("q", (key[3] for key in keys))

@@ -1,0 +1,46 @@
+"""An agent's day as Markdown: ``memory/daily/<YYYY-MM-DD>.md``, one line for each conversation of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import tzinfo
+
+from crystal_node.artefacts.moments import local_time
+from crystal_node.wording import counted, one_line
+
+REQUEST_CHARS = 120
+PROJECT_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class DayLine:
+    """One conversation's part of a day. ``summary``: its summary's file name."""
+
+    first_at: int
+    last_at: int
+    pieces: int
+    project: str
+    request: str
+    summary: str
+
+
+def daily_log(agent: str, day: str, zone: tzinfo, lines: Iterable[DayLine]) -> bytes:
+    """The file but for its seal: a pure function of its arguments. Lines by their beginning."""
+    text = [f"# {day}, {one_line(agent, 100) or 'unnamed'}", "", f"Times are of {zone}.", ""]
+    ordered = sorted(lines, key=lambda line: (line.first_at, line.last_at, line.summary))
+    text += [_line(line, zone) for line in ordered]
+    return ("\n".join(text) + "\n").encode()
+
+
+def _line(line: DayLine, zone: tzinfo) -> str:
+    start, end = local_time(line.first_at, zone), local_time(line.last_at, zone)
+    when = f"{start:%H:%M} to {end:%H:%M}" if start is not None and end is not None else "at some time"
+    project = one_line(line.project, PROJECT_CHARS)
+    where = f", in {_plain(project)}" if project else ""
+    request = one_line(line.request, REQUEST_CHARS)
+    what = f": {_plain(request)}" if request else ""
+    return f"- {when}{where}, [{counted(line.pieces, 'piece')}](../sessions/{line.summary}){what}"
+
+
+def _plain(text: str) -> str:
+    """Without what Markdown would take for a link, a picture or mark-up of its own."""
+    return "".join("\\" + char if char in "\\`*_[]<>!#|" else char for char in text)

@@ -1,0 +1,84 @@
+"""The last line of every file that is made from the memory: a hash of all that stands before it.
+
+It tells, on whichever machine and whatever else was lost, whether a file is as Crystal made it or a person has changed it
+since. It protects from nobody: who wants a file to look untouched can write the hash as well.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+
+BLOCK_BYTES = 256 * 1024
+SEAL_BYTES_MAX = 200
+"""A seal with its line end is shorter."""
+
+
+class Form(StrEnum):
+    """How the last line is written, so that the file stays one of its kind."""
+
+    JSON_LINES = "json-lines"
+    MARKDOWN = "markdown"
+
+
+class Standing(StrEnum):
+    """What is found in a file's place."""
+
+    ABSENT = "absent"
+    OURS = "ours"
+    CHANGED = "changed"
+    """Not as it was made, or never made here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``digest``: of what a file that is ours holds, in hex."""
+
+    standing: Standing
+    digest: str = ""
+
+
+ABSENT = Look(Standing.ABSENT)
+CHANGED = Look(Standing.CHANGED)
+
+_SEAL = re.compile(
+    rb'(?:\{"type":"end","sha256":"(?P<json>[0-9a-f]{64})"\}'
+    rb"|<!-- Made by Crystal from the memory; sha256 (?P<markdown>[0-9a-f]{64}) -->)\n"
+)
+
+
+def seal_line(form: Form, digest: str) -> bytes:
+    if form is Form.JSON_LINES:
+        return b'{"type":"end","sha256":"%s"}\n' % digest.encode()
+    return b"<!-- Made by Crystal from the memory; sha256 %s -->\n" % digest.encode()
+
+
+def sealed(content: Iterable[bytes], form: Form) -> Iterator[bytes]:
+    """The content, which ends with a line end, and its seal."""
+    digest = sha256()
+    for block in content:
+        digest.update(block)
+        yield block
+    yield seal_line(form, digest.hexdigest())
+
+
+def look_at(descriptor: int) -> Look:
+    """Whether the open file is as it was made. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    tail = os.pread(descriptor, SEAL_BYTES_MAX, max(size - SEAL_BYTES_MAX, 0))
+    start = tail.rfind(b"\n", 0, len(tail) - 1) + 1
+    found = _SEAL.fullmatch(tail[start:])
+    if found is None:
+        return CHANGED
+    left = size - (len(tail) - start)
+    digest, at = sha256(), 0
+    while at < left:
+        block = os.pread(descriptor, min(BLOCK_BYTES, left - at), at)
+        if not block:
+            return CHANGED
+        digest.update(block)
+        at += len(block)
+    said = (found["json"] or found["markdown"]).decode()
+    return Look(Standing.OURS, said) if digest.hexdigest() == said else CHANGED

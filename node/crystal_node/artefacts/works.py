@@ -1,0 +1,193 @@
+"""``state/works.db``: which rows of the memory belong to which conversation, and what was made of them.
+
+    conversation  one of an agent; since when it has changes that no file shows yet, and whether it lost a text
+    piece         the rowid of each of its occurrences, with 8 bytes of the text's keyed hash
+    day           its part of each day
+    stale_day     days whose log is not written anew yet
+    work          files that were made, or were about to be
+    hidden        keyed hashes that forgets of this device hide, though they are not ordered yet
+    digest        what a language model made of a conversation
+    agent         each agent, and where it is (``staging.states``)
+
+No text of a conversation stands here but a model's words about it; what is deleted is overwritten. One SQLite file (apsw, WAL,
+``synchronous=FULL``); who writes holds ``state/works.lock``. All but the agents' states can be found out again.
+"""
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.home import FILE_MODE
+
+APPLICATION_ID = 0x4352_5957  # "CRYW"
+SCHEMA_VERSION = 1
+BUSY_TIMEOUT_MS = 10_000
+
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE agent (agent TEXT PRIMARY KEY, state TEXT NOT NULL, since INTEGER NOT NULL, weave TEXT NOT NULL,
+                    failure TEXT NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE conversation (id INTEGER PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, last_at INTEGER NOT NULL,
+                           changed_at INTEGER NOT NULL, dirty_since INTEGER NOT NULL, lost INTEGER NOT NULL,
+                           staged INTEGER NOT NULL, made INTEGER NOT NULL, problem TEXT NOT NULL,
+                           UNIQUE (agent, session)) STRICT;
+CREATE INDEX conversation_by_dirt ON conversation (dirty_since) WHERE dirty_since > 0;
+CREATE TABLE piece (occurrence INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, mark BLOB NOT NULL) STRICT;
+CREATE INDEX piece_by_conversation ON piece (conversation, occurrence);
+CREATE TABLE day (conversation INTEGER NOT NULL, day TEXT NOT NULL, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL,
+                  pieces INTEGER NOT NULL, request INTEGER NOT NULL, PRIMARY KEY (conversation, day)) WITHOUT ROWID, STRICT;
+CREATE INDEX day_by_day ON day (day, conversation);
+CREATE TABLE stale_day (agent TEXT NOT NULL, day TEXT NOT NULL, lost INTEGER NOT NULL, problem TEXT NOT NULL,
+                        PRIMARY KEY (agent, day))
+                        WITHOUT ROWID, STRICT;
+CREATE TABLE work (path TEXT PRIMARY KEY, agent TEXT NOT NULL, conversation INTEGER NOT NULL, kept INTEGER NOT NULL)
+                   WITHOUT ROWID, STRICT;
+CREATE INDEX work_by_conversation ON work (conversation);
+CREATE TABLE hidden (mark BLOB PRIMARY KEY) WITHOUT ROWID, STRICT;
+CREATE TABLE digest (conversation INTEGER PRIMARY KEY, pieces BLOB NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL) STRICT;
+"""
+
+
+class WorksDamaged(CrystalError):
+    """``works.db`` cannot be read as one."""
+
+    exit_code = 8
+    hint = (
+        "Restore state/works.db from a backup, or move it away: files are made again from the memory; agents that were"
+        " rejected are asked about again."
+    )
+
+
+class WorksTooNew(CrystalError):
+    """``works.db`` was written by a newer version."""
+
+    exit_code = 8
+    hint = "Upgrade Crystal on this machine; nothing was changed."
+
+
+class Works:
+    """The database. One thread at a time."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Works":
+        """Opens or makes the file.
+
+        Raises:
+            WorksDamaged: not a file of ours, or SQLite cannot read it.
+            WorksTooNew: made by a later version.
+        """
+        if str(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        db = apsw.Connection(str(path))
+        try:
+            _set_up(db, path)
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            db.close()
+            raise WorksDamaged(f"{path} is damaged: {error}") from error
+        except BaseException:
+            db.close()
+            raise
+        return cls(db)
+
+    @classmethod
+    def look_into(cls, path: Path) -> "Works | None":
+        """The file as it is, for reading only; None if there is none. Raises WorksDamaged."""
+        try:
+            db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        except apsw.CantOpenError:
+            return None
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            if db.execute("PRAGMA user_version").get != SCHEMA_VERSION:
+                db.close()
+                return None
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            db.close()
+            raise WorksDamaged(f"{path} is damaged: {error}") from error
+        return cls(db)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> "Works":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(self, query: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(self._db.execute(query, bindings))
+
+    def each(self, query: str, bindings: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
+        yield from self._db.execute(query, bindings)
+
+    def value(self, query: str, bindings: Sequence[Any] = ()) -> Any:
+        row = self._db.execute(query, bindings).fetchone()
+        return None if row is None else row[0]
+
+    def run(self, statement: str, bindings: Sequence[Any] = ()) -> int:
+        """Executes one statement and counts the rows that it changed."""
+        self._db.execute(statement, bindings)
+        return self._db.changes()
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._db.executemany(statement, rows)
+
+    def meta(self, name: str) -> bytes | None:
+        found = self.value("SELECT value FROM meta WHERE name = ?", (name,))
+        return None if found is None else bytes(found)
+
+    def set_meta(self, name: str, value: bytes) -> None:
+        self.run("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """All or nothing, durable when it is left. Within another one it is part of that."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def scrub(self) -> None:
+        """Empties the write-ahead log of what was deleted, as far as nobody reads."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _set_up(db: apsw.Connection, path: Path | str) -> None:
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=FULL")
+    db.execute("PRAGMA secure_delete=ON")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = db.execute("PRAGMA user_version").get
+        if version > SCHEMA_VERSION:
+            raise WorksTooNew(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
+        if version == 0:
+            if db.execute("SELECT count(*) FROM sqlite_schema").get:
+                raise WorksDamaged(f"{path} is a database of something else")
+            db.execute(_SCHEMA)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        elif db.execute("PRAGMA application_id").get != APPLICATION_ID:
+            raise WorksDamaged(f"{path} is a database of something else")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

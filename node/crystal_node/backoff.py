@@ -25,6 +25,7 @@ class Backoff:
         self._first = first
         self._most = most
         self._failures = 0
+        self._doublings = 0
 
     @property
     def failures(self) -> int:
@@ -32,9 +33,14 @@ class Backoff:
 
     def failed(self) -> float:
         """Counts a failure and returns the seconds to wait, never more than ``most``."""
-        doubled = self._first * 2.0 ** min(self._failures, 32)
+        doubled = self._first * 2.0 ** min(self._doublings, 32)
         self._failures += 1
+        self._doublings += 1
         return min(doubled * self._uniform(1 - _JITTER, 1 + _JITTER), self._most)
 
     def succeeded(self) -> None:
-        self._failures = 0
+        self._failures = self._doublings = 0
+
+    def restart(self) -> None:
+        """What it failed by may be gone: the next pause is the first again. The failures still count."""
+        self._doublings = 0

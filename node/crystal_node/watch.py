@@ -7,18 +7,19 @@ Three tasks, each simple by itself, and one event that joins them::
     rounds     wake, or the safety net's time -----------> lock, one round of sync, unlock
 
 A failure of the network, the relay or the disk is told and tried again, later and later, with jitter; capture
-goes on meanwhile, so that nothing waits for a network to be recorded. An unknown error ends the program:
+goes on meanwhile, so that nothing waits for a network to be recorded. ``again`` ends all pauses and waits: after sleep, or on
+another network, what failed before says nothing. An unknown error ends the program:
 whoever supervises it sees that, instead of a process that pretends to work. Time is monotonic: a wrong clock
 changes nothing here.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from crystal_node.backoff import Backoff
 from crystal_node.changes import ChangeTimes, changes
@@ -118,6 +119,14 @@ class Watch:
         self._wake = asyncio.Event()
         self._local = asyncio.Event()
         self._rounded = asyncio.Event()
+        self._again = asyncio.Event()
+
+    def again(self) -> None:
+        """The world has changed meanwhile: a look at everything, a round and new waits now, and short pauses again."""
+        gone, self._again = self._again, asyncio.Event()
+        gone.set()
+        self._wake.set()
+        self._local.set()
 
     async def run(self) -> None:
         """Works until ``stop`` is set.
@@ -135,6 +144,7 @@ class Watch:
             self._stop.set()
             self._wake.set()
             self._local.set()
+            self._again.set()
             files.cancel()
             relay.cancel()
             await asyncio.wait([rounds, files, relay], timeout=self._times.stop_grace)
@@ -161,7 +171,7 @@ class Watch:
             except Exception as error:
                 if not passes(error):
                     raise
-                await _until(self._stop, self._tell(error, backoff))
+                await self._pause(self._tell(error, backoff), backoff)
                 self._wake.set()
                 continue
             if backoff.failures:
@@ -209,7 +219,7 @@ class Watch:
         token: str | None = None
         while True:
             try:
-                fresh = await self._work.wait(prefix, token, self._times.long_poll)
+                fresh = await self._unless_again(self._work.wait(prefix, token, self._times.long_poll))
             except Exception as error:
                 if not passes(error):
                     raise
@@ -217,10 +227,10 @@ class Watch:
                 # for a round now: somebody who looks should not believe for minutes that a dead relay is a quiet one.
                 if not backoff.failures:
                     self._wake.set()
-                await asyncio.sleep(backoff.failed())
+                await self._pause(backoff.failed(), backoff)
                 continue
             backoff.succeeded()
-            if fresh != token:
+            if fresh is not None and fresh != token:
                 token = fresh
                 self._wake.set()
 
@@ -237,7 +247,25 @@ class Watch:
             except Exception as error:
                 if not passes(error):
                     raise
-                await asyncio.sleep(self._tell(error, backoff))
+                await self._pause(self._tell(error, backoff), backoff)
+
+    async def _unless_again(self, waiting: Coroutine[Any, Any, str]) -> str | None:
+        """What it comes to; None if ``again`` came first, which ends it."""
+        task, again = asyncio.create_task(waiting), asyncio.create_task(self._again.wait())
+        try:
+            await asyncio.wait([task, again], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            again.cancel()
+            await asyncio.gather(task, again, return_exceptions=True)
+
+    async def _pause(self, seconds: float, backoff: Backoff) -> None:
+        """So long, or until ``again``."""
+        again = self._again
+        await _until(again, seconds)
+        if again.is_set():
+            backoff.restart()
 
     async def _take(self, paths: frozenset[str] | None) -> None:
         accepted = await self._work.capture(paths)

@@ -1,42 +1,43 @@
-"""``crystal sync --watch``: a device, its relay and its transcripts, driven by ``watch.py``, with signals and
-words."""
+"""A device, its relay and its transcripts, driven by ``watch.py``, with signals and words: what ``crystal sync --watch`` does,
+and the agent with more beside it."""
 
 import asyncio
 import json
-import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from crystal_crypto.errors import CrystalError
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.moving.handover import look_for_calls
 from crystal_mirror.moving.terms import due_in_ms
 from crystal_mirror.news import news, shown_slot
+from crystal_node.agent.pulse import Pulse
+from crystal_node.agent.schedule import Schedule
+from crystal_node.agent.store import JobStore
+from crystal_node.agent.work import AgentWork
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.errors import describe
 from crystal_node.files.watching import FilesWatch
+from crystal_node.home import Home
 from crystal_node.locking import FileLock
 from crystal_node.members.newsdesk import line_of
 from crystal_node.recording import Recorder
+from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
 from crystal_node.watch import Report, Watch, WatchEvent, WatchTimes
 from crystal_node.wording import iso
+from crystal_relay.renewing import renew
 
 if TYPE_CHECKING:
     from crystal_relay.store import Store
 
 _WATCH_LOCK_SECONDS = 1.0
-_MODEL_CHECK_SECONDS = 10.0
-SNAPSHOT_CHECK_SECONDS = 30.0
-SNAPSHOT_AGAIN_SECONDS = 600.0
-"""After a snapshot could not be made."""
 TURN_SECONDS = 0.2
 """Between two rounds of which the first left something to do: longer than whoever waits for the home looks away."""
 POSITION_SECONDS = 900.0
@@ -138,84 +139,120 @@ class DeviceWork:
         self._told_slot = max(self._told_slot, member.log.next_slot - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What runs, for those beside it."""
+
+    work: AgentWork
+    watch: Watch
+    files: FilesWatch
+    store: "Store"
+    schedule: Schedule
+    stop: asyncio.Event
+
+    def again(self, why: str) -> None:
+        """Tries everything anew, without connections from before: after sleep, or on another network."""
+        self.work.report(WatchEvent.PROGRESS, f"{why}: connecting anew")
+        self.schedule.wake()
+        self.watch.again()
+        self.files.again()
+        renewing = asyncio.create_task(renew(self.store), name="renewing")
+        self.renewals.add(renewing)
+        renewing.add_done_callback(self.renewals.discard)
+
+    renewals: "set[asyncio.Task[None]]" = field(default_factory=set["asyncio.Task[None]"])
+
+
+Beside = Callable[[Watching], list[Coroutine[Any, Any, None]]]
+"""What goes on beside the rounds until it is cancelled. If one of them ends, by an error, that ends the program."""
+
+
 async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | None = None) -> None:
-    """Watches until SIGTERM, SIGINT or SIGHUP.
+    """Watches until SIGTERM, SIGINT or SIGHUP. Raises as ``watching``, and HomeBusy if another process watches this home."""
+    from crystal_node.agent import basics
+
+    def beside(found: Watching) -> list[Coroutine[Any, Any, None]]:
+        found.schedule.start(basics.jobs(found.work))
+        pulse = Pulse(device.settings.home.config_file, found.again, lambda: None, lambda: None)
+        return [pulse.run()]
+
+    purpose = "crystal sync --watch"
+    with watch_lock(device.settings.home, purpose):
+        await watching(device, reporter(as_json), purpose, JobStore.in_memory(), beside, times)
+
+
+def watch_lock(home: Home, purpose: str) -> FileLock:
+    """Held for as long as a process watches this home: there is one at a time."""
+    return FileLock(home.watch_lock, purpose=purpose, wait_seconds=_WATCH_LOCK_SECONDS)
+
+
+async def watching(
+    device: Device,
+    report: Report,
+    purpose: str,
+    jobs: JobStore,
+    beside: Beside,
+    times: WatchTimes | None = None,
+    latest: Callable[[], Settings] | None = None,
+    put_off: Callable[[], str] = lambda: "",
+) -> None:
+    """Captures and syncs until SIGTERM, SIGINT or SIGHUP, with what goes on ``beside``. The caller holds the ``watch_lock``.
 
     Raises:
-        HomeBusy: another process watches this home.
         Revoked: this device is out; nothing that it does from here on would count.
     """
     device.member.check_active()
     home = device.settings.home
     home.nudge_folder.mkdir(mode=0o700, exist_ok=True)
-    with FileLock(home.watch_lock, purpose="crystal sync --watch", wait_seconds=_WATCH_LOCK_SECONDS):
-        home.nudge_file.touch(0o600)
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, stop.set)
-        report = _reporter(as_json)
-        async with device.online() as store:
-            syncer = Syncer(
-                device,
-                store,
-                purpose="crystal sync --watch",
-                progress=lambda text: report(WatchEvent.PROGRESS, text),
-                position_seconds=POSITION_SECONDS,
-                gives_way=True,
-            )
-            uniform = SystemRandom().uniform
-            files = FilesWatch(device, syncer, report, uniform)
-            files_task = asyncio.create_task(files.run())
-            files_task.add_done_callback(
-                lambda _: stop.set()
-            )  # it ends by an error only, and that ends the program
-            beside = [
-                files_task,
-                asyncio.create_task(_release_idle_model(syncer)),
-                asyncio.create_task(_keep_snapshots(syncer, lambda: os.utime(home.nudge_file), report)),
-            ]
-            watch = Watch(
-                DeviceWork(device, store, syncer, report, files.moved),
-                report=report,
-                stop=stop,
-                uniform=uniform,
-                times=times,
-            )
-            try:
-                await watch.run()
-            finally:
-                for task in beside:
-                    task.cancel()
-                outcomes = await asyncio.gather(*beside, return_exceptions=True)
-                syncer.close()
-            for outcome in outcomes:
-                if isinstance(outcome, Exception):
-                    raise outcome
-
-
-async def _release_idle_model(syncer: Syncer) -> None:
-    while True:
-        await asyncio.sleep(_MODEL_CHECK_SECONDS)
-        syncer.release_idle_model()
-
-
-async def _keep_snapshots(syncer: Syncer, wake: Callable[[], None], report: Report) -> None:
-    """Makes a snapshot whenever one is due; ``wake`` asks for the round that announces it."""
-    while True:
-        await asyncio.sleep(SNAPSHOT_CHECK_SECONDS)
+    home.nudge_file.touch(0o600)
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    async with device.online() as store:
+        syncer = Syncer(
+            device,
+            store,
+            purpose=purpose,
+            progress=lambda text: report(WatchEvent.PROGRESS, text),
+            position_seconds=POSITION_SECONDS,
+            gives_way=True,
+        )
+        uniform = SystemRandom().uniform
+        files = FilesWatch(device, syncer, report, uniform)
+        watch = Watch(
+            DeviceWork(device, store, syncer, report, files.moved),
+            report=report,
+            stop=stop,
+            uniform=uniform,
+            times=times,
+        )
+        work = AgentWork(device, syncer, report, latest)
+        schedule = Schedule(jobs, report, uniform, put_off)
+        found = Watching(work, watch, files, store, schedule, stop)
+        tasks = [asyncio.create_task(each) for each in (files.run(), *beside(found))]
+        for task in tasks:  # they end by an error only, and that ends the program
+            task.add_done_callback(lambda _: stop.set())
         try:
-            if await syncer.snapshot():
-                wake()
-        except CrystalError as error:
-            report(
-                WatchEvent.FAILED,
-                f"a snapshot could not be made: {describe(error).message}; it is tried again",
-            )
-            await asyncio.sleep(SNAPSHOT_AGAIN_SECONDS)
+            await watch.run()
+        finally:
+            await schedule.aclose()
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, *found.renewals, return_exceptions=True)
+            syncer.close()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
 
 
-def _reporter(as_json: bool) -> Report:
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """What a program was told to ignore (`nohup`) it goes on ignoring."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
+
+
+def reporter(as_json: bool) -> Report:
     """Says what happens, a line each; with JSON, a document a line. Failures go to standard error."""
 
     def report(event: WatchEvent, text: str) -> None:

@@ -94,13 +94,9 @@ class HttpStore(VaultCalls):
         # The pool's own queue takes time that grows with the square of its length.
         self._places = asyncio.Semaphore(CALLS_MAX)
         self._timeouts = timeouts or Timeouts()
-        self._http = http_client(
-            check_relay_url(url, allow_insecure=allow_insecure),
-            connect=self._timeouts.connect,
-            idle=self._timeouts.idle,
-            connections_kept=CALLS_MAX,
-            transport=transport,
-        )
+        self._url = check_relay_url(url, allow_insecure=allow_insecure)
+        self._renewable = transport is None
+        self._http = self._client(transport)
         self._direct = DirectTransfers(
             self._ask, url, connect=self._timeouts.connect, idle=self._timeouts.idle, enabled=direct
         )
@@ -168,6 +164,13 @@ class HttpStore(VaultCalls):
         path = f"/v2/vaults/{self._vault}/wait"
         patience = timeout + self._timeouts.wait_grace
         return (await self._json("GET", path, WaitReply, query=query, patience=patience)).token
+
+    async def renew(self) -> None:
+        """As `Renewable`. What waits in a queue goes on with the new connections."""
+        if self._renewable and not self._http.is_closed:
+            old, self._http = self._http, self._client(None)
+            await old.aclose()
+            await self._direct.renew()
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -242,17 +245,30 @@ class HttpStore(VaultCalls):
         except msgspec.DecodeError:
             raise BadReply("what answers there does not speak the relay's protocol") from None
 
+    def _client(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+        return http_client(
+            self._url,
+            connect=self._timeouts.connect,
+            idle=self._timeouts.idle,
+            connections_kept=CALLS_MAX,
+            transport=transport,
+        )
+
     async def _send(self, request: httpx.Request, *, sleeps: bool = False) -> httpx.Response:
+        http = self._http
         try:
             if sleeps:
-                return await self._http.send(request, stream=True)
+                return await http.send(request, stream=True)
             async with self._places:
-                return await self._http.send(request, stream=True)
+                http = self._http
+                return await http.send(request, stream=True)
         except RelayError:
             raise  # the body's own, from inside the transfer
         except RuntimeError:
             if self._http.is_closed:
                 raise Closed("the store is closed") from None
+            if http.is_closed:
+                raise StoreUnavailable("the connection was renewed") from None
             raise
         except httpx.TimeoutException:
             raise StoreUnavailable("the relay does not answer in time") from None

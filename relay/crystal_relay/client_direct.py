@@ -146,6 +146,13 @@ class DirectTransfers:
         self._pause()
         raise StoreUnavailable("the bucket refuses what the relay signed", hint=_HINT)
 
+    async def renew(self) -> None:
+        """As `Renewable`: what is under way fails, what comes next connects anew."""
+        clients, self._clients = self._clients, {}
+        self._off_until = min(self._off_until, self._clock()) if self._off_until < math.inf else math.inf
+        for client in clients.values():
+            await client.aclose()
+
     async def aclose(self) -> None:
         """End what is under way. Idempotent."""
         self._closed = True

@@ -23,6 +23,7 @@ from crystal_relay.errors import (
     TooManyRequests,
 )
 from crystal_relay.limits import LIST_LIMIT_MAX, MIB
+from crystal_relay.renewing import renew
 from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces
 
 REPEATED_READ_BYTES_MAX = 2 * MIB
@@ -112,6 +113,10 @@ class RetryingStore:
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
+
+    async def renew(self) -> None:
+        """As `Renewable`."""
+        await renew(self._store)
 
     async def aclose(self) -> None:
         await self._store.aclose()

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from crystal_relay.condemning import condemner_of
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX
+from crystal_relay.renewing import renew
 from crystal_relay.store import Body, Object, Page, Store
 
 RATE_MIN = 16 * KIB
@@ -113,6 +114,10 @@ class PacedStore:
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
+
+    async def renew(self) -> None:
+        """As `Renewable`."""
+        await renew(self._store)
 
     async def aclose(self) -> None:
         await self._store.aclose()

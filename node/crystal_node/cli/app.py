@@ -26,6 +26,9 @@ _LOOK = "Look closer"
 
 VERBS = (
     _Verb("demo", "demo", _SET_UP),
+    _Verb("up", "up", _SET_UP),
+    _Verb("down", "down", _SET_UP),
+    _Verb("uninstall", "uninstall", _SET_UP),
     _Verb("init", "init", _SET_UP),
     _Verb("pair", "pair", _SET_UP),
     _Verb("recovery", "recovery", _SET_UP),
@@ -38,7 +41,9 @@ VERBS = (
     _Verb("files", "files", _EVERY_DAY),
     _Verb("trash", "trash", _EVERY_DAY),
     _Verb("private", "private", _EVERY_DAY),
+    _Verb("agent", "agent", _EVERY_DAY),
     _Verb("status", "status", _LOOK),
+    _Verb("jobs", "jobs", _LOOK),
     _Verb("devices", "devices", _LOOK),
     _Verb("role", "role", _LOOK),
     _Verb("promote", "promote", _LOOK),
@@ -49,6 +54,7 @@ VERBS = (
     _Verb("verify", "verify", _LOOK),
     _Verb("repair", "repair", _LOOK),
     _Verb("restore", "remake", _LOOK),
+    _Verb("backup", "backup", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),
     _Verb("hooks", "hooks", _LOOK),

@@ -51,6 +51,12 @@ class FilesWatch:
         self._missed = False
         self._mark: object = None
         self._told = ""
+        self._again = asyncio.Event()
+
+    def again(self) -> None:
+        """The world has changed meanwhile, as ``Watch.again``: what failed is tried now."""
+        gone, self._again = self._again, asyncio.Event()
+        gone.set()
 
     def moved(self) -> None:
         """The memory's round is over: wakes if the replicated tree is another one, or offers of this device may be ordered."""
@@ -80,7 +86,11 @@ class FilesWatch:
                     self._wake.set()
                     pause = backoff.failed()
                     self._tell(f"files: {describe(error).message}; trying again in {pause:.0f} s")
-                    await asyncio.sleep(pause)
+                    again = self._again
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(again.wait(), pause)
+                    if again.is_set():
+                        backoff.restart()
                     continue
                 backoff.succeeded()
                 self._missed = not done

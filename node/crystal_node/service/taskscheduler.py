@@ -73,7 +73,8 @@ class TaskScheduler:
         ET.SubElement(action, "Arguments").text = subprocess.list2cmdline(words)
         ET.SubElement(action, "WorkingDirectory").text = str(self._program.home)
         ET.indent(task)
-        return ET.tostring(task, encoding="utf-16", xml_declaration=True)
+        text: bytes = ET.tostring(task, encoding="utf-16", xml_declaration=True)
+        return text
 
     def install(self) -> str:
         self.file.parent.mkdir(parents=True, exist_ok=True)

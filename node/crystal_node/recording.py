@@ -4,11 +4,13 @@ time.
 A pass reads a bounded piece of one transcript, and what it read commits together with how far it read. Before
 it commits it looks whether another process has been there meanwhile, or private mode has changed: then the
 piece is read again. So two captures at once, or a crash anywhere, neither lose nor double a message.
+
+``crystal capture off`` pauses recording, of all tools or of some: nothing is read meanwhile, and what was said is read when
+it is on again. Going private, or ending it, is for all tools.
 """
 
 import asyncio
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
-from crystal_node.capture.adapter import Counts, Found, Hides, Reading, decode_state, encode_state
-from crystal_node.capture.claude_code import ClaudeCode
-from crystal_node.capture.follow import unchanged
+from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
+from crystal_node.capture.adapters import adapters_of, all_adapters
+from crystal_node.capture.choosing import Choice, chosen, discovered
+from crystal_node.capture.follow import FileState, unchanged
+from crystal_node.capture.lines import QUIET_MS
 from crystal_node.capture.redact import Redacted, redact
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
@@ -26,6 +30,7 @@ from crystal_node.errors import Usage
 from crystal_node.health.moments import Moment, note, note_problems
 from crystal_node.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.replication.forgetting import without_forgotten
+from crystal_node.settings.again import options_again
 from crystal_node.wording import counted
 
 _TRIES_MAX = 10
@@ -34,13 +39,17 @@ _TRIES_MAX = 10
 
 @dataclass
 class RecordReport:
-    """What a capture pass did. ``problems`` are transcripts that could not be read, and why."""
+    """What a capture pass did. ``problems`` are transcripts that could not be read, and why.
+
+    Nothing was read in ``private`` mode, or while recording is ``off``.
+    """
 
     files: int = 0
     operations: int = 0
     counts: Counts = field(default_factory=Counts)
     problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     private: bool = False
+    off: bool = False
 
     @property
     def redacted(self) -> int:
@@ -63,23 +72,23 @@ class RecordReport:
 class Recorder:
     """Records the transcripts of one device. Used from one event loop; files are read in a thread."""
 
-    def __init__(self, device: Device, *, agent: str | None = None) -> None:
-        settings = device.settings
+    def __init__(self, device: Device) -> None:
         self._device = device
-        self._agent = agent or settings.agent_id
-        self._adapter = ClaudeCode(settings.claude_folder, settings.person_home)
+        self._settings = device.settings
+        self._adapters = adapters_of(self._settings, self._settings.person_home)
         self._lock = asyncio.Lock()
 
     def folders(self) -> list[Path]:
         """Where transcripts appear, whether it exists yet or not."""
-        return [self._adapter.folder]
+        return [folder for adapter in self._wanted() for folder in adapter.folders]
 
     def concerns(self, path: Path) -> bool:
         """Whether a changed file is a transcript, by its name alone."""
-        return self._adapter.concerns(str(path))
+        return any(adapter.concerns(str(path)) for adapter in self._adapters)
 
     async def record(self, paths: Iterable[Path] | None = None) -> RecordReport:
-        """One pass over these transcripts (and those in these folders), or over all known ones. Nothing in private mode.
+        """One pass over these transcripts (and those in these folders), or over all known ones. Nothing in private mode, nor
+        while recording is off.
 
         Raises:
             LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; nothing is lost.
@@ -88,9 +97,13 @@ class Recorder:
             privacy = read_privacy(self._device.journal)
             if privacy.on:
                 return RecordReport(private=True)
-            chosen = None if paths is None else list(paths)
-            report = await self._pass(chosen, privacy, privacy.hides)
-            looked_at = None if chosen is None else [str(path) for path in chosen]
+            wanted = self._wanted()
+            if not self._settings.capture.on:
+                return RecordReport(off=True)
+            named = None if paths is None else list(paths)
+            choices = discovered(wanted) if named is None else chosen(self._all(), named)
+            report = await self._pass(choices, privacy, privacy.hides)
+            looked_at = None if named is None else [str(path) for path in named]
             note_problems(self._device.journal, report.problems, looked_at=looked_at)
             return report
 
@@ -128,7 +141,7 @@ class Recorder:
         """Records what was said before private mode went on, once."""
         if not privacy.on or privacy.caught_up:
             return RecordReport()
-        report = await self._pass(None, privacy, privacy.hides_if_unsure)
+        report = await self._pass(discovered(self._wanted()), privacy, privacy.hides_if_unsure)
         journal = self._device.journal
         with journal.transaction():
             if read_privacy(journal) == privacy:
@@ -136,35 +149,37 @@ class Recorder:
         return report
 
     async def _ends(self, report: RecordReport) -> dict[str, bytes]:
-        """For each transcript the state behind everything that it holds."""
+        """For each transcript the state behind everything that it holds: of tools that are not recorded now, too."""
         states: dict[str, bytes] = {}
-        for found in self._known(None):
+        for adapter, found in discovered(self._all()):
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
                 continue
             try:
-                state = await asyncio.to_thread(self._adapter.skip, found.path)
+                state = await asyncio.to_thread(adapter.skip, found.path)
             except OSError as error:
                 _problem(report, found.path, error)
                 continue
             states[_key(found.path)] = encode_state(state)
         return states
 
-    async def _pass(self, paths: Iterable[Path] | None, privacy: Privacy, hides: Hides) -> RecordReport:
+    async def _pass(self, choices: Iterable[Choice], privacy: Privacy, hides: Hides) -> RecordReport:
         report = RecordReport()
-        for found in self._known(paths):
+        for adapter, found in choices:
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
                 continue
             try:
-                recorded = await self._file(found.path, privacy, hides, report)
+                recorded = await self._file(adapter, found.path, privacy, hides, report)
             except OSError as error:
                 _problem(report, found.path, error)
                 continue
             report.files += recorded
         return report
 
-    async def _file(self, path: Path, privacy: Privacy, hides: Hides, report: RecordReport) -> bool:
+    async def _file(
+        self, adapter: Adapter, path: Path, privacy: Privacy, hides: Hides, report: RecordReport
+    ) -> bool:
         """Reads one transcript to its end. Returns whether anything of it was recorded.
 
         Raises:
@@ -172,12 +187,15 @@ class Recorder:
         """
         recorded = False
         tries = 0
+        agent, quiet_ns = adapter.agent_of(path), (now_ms() - QUIET_MS) * 1_000_000
         while True:
             before = self._device.journal.file_state(_key(path))
-            state = None if before is None else decode_state(before)
-            if unchanged(path, state):
+            state = self._former(adapter, path) if before is None else decode_state(before)
+            if before is not None and unchanged(path, state, quiet_ns):
                 return recorded
-            reading = await asyncio.to_thread(self._adapter.read, path, state, agent=self._agent, hides=hides)
+            reading = await asyncio.to_thread(
+                adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns
+            )
             try:
                 self._commit(path, before, privacy, reading)
             except TransactionStale:
@@ -212,16 +230,21 @@ class Recorder:
             with journal.transaction():
                 advance()
 
-    def _known(self, paths: Iterable[Path] | None) -> Iterator[Found]:
-        if paths is None:
-            yield from self._adapter.discover()
-            return
-        for path in paths:
-            if path.is_dir():
-                yield from _transcripts_in(path)
-            elif path.exists():
-                yield Found(path)
-            # A transcript that is gone has nothing left to say; its state stays, should it come back.
+    def _former(self, adapter: Adapter, path: Path) -> FileState | None:
+        """What was read of a transcript under the name that it had before its tool moved it."""
+        former = adapter.former(path)
+        data = None if former is None else self._device.journal.file_state(_key(former))
+        return None if data is None else decode_state(data)
+
+    def _wanted(self) -> list[Adapter]:
+        """The adapters that are wanted by now: recording may be turned on or off while this process goes on."""
+        settings = options_again(self._settings)
+        if settings is not self._settings:
+            self._settings, self._adapters = settings, adapters_of(settings, settings.person_home)
+        return self._adapters
+
+    def _all(self) -> list[Adapter]:
+        return all_adapters(self._settings, self._settings.person_home)
 
 
 def clean_text(text: str) -> Redacted:
@@ -240,18 +263,6 @@ def clean_text(text: str) -> Redacted:
             f"a memory has at most {PIECE_BYTES_MAX // 1024} KiB", hint="Split it, or say it shorter."
         )
     return redacted
-
-
-def _transcripts_in(folder: Path) -> Iterator[Found]:
-    problems: list[OSError] = []
-    for place, folders, files in os.walk(folder, onerror=problems.append):
-        folders.sort()
-        for name in sorted(files):
-            path = Path(place, name)
-            if name.endswith(".jsonl") and not path.is_symlink():
-                yield Found(path)
-    for problem in problems:
-        yield Found(Path(problem.filename), f"cannot be looked into: {problem.strerror}")
 
 
 def _problem(report: RecordReport, path: Path, error: OSError) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -85,6 +85,13 @@ class Adapter(Protocol):
 
     name: str
     """What operations carry as their source, such as ``claude-code``."""
+    title: str
+    """What people call the tool."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where its transcripts appear, whether the folders exist or not; to be watched with all that is in them."""
+        ...
 
     def discover(self) -> Iterator[Found]:
         """All transcripts there are, in the order of their paths, and what could not be looked into."""
@@ -94,8 +101,23 @@ class Adapter(Protocol):
         """Whether a changed file is one of this tool's transcripts, by its name alone."""
         ...
 
-    def read(self, path: Path, state: FileState | None, *, agent: str, hides: Hides) -> Reading:
-        """Reads on from ``state``. Raises OSError if the file cannot be opened or read."""
+    def agent_of(self, path: Path) -> str:
+        """Whose conversations a transcript holds: an agent id, whatever the path says."""
+        ...
+
+    def former(self, path: Path) -> Path | None:
+        """Where this transcript may have been before its tool moved it: what was read of it there is read."""
+        ...
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        """Whether a file that begins with this record is one of this tool's, wherever it lies."""
+        ...
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> Reading:
+        """Reads on from ``state``. In a file that has not changed since ``quiet_ns`` (its own clock, nanoseconds) a last line
+        without its end is taken if it is whole. Raises OSError if the file cannot be opened or read."""
         ...
 
     def skip(self, path: Path) -> FileState:

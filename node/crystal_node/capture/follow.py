@@ -3,7 +3,7 @@
 A state names what was read by content, not by inode: the hash of the file's first bytes and the hash of the last bytes
 before the offset, both of the bytes that were really consumed. If both still stand, the file has only grown (or was moved,
 copied, or away for a while) and is read on; otherwise it is another file, and is read from its start. A last line without
-its newline is left for the next time.
+its newline is left for the next time; in a file that has been quiet, whoever reads may take it (``LineReader.unended``).
 """
 
 import os
@@ -22,6 +22,7 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 PASS_BYTES_MAX = 4 * 1024 * 1024
 """A pass ends at the first line end behind this many bytes, or within a line that is being stepped over."""
 BLOCK_BYTES = 256 * 1024
+FIRST_LINE_BYTES_MAX = 1024 * 1024
 MARK_BYTES = 1024
 """How much of the file's head, and of what stands before the offset, a state remembers the hash of."""
 
@@ -35,7 +36,11 @@ class FileState(msgspec.Struct, frozen=True, array_like=True):
 
     ``head`` and ``tail`` are SHA-256 hashes of the first ``head_bytes`` bytes and of the last ``tail_bytes`` bytes before
     ``offset``. ``inside_line``: the offset stands within a line whose rest is to be dropped. ``stepped_over``: something
-    of this file was left out on purpose; should it have to be read again, what cannot be dated stays out.
+    of this file was left out on purpose; should it have to be read again, what cannot be dated stays out: until the offset
+    ``unsure_until``.
+
+    ``looked``: what stands behind the offset was looked at when the file had been quiet, and is no whole record. ``memo`` is
+    the reader's own: what earlier lines said of later ones.
 
     ``size`` (bytes), ``modified`` and ``changed`` (nanoseconds) and ``inode`` are those of the file when it was read: while
     all are the same there is nothing to do, and it need not even be opened. They decide nothing else.
@@ -52,6 +57,9 @@ class FileState(msgspec.Struct, frozen=True, array_like=True):
     changed: int = -1
     inode: int = -1
     stepped_over: bool = False
+    looked: bool = False
+    unsure_until: Count = 0
+    memo: bytes = b""
 
 
 START = FileState()
@@ -74,12 +82,13 @@ class LineReader:
     """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line.
 
     ``restarted``: the file is not the one that the state was of, and is read from its start. ``more``: the pass ended at
-    its bound. ``stepped_over``: see ``FileState``.
+    its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at ``quiet_ns`` or
+    before. ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
     """
 
-    def __init__(self, path: Path, state: FileState | None) -> None:
+    def __init__(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> None:
         """Raises OSError: the file cannot be opened, or is not a regular file."""
-        self._file = _open_regular(path)
+        self._file = open_regular(path)
         try:
             self._found = os.fstat(self._file.fileno())
             before = state or START
@@ -89,11 +98,16 @@ class LineReader:
         except BaseException:
             self._file.close()
             raise
-        self.stepped_over = before.stepped_over
+        self.stepped_over, self.unsure_until = before.stepped_over, before.unsure_until
+        self.memo = before.memo
         self.more = False
+        self.unended: Line | None = None
+        self._quiet = self._found.st_mtime_ns <= quiet_ns
         self._offset, self._dropping = before.offset, before.inside_line
         if self.restarted:
             self._offset, self._dropping, self._head, self._tail = 0, False, b"", b""
+            if self.stepped_over:
+                self.unsure_until = self._found.st_size
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +142,18 @@ class LineReader:
                 if self._offset >= limit:
                     self.more = True
                     return
+        if held and self._quiet and self._offset + len(held) == self._found.st_size:
+            self.unended = Line(bytes(held), self._offset, self._found.st_size)
+
+    def take_unended(self) -> None:
+        """Counts the last line as read, though its end is not there. Should it come, it is an empty line."""
+        if self.unended is not None and self.unended.data is not None:
+            self._advance(bytearray(self.unended.data))
+
+    def first_line(self) -> bytes | None:
+        """The first line; None if it is longer than ``FIRST_LINE_BYTES_MAX`` or has no end yet."""
+        line, end, _ = self._at(0, FIRST_LINE_BYTES_MAX).partition(b"\n")
+        return line if end else None
 
     def state(self) -> FileState:
         """The state behind what was read."""
@@ -143,6 +169,9 @@ class LineReader:
             changed=self._found.st_ctime_ns,
             inode=self._found.st_ino,
             stepped_over=self.stepped_over,
+            looked=self._quiet and not self.more,
+            unsure_until=self.unsure_until,
+            memo=self.memo,
         )
 
     def skip_to_end(self) -> FileState:
@@ -188,12 +217,19 @@ class LineReader:
         return self._file.read(length)
 
 
-def unchanged(path: Path, state: FileState | None) -> bool:
-    """Whether the file is just as it was left, by size, times and inode: a cheap look before opening it. Raises OSError."""
+def unchanged(path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+    """Whether the file is just as it was left, by size, times and inode: a cheap look before opening it. A last line without
+    its end is to be looked at once more when the file has not changed since ``quiet_ns``. Raises OSError."""
     if state is None:
         return False
     found = path.lstat()
-    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino) == (
+    waits = state.offset < state.size and not state.inside_line and not state.looked
+    return not (waits and found.st_mtime_ns <= quiet_ns) and (
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_ino,
+    ) == (
         state.size,
         state.modified,
         state.changed,
@@ -201,7 +237,14 @@ def unchanged(path: Path, state: FileState | None) -> bool:
     )
 
 
-def _open_regular(path: Path) -> FileIO:
+def rewound(state: FileState | None) -> FileState | None:
+    """A state from which the file is read from its start. What was left out on purpose and bears no time stays out."""
+    if state is None or not state.stepped_over:
+        return None
+    return FileState(stepped_over=True, unsure_until=max(state.offset, state.unsure_until))
+
+
+def open_regular(path: Path) -> FileIO:
     """Opens without following a link in the last part, and without waiting on pipes or devices."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))

@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
+
+from crystal_node.capture.jsonvalues import as_text, as_truth, is_array, is_object
 
 EARLIEST_MS = 946_684_800_000
 """Moments before 2000 or after 2200 are taken for unknown."""
@@ -93,7 +95,7 @@ def parse_line(line: bytes) -> Record | Damage | Blank:
         value: object = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return Damage.NOT_JSON
-    return _record(value) if _is_object(value) else Damage.UNKNOWN_FORM
+    return _record(value) if is_object(value) else Damage.UNKNOWN_FORM
 
 
 def milliseconds(timestamp: str | None) -> int:
@@ -114,62 +116,45 @@ def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
 
 def _record(fields: dict[str, Any]) -> Record:
     return Record(
-        type=_text(fields.get("type")) or "",
-        uuid=_text(fields.get("uuid")),
-        session=_text(fields.get("sessionId")),
-        timestamp=_text(fields.get("timestamp")),
-        cwd=_text(fields.get("cwd")),
-        is_meta=_truth(fields.get("isMeta")),
-        is_sidechain=_truth(fields.get("isSidechain")),
-        is_summary=_truth(fields.get("isCompactSummary")),
-        is_api_error=_truth(fields.get("isApiErrorMessage")),
+        type=as_text(fields.get("type")) or "",
+        uuid=as_text(fields.get("uuid")),
+        session=as_text(fields.get("sessionId")),
+        timestamp=as_text(fields.get("timestamp")),
+        cwd=as_text(fields.get("cwd")),
+        is_meta=as_truth(fields.get("isMeta")),
+        is_sidechain=as_truth(fields.get("isSidechain")),
+        is_summary=as_truth(fields.get("isCompactSummary")),
+        is_api_error=as_truth(fields.get("isApiErrorMessage")),
         message=_message(fields.get("message")),
         attachment=_attachment(fields.get("attachment")),
     )
 
 
 def _message(value: object) -> Message | None:
-    if not _is_object(value):
+    if not is_object(value):
         return None
-    return Message(_content(value.get("content")), _text(value.get("model")))
+    return Message(_content(value.get("content")), as_text(value.get("model")))
 
 
 def _attachment(value: object) -> Attachment | None:
-    if not _is_object(value):
+    if not is_object(value):
         return None
     origin = value.get("origin")
     return Attachment(
-        _text(value.get("type")) or "",
+        as_text(value.get("type")) or "",
         _content(value.get("prompt")),
-        _text(value.get("commandMode")),
-        Origin(_text(origin.get("kind"))) if _is_object(origin) else None,
+        as_text(value.get("commandMode")),
+        Origin(as_text(origin.get("kind"))) if is_object(origin) else None,
     )
 
 
 def _content(value: object) -> str | list[Block] | None:
-    if _is_array(value):
+    if is_array(value):
         return [_block(item) for item in value]
-    return _text(value)
+    return as_text(value)
 
 
 def _block(value: object) -> Block:
-    if not _is_object(value):
-        return Block("", _text(value))
-    return Block(_text(value.get("type")) or "", _text(value.get("text")), _text(value.get("thinking")))
-
-
-def _text(value: object) -> str | None:
-    """A text with lone surrogates replaced: they are no characters and have no UTF-8."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
-
-
-def _truth(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _is_array(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+    if not is_object(value):
+        return Block("", as_text(value))
+    return Block(as_text(value.get("type")) or "", as_text(value.get("text")), as_text(value.get("thinking")))

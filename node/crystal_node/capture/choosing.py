@@ -1,0 +1,68 @@
+"""Which adapter reads which file: by where it lies, or for what a person names, by what it begins with."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from crystal_node.capture.adapter import Adapter, Found
+from crystal_node.capture.claude_code import ClaudeCode
+from crystal_node.capture.drop import DropFolder
+from crystal_node.capture.finding import files_below
+from crystal_node.capture.follow import LineReader
+from crystal_node.capture.gemini import GeminiCli
+from crystal_node.capture.jsonvalues import is_object, parse_json
+
+Choice = tuple[Adapter, Found]
+
+_BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name}
+"""Of files that are no lines."""
+
+
+def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
+    """All transcripts of these tools."""
+    for adapter in adapters:
+        for found in adapter.discover():
+            yield adapter, found
+
+
+def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choice]:
+    """What a person named: files, and folders with all that look like transcripts below them.
+
+    A file that is gone has nothing left to say; its state stays, should it come back.
+    """
+    for path in paths:
+        if path.is_dir():
+            for found in files_below(
+                path, lambda name: name.endswith((".jsonl", ".json", ".md")) or ".jsonl." in name
+            ):
+                adapter = _by_place(adapters, found.path)
+                if adapter is None and found.path.suffix == ".jsonl":
+                    adapter = adapter_of(adapters, found.path)
+                if adapter is not None or found.problem is not None:
+                    yield adapter or adapters[0], found
+        elif path.exists():
+            yield adapter_of(adapters, path), Found(path)
+
+
+def adapter_of(adapters: Sequence[Adapter], path: Path) -> Adapter:
+    """The adapter of a file: of the tool in whose folder it lies, or whose records it begins with. Claude Code's if nobody
+    knows it."""
+    return _by_place(adapters, path) or _by_content(adapters, path) or _named(adapters, ClaudeCode.name)
+
+
+def _by_place(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
+    return next((one for one in adapters if one.concerns(str(path.absolute()))), None)
+
+
+def _by_content(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
+    if path.suffix in _BY_NAME:
+        return _named(adapters, _BY_NAME[path.suffix])
+    try:
+        with LineReader(path, None) as reader:
+            record = parse_json(reader.first_line() or b"")
+    except (OSError, ValueError):
+        return None
+    return next((one for one in adapters if is_object(record) and one.recognises(record)), None)
+
+
+def _named(adapters: Sequence[Adapter], name: str) -> Adapter:
+    return next(one for one in adapters if one.name == name)

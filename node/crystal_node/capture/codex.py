@@ -1,0 +1,254 @@
+"""The adapter for Codex's transcripts.
+
+``<root>/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl``, moved to ``<root>/archived_sessions`` when a session is
+archived. Each line is ``{timestamp, type, payload}``; what a line says depends on when it was written:
+
+    bare        until September 2025: a header ``{id, timestamp, instructions}``, then items without an envelope or a time
+    events      since then: an event ``user_message`` holds what the person typed; the item beside it, with the role ``user``,
+                is what was sent to the model, with much that nobody typed
+    paginated   some of 2026's: the header says so, and there are no such events; the items are all there is
+
+The model's words and its reasoning, where it is in clear, are items in all of them; events repeat them. A forked session
+and one of a sub-agent begin with a header of their own, and may hold another's behind it.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crystal_node.capture.adapter import Found
+from crystal_node.capture.agents import agent_id
+from crystal_node.capture.finding import below, files_below
+from crystal_node.capture.gathering import Spoken, derived_id, joined
+from crystal_node.capture.jsonvalues import as_array, as_object, as_text
+from crystal_node.capture.lines import At, Context
+from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
+from crystal_node.capture.project import normalised_remote
+from crystal_node.capture.words import Silent
+
+BARE, EVENTS, PAGINATED = "bare", "events", "paginated"
+
+_FILE = re.compile(r"rollout-(?P<day>\d{4}-\d{2}-\d{2})?.*\.jsonl")
+_SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_SILENT_RECORDS = frozenset(
+    {"compacted", "inter_agent_communication", "inter_agent_communication_metadata", "world_state"}
+)
+_SILENT_ITEMS = frozenset(
+    {
+        "additional_tools",
+        "agent_message",
+        "compaction",
+        "context_compaction",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "function_call",
+        "function_call_output",
+        "ghost_snapshot",
+        "image_generation_call",
+        "local_shell_call",
+        "other",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
+_INJECTED = (
+    "# AGENTS.md instructions",
+    "<INSTRUCTIONS>",
+    "<apps_instructions>",
+    "<collaboration_mode>",
+    "<environment_context>",
+    "<hook_prompt",
+    "<multi_agent_mode>",
+    "<permissions instructions>",
+    "<skill>",
+    "<skills_instructions>",
+    "<subagent_notification>",
+    "<turn_aborted>",
+    "<user_action>",
+    "<user_instructions>",
+    "<user_shell_command>",
+    "You are `/root`, the primary agent",
+)
+"""How items with the role ``user`` begin that nobody typed."""
+_REQUEST = "## My request for Codex:"
+"""Behind what an editor says of itself, in the same text."""
+_CWD = re.compile(r"<cwd>([^<\n]{1,4096})</cwd>")
+
+
+class Codex(ObjectLines):
+    """See the module. ``root`` is Codex's folder (``~/.codex``), ``home`` the person's home folder."""
+
+    name = "codex"
+    title = "Codex"
+
+    def __init__(self, root: Path, home: Path) -> None:
+        super().__init__(home)
+        self._sessions, self._archived = root / "sessions", root / "archived_sessions"
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self._sessions, self._archived]
+
+    def discover(self) -> Iterator[Found]:
+        for folder in self.folders:
+            yield from files_below(folder, _is_transcript)
+
+    def concerns(self, path: str) -> bool:
+        inside = any(below(path, folder) is not None for folder in self.folders)
+        return inside and _is_transcript(Path(path).name)
+
+    def agent_of(self, path: Path) -> str:
+        return agent_id(self.name, self.name)
+
+    def former(self, path: Path) -> Path | None:
+        named = _FILE.fullmatch(path.name)
+        if named is None or named["day"] is None or below(str(path), self._archived) is None:
+            return None
+        return self._sessions.joinpath(*named["day"].split("-"), path.name)
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return record.get("type") == "session_meta" or {"id", "timestamp", "instructions"} <= record.keys()
+
+    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+        payload, moment = as_object(record.get("payload")), moment_of(record.get("timestamp"))
+        match record.get("type"):
+            case "session_meta":
+                _header(payload, context)
+                yield Silent("record session_meta")
+            case "turn_context":
+                context.cwd = as_text(payload.get("cwd")) or context.cwd
+                yield Silent("record turn_context")
+            case "response_item":
+                yield from _item(payload, moment, context, at)
+            case "event_msg":
+                yield from _event(payload, moment, context, at)
+            case str(known) if known in _SILENT_RECORDS:
+                yield Silent(f"record {known}")
+            case "message" | "reasoning":
+                context.mode = context.mode or BARE
+                yield from _item(record, moment, context, at)
+            case str(known) if known in _SILENT_ITEMS:
+                yield Silent(f"item {known}")
+            case None if record.get("record_type") == "state":
+                yield Silent("record state")
+            case None if "id" in record and "timestamp" in record:
+                _header(record, context)
+                context.mode = context.mode or BARE
+                yield Silent("record session_meta")
+            case str(other) if other:
+                yield UNKNOWN_TYPE
+            case _:
+                yield UNKNOWN_FORM
+
+
+def _header(fields: dict[str, Any], context: Context) -> None:
+    """The first header is the file's; those behind it are of sessions that it was made from."""
+    if context.session:
+        return
+    context.session = as_text(fields.get("id")) or ""
+    context.cwd = as_text(fields.get("cwd")) or ""
+    context.moment = moment_of(fields.get("timestamp"))
+    context.repository = normalised_remote(as_text(as_object(fields.get("git")).get("repository_url")) or "")
+    context.subagent = "subagent" in as_object(fields.get("source"))
+    mode = fields.get("history_mode")
+    if isinstance(mode, str) and mode != "legacy":
+        context.mode = PAGINATED
+
+
+def _event(payload: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    kind = payload.get("type")
+    if kind != "user_message":
+        yield Silent(
+            "event" if isinstance(kind, str) else UNKNOWN_FORM.reason, damaged=not isinstance(kind, str)
+        )
+        return
+    text = as_text(payload.get("message"))
+    if text is None:
+        yield UNKNOWN_FORM
+    elif context.mode in (BARE, PAGINATED):
+        yield Silent("said before")
+    else:
+        context.mode = EVENTS
+        yield from _words([("user", _typed(text))], moment, context, at)
+
+
+def _item(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    match item.get("type"):
+        case "message":
+            yield from _message(item, moment, context, at)
+        case "reasoning":
+            parts = [*as_array(item.get("summary")), *as_array(item.get("content"))]
+            thoughts = [("thinking", plain(as_text(as_object(part).get("text")) or "")) for part in parts]
+            if any(text for _, text in thoughts):
+                yield from _words(thoughts, moment, context, at)
+            else:
+                yield Silent("item reasoning")
+        case str(known) if known in _SILENT_ITEMS:
+            yield Silent(f"item {known}")
+        case _:
+            yield UNKNOWN_TYPE
+
+
+def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    role = item.get("role")
+    if role in ("developer", "system"):
+        yield Silent(f"message {role}")
+        return
+    if role not in ("user", "assistant"):
+        yield UNKNOWN_FORM
+        return
+    texts: list[str] = []
+    for block in as_array(item.get("content")) or [{"type": "text", "text": item.get("content")}]:
+        text = as_text(as_object(block).get("text"))
+        if text is None:
+            yield Silent(
+                "block of unknown form" if as_object(block).get("type") != "input_image" else "block image"
+            )
+        else:
+            texts.append(plain(text))
+    if role == "assistant":
+        yield from _words([("assistant", text) for text in texts], moment, context, at)
+    elif context.mode in (BARE, PAGINATED):
+        if not context.cwd:
+            context.cwd = next((found[1] for found in map(_CWD.search, texts) if found), "")
+        yield from _words([("user", _typed(text)) for text in texts], moment, context, at)
+    else:
+        yield Silent("said as an event")
+
+
+def _words(blocks: list[tuple[str, str]], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    texts = joined(blocks)
+    if not texts:
+        yield Silent("mark-up only")
+        return
+    made = derived_id(str(moment or at.offset), *(part for item in texts.items() for part in item))
+    yield Spoken(
+        message=made,
+        session=context.session or _session_of(at.path),
+        texts=texts,
+        moment=moment or context.moment,
+        dated=moment > 0,
+        cwd=context.cwd,
+        repository=context.repository,
+        subagent=context.subagent,
+    )
+
+
+def _typed(text: str) -> str:
+    """What the person typed of a prompt; "" if nobody typed it."""
+    text = plain(text)
+    if text.startswith(_INJECTED):
+        return ""
+    _, marked, request = text.partition(_REQUEST)
+    return request.strip() if marked else text
+
+
+def _is_transcript(name: str) -> bool:
+    return _FILE.fullmatch(name) is not None
+
+
+def _session_of(path: Path) -> str:
+    found = _SESSION.search(path.stem)
+    return found[0] if found else path.stem

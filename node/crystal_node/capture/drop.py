@@ -1,0 +1,152 @@
+"""The adapter for the drop folder: conversations that any other program, or a person, puts there.
+
+``<folder>/<agent>/<session>.jsonl``, one message a line::
+
+    {"role": "user", "text": "…", "timestamp": "2026-11-21T10:00:00Z", "session": "…", "id": "…"}
+
+of which only ``role`` and ``text`` must be there; or ``<folder>/<agent>/<session>.md``, one conversation: messages under the
+headings ``## user`` and ``## assistant``, or a text without them, which is one message of the user. What stands before the
+first heading is one, too. A file is best written elsewhere and moved in: of one without a newline at its end the last message
+waits until the file has been quiet. Files that lie in the folder itself are of this machine's own agent.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crystal_node.capture.adapter import Found, Hides, Reading
+from crystal_node.capture.agents import agent_id
+from crystal_node.capture.documents import DocumentReader, Said
+from crystal_node.capture.finding import below, files_below
+from crystal_node.capture.follow import FileState
+from crystal_node.capture.gathering import Spoken, derived_id
+from crystal_node.capture.jsonvalues import as_text
+from crystal_node.capture.lines import At, Context
+from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
+from crystal_node.capture.words import Silent
+
+_DEPTH = 1
+"""Folders below the drop folder: the agents'."""
+_ROLE = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_ROLES = {
+    "ai": "assistant",
+    "bot": "assistant",
+    "human": "user",
+    "me": "user",
+    "model": "assistant",
+    "person": "user",
+    "you": "user",
+}
+_HEADING = re.compile(r"##[ \t]+(user|assistant|thinking|human|ai|model|me|you)[ \t]*:?[ \t]*", re.IGNORECASE)
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
+
+
+class DropFolder(ObjectLines):
+    """See the module. ``agent``: whose conversations those are that lie in no agent's folder."""
+
+    name = "drop"
+    title = "the drop folder"
+
+    def __init__(self, folder: Path, home: Path, agent: str) -> None:
+        super().__init__(home)
+        self._folder, self._agent = folder, agent
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self._folder]
+
+    def discover(self) -> Iterator[Found]:
+        yield from files_below(self._folder, _is_conversation, depth=_DEPTH)
+
+    def concerns(self, path: str) -> bool:
+        inside = below(path, self._folder)
+        return inside is not None and 1 <= len(inside) <= _DEPTH + 1 and _is_conversation(inside[-1])
+
+    def agent_of(self, path: Path) -> str:
+        inside = below(str(path), self._folder)
+        return agent_id(inside[0], self._agent) if inside is not None and len(inside) > 1 else self._agent
+
+    def former(self, path: Path) -> Path | None:
+        return None
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return "role" in record and "text" in record
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> Reading:
+        if not _is_document(path):
+            return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
+        reader = DocumentReader(path, state, quiet_ns)
+        return reader.read(_document(path, reader), self._home, agent, self.name, hides)
+
+    def skip(self, path: Path) -> FileState:
+        if not _is_document(path):
+            return super().skip(path)
+        reader = DocumentReader(path, None)
+        return reader.skip(_document(path, reader))
+
+    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+        role, text = _role(as_text(record.get("role")) or ""), as_text(record.get("text"))
+        if not role or text is None:
+            yield UNKNOWN_FORM
+            return
+        text = plain(text)
+        if not text:
+            yield Silent("mark-up only")
+            return
+        moment = moment_of(record.get("timestamp"))
+        session = as_text(record.get("session")) or at.path.stem
+        made = derived_id(session, role, str(moment or at.offset), text)
+        yield Spoken(as_text(record.get("id")) or made, session, {role: text}, moment, dated=moment > 0)
+
+
+def _document(path: Path, reader: DocumentReader) -> Said:
+    text = reader.data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    messages: list[Spoken | Silent] = []
+    repeated: dict[tuple[str, str], int] = {}
+    for role, said in _messages(text):
+        # What is inserted before a message leaves its id as it is; saying the same again makes another.
+        number = repeated[role, said] = repeated.get((role, said), -1) + 1
+        made = derived_id(path.stem, role, str(number), said)
+        messages.append(Spoken(made, path.stem, {role: said}, reader.moment, dated=False))
+    return Said(messages, whole=text.endswith("\n"), written=reader.moment)
+
+
+def _messages(text: str) -> Iterator[tuple[str, str]]:
+    """Role and text of each message, in order; empty ones are left out."""
+    role, lines, fence = "user", list[str](), ""
+    for line in text.split("\n"):
+        heading = _HEADING.fullmatch(line) if not fence else None
+        if heading is not None:
+            yield from _said(role, lines)
+            role, lines = _role(heading[1]), []
+            continue
+        mark = _FENCE.match(line)
+        if mark is not None and not fence:
+            fence = mark[1]
+        elif mark is not None and mark[1].startswith(fence) and not line.strip(" `~"):
+            fence = ""
+        lines.append(line)
+    yield from _said(role, lines)
+
+
+def _said(role: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    text = plain("\n".join(lines))
+    if text:
+        yield role, text
+
+
+def _role(text: str) -> str:
+    """A role as rows carry it; "" if it is none."""
+    lower = text.strip().lower()
+    return _ROLES.get(lower, lower) if _ROLE.fullmatch(lower) else ""
+
+
+def _is_conversation(name: str) -> bool:
+    return name.endswith((".jsonl", ".md")) and not name.startswith(".")
+
+
+def _is_document(path: Path) -> bool:
+    return path.name.endswith(".md")

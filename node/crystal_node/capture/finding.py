@@ -1,0 +1,48 @@
+"""Finding transcripts in a tool's folder. Links are not followed below it; a folder that does not exist holds nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from crystal_node.capture.adapter import Found
+
+
+def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) -> Iterator[Found]:
+    """All regular-looking files below a folder whose name is wanted, in order, and what could not be looked into. ``depth``:
+    so many folders down at most; 0 is the folder itself."""
+    problems: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=problems.append):
+        folders.sort()
+        if len(Path(place).relative_to(folder).parts) >= depth:
+            folders.clear()
+        for name in sorted(files):
+            path = Path(place, name)
+            if wanted(name) and not path.is_symlink():
+                yield Found(path)
+    yield from _told(problems)
+
+
+def folders_in(folder: Path) -> tuple[list[Path], list[Found]]:
+    """The folders directly in a folder, in order, without links; and why it could not be looked into."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        error.filename = error.filename or str(folder)
+        return [], list(_told([error]))
+    return [folder / name for name in found], []
+
+
+def below(path: str, folder: Path) -> tuple[str, ...] | None:
+    """The components of a path below a folder; None if it is not there. Events may name the real folder where we name a
+    link to it."""
+    for root in (folder, folder.resolve()):
+        if Path(path).is_relative_to(root):
+            return Path(path).relative_to(root).parts
+    return None
+
+
+def _told(problems: list[OSError]) -> Iterator[Found]:
+    for problem in problems:
+        if not isinstance(problem, FileNotFoundError | NotADirectoryError):
+            yield Found(Path(problem.filename), f"cannot be looked into: {problem.strerror}")

@@ -1,0 +1,113 @@
+"""From what was said to operations: cleaned, redacted, cut into pieces, and gathered within the limits."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from crystal_core.chunking import split_message
+from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
+from crystal_node.capture.adapter import Counts
+from crystal_node.capture.project import NAME_CHARS_MAX, Place, Places
+from crystal_node.capture.records import bounded
+from crystal_node.capture.redact import redact
+
+OPERATION_TEXT_BYTES = OPERATION_BYTES_MAX * 3 // 4
+"""UTF-8 bytes of the pieces of one operation; the rest is for what they have in common."""
+PIECE_BYTES_BESIDE_TEXT = 300
+"""At most, encoded: message id (``records.ID_BYTES_MAX``), role, moment, part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One message as a transcript has it. ``texts``: cleaned texts by role, in order.
+
+    ``message`` is the tool's own id, or one made of what was said and when (``derived_id``). ``moment`` is in milliseconds
+    since 1970, 0 if unknown; not ``dated``: it is a guess, good enough to order by and not to tell what was private.
+    """
+
+    message: str
+    session: str
+    texts: dict[str, str]
+    moment: int = 0
+    dated: bool = True
+    cwd: str = ""
+    repository: str = ""
+    subagent: bool = False
+
+
+def joined(blocks: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Texts by role from blocks of role and text, in order; empty ones are left out."""
+    spoken: dict[str, list[str]] = {}
+    for role, text in blocks:
+        if text:
+            spoken.setdefault(role, []).append(text)
+    return {role: "\n\n".join(texts) for role, texts in spoken.items()}
+
+
+def derived_id(*parts: str) -> str:
+    """A message id for what has none: the same for the same parts, in the form of a UUID, which travels in 16 bytes."""
+    return str(UUID(bytes=_digest(parts)[:16]))
+
+
+def said_mark(spoken: Spoken, bytes_kept: int) -> bytes:
+    """A short mark of one version of one message."""
+    return _digest([spoken.message, *(part for item in spoken.texts.items() for part in item)])[:bytes_kept]
+
+
+class Gatherer:
+    """Gathers messages into operations: one session and place each, within the limits, in the order of the transcript."""
+
+    def __init__(self, agent: str, source: str, places: Places, counts: Counts) -> None:
+        self._agent, self._source, self._places, self._counts = agent, source, places, counts
+        self._done: list[Capture] = []
+        self._common: tuple[str, Place] = "", Place("", "")
+        self._pieces: list[Piece] = []
+        self._bytes = 0
+
+    def take(self, spoken: Spoken) -> None:
+        """Adds a message's pieces."""
+        self._counts.messages += 1
+        place = self._places.of(spoken.cwd)
+        if not place.repository and spoken.repository:
+            place = Place(place.project, spoken.repository[:NAME_CHARS_MAX])
+        session, message = bounded(spoken.session), bounded(spoken.message)
+        part = 0
+        for role, text in spoken.texts.items():
+            redacted = redact(text)
+            self._counts.redacted.update(redacted.counts)
+            marked = f"subagent-{role}" if spoken.subagent else role
+            for piece in split_message(redacted.text):
+                self._add(session, place, Piece(piece, marked, spoken.moment, message, part))
+                part += 1
+
+    def finish(self) -> list[Capture]:
+        """The operations of all messages."""
+        self._flush()
+        return self._done
+
+    def _add(self, session: str, place: Place, piece: Piece) -> None:
+        size = len(piece.text.encode()) + PIECE_BYTES_BESIDE_TEXT
+        full = len(self._pieces) >= PIECES_MAX or self._bytes + size > OPERATION_TEXT_BYTES
+        if full or (session, place) != self._common:
+            self._flush()
+        self._common = session, place
+        self._pieces.append(piece)
+        self._bytes += size
+
+    def _flush(self) -> None:
+        if not self._pieces:
+            return
+        session, (project, repository) = self._common
+        self._done.append(
+            Capture(self._agent, session, project, repository, self._source, tuple(self._pieces))
+        )
+        self._pieces, self._bytes = [], 0
+
+
+def _digest(parts: Sequence[str]) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "replace")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()

@@ -1,0 +1,214 @@
+"""The adapter for Gemini CLI's transcripts.
+
+``<root>/tmp/<project>/chats/session-<time>-<id>.jsonl``, and for sub-agents ``chats/<session>/<id>.jsonl``. The first line
+names the session; then each line is a message, a change of the session's own fields (``$set``, which may hold all messages
+again), or a mark that the person went back (``$rewindTo``: what was taken back was said nevertheless). Until spring 2026 a
+session was one JSON document, ``session-….json``, that was written anew with every message.
+
+A message is written again, under the same id, whenever something of it changed: tool calls, tokens, rarely its words. Each
+version whose words differ is recorded under that id, the last one last; the same words are recorded once. Nothing that was
+recorded can be replaced on all devices, so whoever shows a conversation takes the last version of a message.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crystal_node.capture.adapter import Found, Hides, Reading
+from crystal_node.capture.agents import agent_id
+from crystal_node.capture.documents import DocumentReader, Said
+from crystal_node.capture.finding import below, files_below, folders_in
+from crystal_node.capture.follow import FileState
+from crystal_node.capture.gathering import Spoken, derived_id, joined
+from crystal_node.capture.jsonvalues import as_array, as_object, as_text, is_object, parse_json
+from crystal_node.capture.lines import At, Context
+from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
+from crystal_node.capture.records import Damage
+from crystal_node.capture.words import Silent
+
+_SESSION_FILE = re.compile(r"session-.*\.jsonl?")
+_INJECTED = (
+    "<session_context>",
+    "<state_snapshot>",
+    "<hook_context>",
+    "This is the Gemini CLI.",
+    "[SYSTEM:",
+)
+"""How messages of the person begin that nobody typed."""
+_ROOT_FILE = ".project_root"
+_ROOT_BYTES_MAX = 4096
+
+
+class GeminiCli(ObjectLines):
+    """See the module. ``root`` is Gemini CLI's folder (``~/.gemini``), ``home`` the person's home folder."""
+
+    name = "gemini-cli"
+    title = "Gemini CLI"
+    repeats = True
+
+    def __init__(self, root: Path, home: Path) -> None:
+        super().__init__(home)
+        self._projects = root / "tmp"
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self._projects]
+
+    def discover(self) -> Iterator[Found]:
+        projects, problems = folders_in(self._projects)
+        yield from problems
+        for project in projects:
+            chats = project / "chats"
+            yield from files_below(chats, _is_session, depth=0)
+            for parent in folders_in(chats)[0]:
+                yield from files_below(parent, _is_lines, depth=0)
+
+    def concerns(self, path: str) -> bool:
+        match below(path, self._projects):
+            case (_, "chats", name):
+                return _is_session(name)
+            case (_, "chats", _, name):
+                return _is_lines(name)
+            case _:
+                return False
+
+    def agent_of(self, path: Path) -> str:
+        return agent_id(self.name, self.name)
+
+    def former(self, path: Path) -> Path | None:
+        return path.with_suffix(".json") if _is_lines(path.name) else None
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return "sessionId" in record and "projectHash" in record
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> Reading:
+        if _is_lines(path.name):
+            return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
+        reader = DocumentReader(path, state, quiet_ns)
+        return reader.read(self._document(path, reader.data), self._home, agent, self.name, hides)
+
+    def skip(self, path: Path) -> FileState:
+        if _is_lines(path.name):
+            return super().skip(path)
+        reader = DocumentReader(path, None)
+        return reader.skip(self._document(path, reader.data))
+
+    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+        if "$rewindTo" in record:
+            yield Silent("record $rewindTo")
+        elif "$set" in record:
+            changes = as_object(record["$set"])
+            yield Silent("record $set")
+            for message in as_array(changes.get("messages")):
+                yield from _message(message, context, at)
+        elif "type" in record:
+            yield from _message(record, context, at)
+        elif "sessionId" in record:
+            self._header(record, context, at.path)
+            yield Silent("record session")
+        else:
+            yield UNKNOWN_FORM
+
+    def _document(self, path: Path, data: bytes) -> Said:
+        """What one of the older documents says."""
+        try:
+            record = parse_json(data)
+        except ValueError:
+            return Said([Silent(Damage.NOT_JSON.value, damaged=True)], whole=False)
+        if not is_object(record):
+            return Said([UNKNOWN_FORM])
+        context = Context()
+        self._header(record, context, path)
+        at = At(path, 0)
+        messages = as_array(record.get("messages"))
+        return Said([one for message in messages for one in _message(message, context, at)])
+
+    def _header(self, fields: dict[str, Any], context: Context, path: Path) -> None:
+        if context.session:
+            return
+        context.session = as_text(fields.get("sessionId")) or ""
+        context.subagent = fields.get("kind") == "subagent"
+        if context.subagent and path.parent.name != "chats":
+            context.session = path.parent.name
+        folders = [as_text(folder) or "" for folder in as_array(fields.get("directories"))]
+        context.cwd = _project_root(path) or next(iter(folders), "")
+        context.moment = moment_of(fields.get("startTime"))
+
+
+def _message(value: object, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    message = as_object(value)
+    kind = message.get("type")
+    if kind in ("info", "error", "warning"):
+        yield Silent(f"message {kind}")
+        return
+    if kind not in ("user", "gemini"):
+        yield UNKNOWN_FORM
+        return
+    role = "user" if kind == "user" else "assistant"
+    texts, thoughts, silent = _content(message.get("displayContent"))
+    if not texts:
+        texts, thoughts, silent = _content(message.get("content"))
+    # The pieces of a text stand in a row without anything between them.
+    text = plain("".join(texts))
+    if kind == "user" and text.startswith(_INJECTED):
+        text = ""
+    for thought in as_array(message.get("thoughts")):
+        fields = as_object(thought)
+        named = [plain(as_text(fields.get(name)) or "") for name in ("subject", "description")]
+        thoughts.append("\n".join(part for part in named if part))
+    spoken = joined([(role, text), *(("thinking", plain(thought)) for thought in thoughts)])
+    moment = moment_of(message.get("timestamp"))
+    if spoken:
+        made = derived_id(role, str(moment), *spoken.values())
+        yield Spoken(
+            message=as_text(message.get("id")) or made,
+            session=context.session or at.path.stem,
+            texts=spoken,
+            moment=moment or context.moment,
+            dated=moment > 0,
+            cwd=context.cwd,
+            subagent=context.subagent,
+        )
+    elif not silent:
+        yield Silent("mark-up only")
+    yield from silent
+
+
+def _content(content: object) -> tuple[list[str], list[str], list[Silent]]:
+    """Texts, thoughts, and why other parts were left out."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    silent: list[Silent] = []
+    if content is None:
+        return texts, thoughts, silent
+    for part in content if isinstance(content, list) else [content]:
+        fields = as_object(part)
+        text = as_text(part) if isinstance(part, str) else as_text(fields.get("text"))
+        if text is not None:
+            (thoughts if fields.get("thought") is True else texts).append(text)
+        elif fields.keys() & {"functionCall", "functionResponse", "inlineData", "fileData"}:
+            silent.append(Silent(f"part {next(iter(sorted(fields)))}"))
+        else:
+            silent.append(Silent("block of unknown form"))
+    return texts, thoughts, silent
+
+
+def _project_root(path: Path) -> str:
+    """The project's folder, as the tool notes it beside the transcripts where it does not name the folder by a hash."""
+    chats = path.parent if path.parent.name == "chats" else path.parent.parent
+    try:
+        with (chats.parent / _ROOT_FILE).open("rb") as file:
+            return file.read(_ROOT_BYTES_MAX).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _is_session(name: str) -> bool:
+    return _SESSION_FILE.fullmatch(name) is not None
+
+
+def _is_lines(name: str) -> bool:
+    return name.endswith(".jsonl")

@@ -1,0 +1,205 @@
+"""What adapters of transcripts have in common that hold one record a line.
+
+A tool's own adapter says where its files are and what one line means; everything else is here: reading on, private spans,
+damage, what was said twice, and the last line of a session that was never ended.
+
+Such a line has no newline: the tool crashed, the power failed, or it writes it later. It is taken when the file has not
+changed for ``QUIET_MS`` and it parses as a whole record. Should its newline come, it stands alone on an empty line; should
+the tool be started again and write right behind it, reading goes on with that record. If the line is torn it stays where it
+is, and what is written behind it is found on the same line (``jsonvalues.records_within``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from crystal_node.capture.adapter import Counts, Hides, Reading
+from crystal_node.capture.follow import FileState, LineReader
+from crystal_node.capture.gathering import Gatherer, Spoken, said_mark
+from crystal_node.capture.jsonvalues import records_within
+from crystal_node.capture.project import Places
+from crystal_node.capture.records import Damage
+from crystal_node.capture.words import Silent
+
+QUIET_MS = 10 * 60 * 1000
+"""A file that has not changed for so long is not being written."""
+MARK_BYTES = 8
+MARKS_MAX = 4096
+"""Versions of messages that are known to have been recorded from one file; the oldest are dropped."""
+
+
+class Context(msgspec.Struct, array_like=True, omit_defaults=True):
+    """What earlier lines of a file say of later ones, kept with the file's state.
+
+    ``mode`` is the adapter's own; ``moment`` (milliseconds) stands for messages without a time; ``said`` holds marks of
+    ``MARK_BYTES`` each.
+    """
+
+    session: str = ""
+    cwd: str = ""
+    repository: str = ""
+    subagent: bool = False
+    mode: str = ""
+    moment: int = 0
+    said: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where a line stands: its file, and its byte offset."""
+
+    path: Path
+    offset: int
+
+
+class LineAdapter(ABC):
+    """See the module. ``repeats``: the tool writes a message again when something beside its words changed."""
+
+    name: str
+    repeats = False
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    @abstractmethod
+    def said(self, line: bytes, context: Context, at: At) -> Iterator[Spoken | Silent]:
+        """What one line says; nothing for an empty one. Changes ``context`` for the lines behind it. Never raises.
+
+        A line that is no JSON is ``Silent(Damage.NOT_JSON.value, damaged=True)`` alone.
+        """
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> Reading:
+        counts = Counts()
+        gatherer = Gatherer(agent, self.name, Places(self._home), counts)
+        with LineReader(path, state, quiet_ns) as reader:
+            if reader.restarted:
+                counts.skipped["file replaced, read again"] += 1
+            context = _restored(reader)
+            one_pass = _Pass(self, path, context, hides, reader.unsure_until, counts, gatherer)
+            for line in reader.lines():
+                one_pass.take(line.data, line.start)
+            if reader.unended is not None and reader.unended.data is not None:
+                if one_pass.take_whole(reader.unended.data, reader.unended.start):
+                    reader.take_unended()
+                else:
+                    counts.skipped["last line torn"] += 1
+            reader.memo = _kept(context)
+            return Reading(gatherer.finish(), reader.state(), counts, reader.more)
+
+    def skip(self, path: Path) -> FileState:
+        with LineReader(path, None) as reader:
+            context = Context()
+            first = reader.first_line()
+            if first is not None:
+                for _ in self.said(first, context, At(path, 0)):
+                    pass
+            return structs.replace(reader.skip_to_end(), memo=_kept(context))
+
+
+class _Pass:
+    """What the lines of one pass over one file have in common.
+
+    ``unsure_until``: what bears no time and stands before this offset is left out, because it may be what was stepped over.
+    """
+
+    def __init__(
+        self,
+        adapter: LineAdapter,
+        path: Path,
+        context: Context,
+        hides: Hides,
+        unsure_until: int,
+        counts: Counts,
+        gatherer: Gatherer,
+    ) -> None:
+        self._adapter, self._path, self._context = adapter, path, context
+        self._hides, self._unsure_until = hides, unsure_until
+        self._counts, self._gatherer = counts, gatherer
+        self._marks = _Marks(context) if adapter.repeats else None
+
+    def take(self, line: bytes | None, start: int) -> None:
+        """One line; None stands for one over the limit."""
+        if line is None:
+            self._counts.damaged(self._path, start, "line too long")
+            return
+        outcomes = self._outcomes(line, start)
+        if any(_is_damage(outcome) for outcome in outcomes):
+            inside = records_within(line)
+            if inside:
+                self._counts.skipped["records on one line"] += 1
+                # Offsets within the line keep made-up ids apart.
+                outcomes = [
+                    one for number, part in enumerate(inside) for one in self._outcomes(part, start + number)
+                ]
+        for outcome in outcomes:
+            self._outcome(outcome, start)
+
+    def take_whole(self, line: bytes, start: int) -> bool:
+        """The last line without its end: taken if it is whole. Returns whether it was."""
+        before = structs.replace(self._context)
+        outcomes = self._outcomes(line, start)
+        if not outcomes or any(isinstance(one, Silent) and one.damaged for one in outcomes):
+            for field in Context.__struct_fields__:
+                setattr(self._context, field, getattr(before, field))
+            return not line.strip()
+        for outcome in outcomes:
+            self._outcome(outcome, start)
+        return True
+
+    def _outcomes(self, line: bytes, start: int) -> list[Spoken | Silent]:
+        return list(self._adapter.said(line, self._context, At(self._path, start)))
+
+    def _outcome(self, outcome: Spoken | Silent, start: int) -> None:
+        if isinstance(outcome, Silent):
+            if outcome.damaged:
+                self._counts.damaged(self._path, start, outcome.reason)
+            else:
+                self._counts.skipped[outcome.reason] += 1
+            return
+        moment = outcome.moment if outcome.dated else 0
+        if self._hides(moment) or (moment == 0 and start < self._unsure_until):
+            self._counts.skipped["private"] += 1
+        elif self._marks is not None and not self._marks.new(outcome):
+            self._counts.skipped["said before"] += 1
+        elif outcome.texts:
+            self._gatherer.take(outcome)
+
+
+class _Marks:
+    """Which versions of messages were recorded from a file, as far as is remembered."""
+
+    def __init__(self, context: Context) -> None:
+        said = context.said
+        self._context = context
+        self._known = {said[at : at + MARK_BYTES] for at in range(0, len(said), MARK_BYTES)}
+
+    def new(self, spoken: Spoken) -> bool:
+        mark = said_mark(spoken, MARK_BYTES)
+        if mark in self._known:
+            return False
+        self._known.add(mark)
+        self._context.said = (self._context.said + mark)[-MARK_BYTES * MARKS_MAX :]
+        return True
+
+
+def _is_damage(outcome: Spoken | Silent) -> bool:
+    return isinstance(outcome, Silent) and outcome.reason == Damage.NOT_JSON.value
+
+
+def _restored(reader: LineReader) -> Context:
+    """The context behind what was read. Of a file that is another one now, only what was recorded stays known."""
+    try:
+        context = msgspec.msgpack.decode(reader.memo, type=Context) if reader.memo else Context()
+    except msgspec.MsgspecError:
+        return Context()
+    return Context(said=context.said) if reader.restarted else context
+
+
+def _kept(context: Context) -> bytes:
+    return b"" if context == Context() else msgspec.msgpack.encode(context)

@@ -1,0 +1,164 @@
+"""The adapter for OpenClaw's transcripts.
+
+``<root>/agents/<agent>/sessions/<session>.jsonl`` holds a header and then one entry a line; entries form a tree by ``id`` and
+``parentId``, and all branches were said. Kept are messages of the person and the model, and the model's thinking. Tool calls
+and results, changes of the model, compaction and branch summaries, and what extensions keep for themselves are not.
+
+When a session is reset its file becomes ``<session>.jsonl.reset.<time>``: what had not been read yet is read there. A file
+that was deleted (``.deleted.<time>``) is left alone. The first version wrote entries without ids.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from crystal_node.capture.adapter import Found
+from crystal_node.capture.agents import agent_id
+from crystal_node.capture.finding import below, files_below, folders_in
+from crystal_node.capture.gathering import Spoken, derived_id, joined
+from crystal_node.capture.jsonvalues import as_array, as_object, as_text
+from crystal_node.capture.lines import At, Context
+from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
+from crystal_node.capture.words import Silent
+
+DEFAULT_AGENT = "main"
+
+_SILENT_RECORDS = frozenset(
+    {
+        "branch_summary",
+        "compaction",
+        "custom",
+        "custom_message",
+        "label",
+        "model_change",
+        "session_info",
+        "thinking_level_change",
+    }
+)
+_SILENT_ROLES = frozenset(
+    {"bashExecution", "branchSummary", "compactionSummary", "custom", "hookMessage", "system", "toolResult"}
+)
+_SILENT_BLOCKS = frozenset({"image", "toolCall", "toolResult", "tool_use", "tool_result"})
+_MARKERS = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
+"""What the model answers when nothing is to be said."""
+_TOOLS_OWN = ("Read HEARTBEAT.md if it exists", "Pre-compaction memory flush")
+_METADATA = re.compile(r"[A-Z][A-Za-z ]{0,60} \(untrusted[a-z ,]{0,40}\):\n```json\n")
+_SYSTEM_LINE = re.compile(r"System: \[[^\]\n]{1,60}\][^\n]*\n*")
+_RESET = re.compile(r"(.+\.jsonl)\.reset\.[^/]+")
+
+
+class OpenClaw(ObjectLines):
+    """See the module. ``root`` is OpenClaw's folder (``~/.openclaw``), ``home`` the person's home folder."""
+
+    name = "openclaw"
+    title = "OpenClaw"
+
+    def __init__(self, root: Path, home: Path) -> None:
+        super().__init__(home)
+        self._agents = root / "agents"
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self._agents]
+
+    def discover(self) -> Iterator[Found]:
+        agents, problems = folders_in(self._agents)
+        yield from problems
+        for agent in agents:
+            yield from files_below(agent / "sessions", _is_transcript, depth=0)
+
+    def concerns(self, path: str) -> bool:
+        match below(path, self._agents):
+            case (_, "sessions", name):
+                return _is_transcript(name)
+            case _:
+                return False
+
+    def agent_of(self, path: Path) -> str:
+        named = below(str(path), self._agents)
+        return agent_id(named[0] if named else "", DEFAULT_AGENT)
+
+    def former(self, path: Path) -> Path | None:
+        reset = _RESET.fullmatch(path.name)
+        return path.with_name(reset[1]) if reset else None
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return record.get("type") == "session" and "id" in record
+
+    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+        match record.get("type"):
+            case "session":
+                context.session = context.session or as_text(record.get("id")) or ""
+                context.cwd = as_text(record.get("cwd")) or context.cwd
+                yield Silent("record session")
+            case "message":
+                yield from _message(record, context, at)
+            case str(known) if known in _SILENT_RECORDS:
+                yield Silent(f"record {known}")
+            case str(other) if other:
+                yield UNKNOWN_TYPE
+            case _:
+                yield UNKNOWN_FORM
+
+
+def _message(record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    message = as_object(record.get("message"))
+    role = as_text(message.get("role")) or ""
+    if role in _SILENT_ROLES:
+        yield Silent(f"message {role}")
+        return
+    if role not in ("user", "assistant"):
+        yield UNKNOWN_FORM
+        return
+    blocks, silent = _blocks(role, message.get("content"))
+    texts = joined(blocks)
+    moment = moment_of(record.get("timestamp")) or moment_of(message.get("timestamp"))
+    made = derived_id(role, str(moment or at.offset), *texts.values())
+    yield Spoken(
+        message=as_text(record.get("id")) or made,
+        session=context.session or at.path.name.partition(".jsonl")[0],
+        texts=texts,
+        moment=moment,
+        cwd=context.cwd,
+    )
+    yield from silent
+
+
+def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[Silent]]:
+    """Role and cleaned text of each block, and why others were left out."""
+    found: list[tuple[str, str]] = []
+    silent: list[Silent] = []
+    for block in as_array(content) or [{"type": "text", "text": content}]:
+        fields = as_object(block)
+        kind = fields.get("type")
+        text = as_text(fields.get("thinking" if kind == "thinking" else "text"))
+        if kind not in ("text", "thinking") or text is None:
+            known = isinstance(kind, str) and kind in _SILENT_BLOCKS
+            silent.append(Silent(f"block {kind}" if known else "block of unknown form"))
+            continue
+        cleaned = _cleaned(text) if role == "user" else plain(text)
+        if cleaned and cleaned not in _MARKERS:
+            found.append(("thinking" if kind == "thinking" else role, cleaned))
+        else:
+            silent.append(Silent("mark-up only"))
+    return found, silent
+
+
+def _cleaned(text: str) -> str:
+    """What the person said, without what the gateway put before it. "" if the gateway spoke for itself."""
+    text = plain(text)
+    while True:
+        if (ahead := _SYSTEM_LINE.match(text)) is not None:
+            text = text[ahead.end() :].lstrip()
+        elif (ahead := _METADATA.match(text)) is not None:
+            _, closed, behind = text[ahead.end() :].partition("\n```")
+            if not closed:
+                return text
+            text = behind.lstrip()
+        else:
+            return "" if text.startswith(_TOOLS_OWN) else text
+
+
+def _is_transcript(name: str) -> bool:
+    return (name.endswith(".jsonl") and len(name) > len(".jsonl")) or _RESET.fullmatch(name) is not None

@@ -12,6 +12,7 @@ Layout (directories 0700, files 0600):
     state/weaver.db       what the Dream Weaver has read, and what it wrote of it
     state/agent/          what the agent in the background tells of itself
     state/restore.json    how far a restore from another home has come, while it is under way
+    state/backup-restore.json  which backup is being brought back, while it is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
     state/nudge/now       touched to wake a running ``crystal sync --watch``
@@ -95,6 +96,15 @@ class Home:
     def restore_file(self) -> Path:
         """There while a restore from another home is under way."""
         return self.state / "restore.json"
+
+    @property
+    def backup_restore_file(self) -> Path:
+        """There while a backup is being brought back."""
+        return self.state / "backup-restore.json"
+
+    @property
+    def backup_lock(self) -> Path:
+        return self.state / "backup.lock"
 
     @property
     def nudge_folder(self) -> Path:

@@ -102,7 +102,7 @@ def back_up(
     started = time.monotonic()
     home = settings.home
     shelf = ready_shelf(settings, shelf, marked=marked)
-    with FileLock(home.state / "backup.lock", purpose="crystal backup", wait_seconds=1.0):
+    with FileLock(home.backup_lock, purpose="crystal backup", wait_seconds=1.0):
         tidy(shelf, subject.owner)
         with partial(shelf, subject.owner, now_ms()) as folder:
             manifest, unread = _fill(settings, subject, folder, with_keys=with_keys, tell=tell)

@@ -89,7 +89,7 @@ def copy_tree(
     unread: list[LeftOut] = []
     for path, _ in files:
         try:
-            item = copy_file(root, path, target, meter)
+            item = copy_file(root, path, target / path, meter)
         except FileTrouble as error:
             unread.append(LeftOut(path, str(error)))
             continue
@@ -99,7 +99,7 @@ def copy_tree(
 
 
 def copy_file(root: Path, path: str, target: Path, meter: Meter) -> Item | None:
-    """Copies one file; None if it is gone. Flushes nothing.
+    """Copies one file of ``root`` to ``target``; None if it is gone. Flushes nothing.
 
     Raises FileTrouble if it cannot be read, OSError if the copy cannot be written.
     """
@@ -117,9 +117,9 @@ def copy_file(root: Path, path: str, target: Path, meter: Meter) -> Item | None:
         with troubles():
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 raise FileTrouble("it is no regular file")
-        (target / path).parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        target.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         descriptor = os.open(
-            target / path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE
+            target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE
         )
         with os.fdopen(descriptor, "wb", buffering=0) as copy:
             return _copied(file, copy, path, meter)

@@ -24,6 +24,7 @@ def doctor(machine: Machine, *arguments: str, **variables: str) -> tuple[int, di
 
 
 def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
+    vault.core.call("sync")
     code, checks = doctor(vault.core)
     assert code == 0
     states = {name: check["state"] for name, check in checks.items()}
@@ -31,13 +32,19 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
         "permissions": "ok",
         "key store": "ok",
         "passphrase": "ok",
+        "disk": "ok",
+        "databases": "ok",
         "device": "ok",
         "outbox": "ok",
+        "sync": "ok",
         "watcher": "warning",
+        "indexes": "ok",
         "device log": "ok",
         "generation": "ok",
         "snapshots": "ok",
         "recovery kit": "warning",
+        "relay holds": "ok",
+        "model": "ok",
         "relay": "ok",
         "clock": "ok",
     }
@@ -79,7 +86,8 @@ def test_a_clock_that_differs_from_the_relays_is_told(ahead: int, said: str, vau
         Thread(target=server.serve_forever, daemon=True).start()
         code, checks = doctor(vault.core, CRYSTAL_RELAY_URL=f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-    assert code == 0
+    assert code != 0
+    assert checks["relay holds"]["state"] == "failed", "it shows nothing of the vault"
     assert checks["clock"]["state"] == "warning"
     assert said in checks["clock"]["what"]
 

@@ -1,0 +1,85 @@
+"""What works by itself: hooks, the service, jobs. A device that has none of them is well; one that has half of them is not."""
+
+from collections.abc import Iterator
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.health.check import Check, State, warned
+from crystal_node.settings import Settings
+from crystal_node.wording import counted, one_line
+
+
+def hooks(settings: Settings) -> Iterator[Check]:
+    """Claude Code's. Without them the agent watches the transcripts all the same."""
+    from crystal_node.hooks.claude_code import ClaudeHooks
+
+    of_claude = ClaudeHooks(settings)
+    try:
+        found = of_claude.look()
+    except CrystalError as error:
+        yield warned("hooks", error)
+        return
+    if not found.there or found.absent:
+        return
+    if found.disabled:
+        what = f"{found.file} turns all hooks off"
+        yield Check(
+            "hooks", State.WARNING, what, "Take `disableAllHooks` out of it, or `crystal hooks uninstall`."
+        )
+    elif found.installed:
+        yield Check("hooks", State.OK, f"all of them are in {found.file}")
+    else:
+
+        def install() -> str:
+            of_claude.install()
+            return f"put the hooks that lacked into {found.file}"
+
+        lacking = ", ".join(str(event) for event, state in found.states.items() if state.value != "installed")
+        what = f"{found.file} has only some of them; {lacking} lack or are of another version"
+        yield Check("hooks", State.WARNING, what, "crystal hooks install", mend=install)
+
+
+def service(settings: Settings) -> Iterator[Check]:
+    """The agent's, where one was installed. The service manager is asked, which may take a moment."""
+    from crystal_node.service import ServiceState, manager_for
+
+    manager = manager_for(settings)
+
+    def start() -> str:
+        manager.start()
+        return f"started the agent by {manager.name}"
+
+    match manager.state():
+        case ServiceState.ABSENT:
+            return
+        case ServiceState.RUNNING:
+            yield Check("service", State.OK, f"{manager.name} runs the agent")
+        case ServiceState.STOPPED:
+            what = f"{manager.name} has the agent's service, and it is stopped"
+            yield Check("service", State.WARNING, what, "crystal agent start", mend=start)
+        case ServiceState.FAILED:
+            what = f"the agent fell over again and again, and {manager.name} gave it up"
+            yield Check(
+                "service",
+                State.WARNING,
+                what,
+                "`crystal agent logs` tells why; then: crystal agent start",
+                mend=start,
+            )
+        case ServiceState.UNREACHABLE:
+            what = f"the service's file is there ({manager.file}), and no {manager.name} that could be asked"
+            yield Check(
+                "service", State.WARNING, what, "Log in anew, or run the agent by hand: crystal agent run"
+            )
+
+
+def jobs(settings: Settings) -> Iterator[Check]:
+    """Each job whose last run failed."""
+    from crystal_node.health.background import background
+
+    found = background(settings.home)
+    for job in found.failing:
+        what = f"{job.name} failed {counted(job.failures, 'time')} in a row: {one_line(job.text, 200)}"
+        fix = f"It is tried again by itself. `crystal jobs run {job.name}` does it now; `crystal agent logs` tells more."
+        yield Check("jobs", State.WARNING, what, fix)
+    if found.paused:
+        yield Check("jobs", State.WARNING, f"paused: {', '.join(found.paused)}", "crystal jobs resume NAME")

@@ -18,6 +18,7 @@ from crystal_node.artefacts.works import Works
 from crystal_node.artefacts.writing import Writer
 from crystal_node.capture.agents import agent_folder
 from crystal_node.device import Device
+from crystal_node.home import Home
 from crystal_node.locking import FileLock
 from crystal_node.settings import Settings
 from crystal_node.wording import counted
@@ -105,7 +106,7 @@ async def workshop(
 ) -> AsyncGenerator[Workshop]:
     """Opens what is needed and closes it. Raises HomeBusy while another process works here."""
     home = settings.home
-    lock = FileLock(home.state / LOCK_NAME, purpose="making files of the memory", wait_seconds=wait_seconds)
+    lock = works_lock(home, wait_seconds)
     await lock.acquire_async()
     try:
         writer = Writer(home)
@@ -130,6 +131,11 @@ async def workshop(
             )
     finally:
         lock.release()
+
+
+def works_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
+    """Whoever holds it may write works.db and the files that are made."""
+    return FileLock(home.state / LOCK_NAME, purpose="making files of the memory", wait_seconds=wait_seconds)
 
 
 def is_known(settings: Settings, agent: str) -> bool:

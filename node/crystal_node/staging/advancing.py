@@ -1,0 +1,77 @@
+"""One run of staging: look, make, move on; then weave, which takes long and keeps nobody waiting; then note how it went."""
+
+from collections.abc import Callable
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.artefacts.workshop import Tell, unheard, workshop
+from crystal_node.clock import now_ms
+from crystal_node.device import Device
+from crystal_node.errors import HomeBusy, describe
+from crystal_node.settings import Settings
+from crystal_node.staging.desk import Desk, Moves, Weaver
+from crystal_node.staging.states import Weave
+
+NOTING_SECONDS = 60.0
+"""How long it may take until somebody else has finished making files."""
+
+
+async def advance(
+    device: Device,
+    settings: Settings,
+    weaver: Weaver,
+    *,
+    only: str | None = None,
+    before: Callable[[Desk], None] | None = None,
+    tell: Tell = unheard,
+    progress: Tell = unheard,
+    wait_seconds: float = 0.0,
+) -> Moves:
+    """Moves all staged agents, or one, as far as they go. ``before`` runs first, at the same desk.
+
+    Raises:
+        HomeBusy: another process makes files. NoRoom, and what the databases raise.
+    """
+    async with workshop(device, settings, tell=tell, wait_seconds=wait_seconds) as shop:
+        desk = Desk(shop)
+        looked = await shop.look(now_ms())
+        if looked.behind:
+            return Moves(["the memory is being made anew: staging waits"])
+        if before is not None:
+            before(desk)
+        await shop.make(now_ms(), progress)
+        moves = await desk.move_on(now_ms(), only)
+    for agent, how in moves.weaving:
+        why_not = await _woven(weaver, agent, how)
+        if why_not is None:
+            continue
+        async with workshop(device, settings, tell=tell, wait_seconds=NOTING_SECONDS) as shop:
+            desk = Desk(shop)
+            desk.woven(agent, why_not, now_ms())
+            desk.clean()
+            moves.lines.append(f"{agent[:60]!r}: {desk.named(agent).words}")
+    return moves
+
+
+async def _woven(weaver: Weaver, agent: str, how: Weave) -> str | None:
+    """Why it did not come to its end, "" if it did, None if somebody else is at it."""
+    try:
+        return await weaver(agent, how)
+    except HomeBusy:
+        return None
+    except CrystalError as error:
+        return describe(error).message
+
+
+def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
+    """The Dream Weaver, as staging calls it: everything there is, with a language model or without any."""
+
+    async def run(agent: str, how: Weave) -> str:
+        from crystal_node import weaving
+
+        request = weaving.WeaveRequest(
+            agent=agent, mode=weaving.WeaveMode.FULL, provider="none" if how is Weave.EXTRACTIVE else ""
+        )
+        result = await weaving.weave(device, request, lambda text, _done, _total: progress(text))
+        return result.text if result.state is weaving.WeaveState.BUDGET else ""
+
+    return run

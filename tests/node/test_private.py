@@ -38,6 +38,7 @@ def test_what_was_said_in_private_is_not_recorded_later(person: Machine) -> None
         "files": 0,
         "operations": 0,
         "private": True,
+        "off": False,
         "redacted_kinds": {},
         "skipped_reasons": {},
         "problems": [],

@@ -85,7 +85,7 @@ def _version() -> int:
 
 
 def _nudge(arguments: list[str]) -> int:
-    """Wakes a running agent (``crystal nudge``). For hooks: never fails, never waits, reads nothing, never speaks.
+    """Has a running agent look at all transcripts (``crystal nudge``). For hooks: never fails, never waits, reads nothing, never speaks.
 
     Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
     """
@@ -99,5 +99,5 @@ def _nudge(arguments: list[str]) -> int:
             home = "".join(arguments[index + 1 : index + 2])
     # Nobody is there to wake where there is no home, or no agent ever ran. No pathlib: it costs 5 ms.
     with suppress(OSError, ValueError):
-        os.utime(os.path.join(os.path.expanduser(home), "state", "nudge", "now"))  # noqa: PTH111, PTH118
+        os.utime(os.path.join(os.path.expanduser(home), "state", "nudge", "look"))  # noqa: PTH111, PTH118
     return 0

@@ -1,4 +1,4 @@
-"""``crystal capture``: records transcripts, one pass."""
+"""``crystal capture``: records transcripts, one pass; or turns recording on and off, and says how it stands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,25 +8,44 @@ import typer
 from crystal_node.cli.options import Agent, Debug, Json
 from crystal_node.cli.output import emit, note, say
 
-Paths = Annotated[
-    list[Path] | None,
+Words = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[PATH...]", help="Transcripts, or folders of them. Without: all that Claude Code keeps here."
+        metavar="[PATH...|on|off|status [TOOL...]]",
+        help="Transcripts, or folders of them. Without: all that is known here. A file named on: ./on",
     ),
 ]
+_SWITCHES = ("on", "off", "status")
 
 
-def run(paths: Paths = None, agent: Agent = None, as_json: Json = False, debug: Debug = False) -> None:
+def run(words: Words = None, agent: Agent = None, as_json: Json = False, debug: Debug = False) -> None:
     """Record what conversations gained since the last time. Nothing leaves this machine yet: `crystal sync` sends it.
 
     Transcripts are only read. Credentials are blanked out before anything is stored. A pass can be repeated or killed at
     any time: nothing is recorded twice, and nothing is lost.
 
+    off pauses recording, of everything or of the tools that are named, also by the agent and until it is on again. What is
+    said meanwhile waits where it is, and is recorded then: to have it never recorded, there is `crystal private`.
+
     Example:
 
         crystal capture
         crystal capture ~/.claude/projects/-home-me-work --agent cc-mini
+        crystal capture off codex
+        crystal capture status
     """
+    if words and words[0] in _SWITCHES:
+        from crystal_node.cli.capture_switch import show, turn
+
+        if words[0] == "status":
+            show(words[1:], as_json=as_json)
+        else:
+            turn(words[1:], on=words[0] == "on", as_json=as_json)
+        return
+    _record([Path(word) for word in words or []], agent, as_json=as_json)
+
+
+def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     import asyncio
 
     from crystal_node.device import opened
@@ -34,7 +53,7 @@ def run(paths: Paths = None, agent: Agent = None, as_json: Json = False, debug: 
     from crystal_node.recording import Recorder
     from crystal_node.settings import Flags, resolve
 
-    missing = [path for path in paths or [] if not path.exists()]
+    missing = [path for path in paths if not path.exists()]
     if missing:
         raise NoSuchEntry(
             f"there is no {missing[0]}", hint="Give a transcript (.jsonl) or a folder that holds some."
@@ -50,6 +69,7 @@ def run(paths: Paths = None, agent: Agent = None, as_json: Json = False, debug: 
                 "files": report.files,
                 "operations": report.operations,
                 "private": report.private,
+                "off": report.off,
                 "redacted_kinds": dict(report.counts.redacted),
                 "skipped_reasons": dict(report.counts.skipped),
                 "problems": [{"path": path, "problem": problem} for path, problem in report.problems],
@@ -58,6 +78,9 @@ def run(paths: Paths = None, agent: Agent = None, as_json: Json = False, debug: 
         return
     if report.private:
         say("Private mode is on: nothing was recorded. `crystal private off` ends it.")
+        return
+    if report.off:
+        say("Recording is off: nothing was recorded, and what is said waits. `crystal capture on` ends it.")
         return
     say(f"Recorded {report.words()}." if report.words() else "Nothing new.")
     if report.skipped:

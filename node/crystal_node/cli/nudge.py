@@ -11,7 +11,7 @@ HomeFolder = Annotated[
 
 
 def run(home: HomeFolder = None) -> None:
-    """Wake a running agent, so that it looks at once. For hooks: it always succeeds, and says nothing.
+    """Have a running agent look at all transcripts at once. For hooks: it always succeeds, and says nothing.
 
     Example:
 

@@ -116,12 +116,12 @@ def join(
     """Joins with a code of either kind, or with one that is read when it is "-"."""
     if code == _ASK:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
-    if _is_invite(code):
+    if is_invite(code):
         from crystal_crypto.invite_code import decode_invite
         from crystal_node.cli.pair_invite import join as join_by_invite
 
         invite = decode_invite(code)
-        _someone_must_confirm(yes=yes)
+        someone_must_confirm(yes=yes)
         join_by_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
         return
     from crystal_node.cli.pair_offline import join as join_offline
@@ -138,7 +138,7 @@ def check_argument(code: str | None) -> None:
     """
     from crystal_node.errors import Usage
 
-    if code is not None and not _is_invite(code):
+    if code is not None and not is_invite(code):
         raise Usage(
             "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
             "every user of this machine can read that, and your shell's history keeps it",
@@ -146,12 +146,12 @@ def check_argument(code: str | None) -> None:
         )
 
 
-def _is_invite(code: str) -> bool:
+def is_invite(code: str) -> bool:
     """Whether it is to be read as an invite; what is neither gets the invite's explanation, the one that people meet."""
     return not code.strip().lower().startswith("mc1")
 
 
-def _someone_must_confirm(*, yes: bool) -> None:
+def someone_must_confirm(*, yes: bool) -> None:
     """Said before the invite is used up."""
     from crystal_node.errors import Usage
 

@@ -59,8 +59,8 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
         )
 
 
-def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> None:
-    """Joins by an invite, and syncs for the first time."""
+def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> "Joined":
+    """Joins by an invite, with whoever sits here."""
     from crystal_node.pairing.newcomer import join_by_invite
 
     before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
@@ -77,10 +77,15 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
         else pair_people.Joining(lines, yes=yes)
     )
     try:
-        joined = run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
+        return run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
     finally:
         person.ended()
-    synced = _first_sync(joined.enrolled.settings)
+
+
+def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> None:
+    """Joins by an invite, and syncs for the first time."""
+    joined = enter(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
+    synced = first_sync(joined.enrolled.settings)
     if as_json:
         emit_line(_document(joined, synced=synced))
         return
@@ -166,7 +171,7 @@ async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -
                 return await serve(device, http, person, grant=grant)
 
 
-def _first_sync(settings: "Settings") -> bool:
+def first_sync(settings: "Settings") -> bool:
     """Best effort: the machine is set up whether it comes through or not."""
     from crystal_crypto.errors import CrystalError
     from crystal_node.device import opened

@@ -151,8 +151,7 @@ class ClaudeHooks:
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
             text = document.without(text, path)
             for outer in (path[:-1], path[:-2], path[:2], path[:1]):
-                found = document.parse(text)
-                left = document.value_at(found, outer)
+                left = document.value_at(document.parse(text), outer)
                 bare = isinstance(left, dict) and set(left) <= {"matcher"}
                 if left in ([], {}) or (outer == path[:-2] and bare):
                     text = document.without(text, outer)

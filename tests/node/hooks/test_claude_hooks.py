@@ -13,7 +13,7 @@ import pytest
 from crystal_node.hooks.entries import HookEvent
 from tests.support.machine import Machine
 
-_FOREIGN = {
+_FOREIGN: dict[str, Any] = {
     "model": "opus",
     "cleanupPeriodDays": 30,
     "hooks": {
@@ -80,9 +80,7 @@ def test_installing_twice_changes_nothing_and_uninstalling_gives_the_bytes_back(
     after = json.loads(_file(person).read_bytes())
     assert after.items() >= {"model": "opus", "cleanupPeriodDays": 30}.items()
     assert {name: groups for name, groups in after["hooks"].items() if groups} == {
-        name: groups
-        for name, groups in _FOREIGN["hooks"].items()
-        if groups  # type: ignore[attr-defined]
+        name: groups for name, groups in _FOREIGN["hooks"].items() if groups
     }
     assert person.call("hooks", "uninstall", "--json").json["changed"] is False
 
@@ -95,7 +93,7 @@ def test_of_a_file_that_only_hooks_made_nothing_is_left(person: Machine) -> None
 
 
 def test_of_a_file_that_was_there_the_same_bytes_are_left_and_no_copy(person: Machine) -> None:
-    before = _write(person, {"model": "opus", "hooks": {"Stop": _FOREIGN["hooks"]["Stop"]}})  # type: ignore[index]
+    before = _write(person, {"model": "opus", "hooks": {"Stop": _FOREIGN["hooks"]["Stop"]}})
     person.call("hooks", "install")
     person.call("hooks", "uninstall")
     assert _file(person).read_bytes() == before

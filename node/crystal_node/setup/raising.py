@@ -1,0 +1,186 @@
+"""The steps of `crystal up`: from nothing, or from whatever is there, to a machine that records and syncs by itself.
+
+::
+
+    home ==> vault ==> capture ==> history ==> hooks, service          ==> nothing behind it is done without it
+
+What is recorded is decided before the agent starts: had that failed, it would record what it was not to.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_node.capture.adapters import TOOLS
+from crystal_node.device import opened
+from crystal_node.enrol import prepare_node
+from crystal_node.errors import LocalStorage
+from crystal_node.hooks.claude_code import ClaudeHooks
+from crystal_node.keys.report import PassphraseState, key_report
+from crystal_node.locking import is_held
+from crystal_node.service import Manager, ServiceState, ServiceUnavailable, manager_for
+from crystal_node.settings import Settings
+from crystal_node.setup import choosing, history
+from crystal_node.setup.history import History
+from crystal_node.setup.steps import Step
+from crystal_node.wording import counted
+
+STARTS_SECONDS = 10.0
+"""The agent has its home by then, or it does not run."""
+_POLL_SECONDS = 0.1
+_NOT_ASKED = "not asked for"
+_VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants. ``role`` "" leaves a machine what it is; ``tools`` None leaves what is recorded as it is."""
+
+    role: str
+    tools: tuple[str, ...] | None
+    history: History
+    hooks: bool
+    service: bool
+
+
+def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]) -> list[Step]:
+    """The plan. ``latest`` reads the settings as they are then; ``enrol`` founds or joins the vault and says so."""
+    return [
+        _home(latest),
+        Step(
+            "vault",
+            "make a vault, with this machine as its Core"
+            if wish.role == "core"
+            else "join a vault as a Node",
+            lambda: latest().vault is not None,
+            lambda: enrol(latest()),
+            ground=True,
+        ),
+        _capture(wish, latest),
+        _history(wish, latest),
+        _hooks(wish, latest),
+        _service(wish, latest),
+    ]
+
+
+def _home(latest: Callable[[], Settings]) -> Step:
+    def make() -> str:
+        prepare_node(latest())
+        return ""
+
+    return Step(
+        "home",
+        f"make the home {latest().home.root}",
+        latest().home.config_file.exists,
+        make,
+        ground=True,
+    )
+
+
+def _capture(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    wanted = wish.tools
+
+    def choose() -> str:
+        settings = latest()
+        choosing.choose(settings, TOOLS, wanted or ())
+        return ""
+
+    what = "keep what is recorded as it is"
+    if wanted is not None:
+        what = f"record the conversations of {', '.join(wanted)}" if wanted else "record nothing"
+    return Step(
+        "capture",
+        what,
+        lambda: wanted is None or choosing.is_chosen(latest(), TOOLS, wanted),
+        choose,
+        ground=True,
+    )
+
+
+def _history(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    over = wish.history is History.STEPPED_OVER
+
+    def is_decided() -> bool:
+        return history.decided(latest().home.state_database) is not None
+
+    def do() -> str:
+        with opened(latest()) as device:
+            if over:
+                return f"stepped over {counted(history.step_over(device), 'transcript')}"
+            report = asyncio.run(history.record(device))
+        if report.private:
+            return "private mode is on: nothing was recorded"
+        odd = f"; {counted(len(report.problems), 'transcript')} could not be read" if report.problems else ""
+        return (report.words() or "there was nothing yet") + odd
+
+    what = "leave out what was said before now" if over else "record what was said before now"
+    return Step("history", what, is_decided, do, ground=True)
+
+
+def _hooks(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    hooks = ClaudeHooks(latest())
+
+    def install() -> str:
+        hooks.install()
+        return str(hooks.file)
+
+    why_not = "" if wish.hooks else _NOT_ASKED
+    if wish.hooks and not hooks.file.parent.is_dir():
+        why_not = "there is no Claude Code here"
+    return Step(
+        "hooks", "put hooks into Claude Code", lambda: hooks.look().installed, install, why_not=why_not
+    )
+
+
+def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    def is_up() -> bool:
+        manager = manager_for(latest())
+        return manager.state() is ServiceState.RUNNING and _is_current(manager)
+
+    def install() -> str:
+        settings = latest()
+        _check_passphrase(settings)
+        manager = manager_for(settings)
+        by_hand = is_held(settings.home.watch_lock) and manager.state() is not ServiceState.RUNNING
+        said = manager.install()
+        manager.start()
+        if by_hand:
+            return f"{said} An agent runs already, started by hand; the service takes over when that ends."
+        _await_agent(settings)
+        return said
+
+    return Step(
+        "service",
+        "keep the agent running in the background",
+        is_up,
+        install,
+        why_not="" if wish.service else _NOT_ASKED,
+    )
+
+
+def _is_current(manager: Manager) -> bool:
+    try:
+        return manager.file.read_bytes() == manager.render()
+    except OSError:
+        return False
+
+
+def _check_passphrase(settings: Settings) -> None:
+    """Nobody could type it to a service. Raises LocalStorage."""
+    if key_report(settings).passphrase is PassphraseState.SET and settings.home.passphrase_file is None:
+        raise LocalStorage(
+            "the keys are closed with a passphrase, which nobody can type to a service",
+            hint="Put it into a file that only you can read, set CRYSTAL_PASSPHRASE_FILE to it, and run `crystal up` again.",
+        )
+
+
+def _await_agent(settings: Settings) -> None:
+    """Returns when the agent has its home. Raises ServiceUnavailable if it does not come that far."""
+    deadline = time.monotonic() + STARTS_SECONDS
+    while not is_held(settings.home.watch_lock):
+        if time.monotonic() > deadline:
+            raise ServiceUnavailable(
+                "the service was started, and no agent runs", hint="`crystal agent logs` says why."
+            )
+        time.sleep(_POLL_SECONDS)

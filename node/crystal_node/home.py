@@ -15,7 +15,7 @@ Layout (directories 0700, files 0600):
     state/backup-restore.json  which backup is being brought back, while it is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
-    state/nudge/now       touched to wake a running ``crystal sync --watch``
+    state/nudge/now       touched to have a running agent sync, ``look`` to have it look at all transcripts
     staging/              agents that are new to the Core
     logs/                 of the agent
 
@@ -115,6 +115,10 @@ class Home:
         return self.nudge_folder / "now"
 
     @property
+    def look_file(self) -> Path:
+        return self.nudge_folder / "look"
+
+    @property
     def agent_folder(self) -> Path:
         """Of the agent in the background: what it tells the commands that ask how it is."""
         return self.state / "agent"
@@ -196,6 +200,11 @@ class Home:
         """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
         with suppress(OSError):
             self.nudge_file.touch(FILE_MODE)
+
+    def ask_to_look(self) -> None:
+        """Has a running agent look at all transcripts, as ``crystal nudge`` does. Never fails for want of one."""
+        with suppress(OSError):
+            self.look_file.touch(FILE_MODE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,17 @@ class DeviceWork:
         self._recorder = Recorder(device)
         self._keys = VaultKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
+        self._look = device.settings.home.look_file
         self._cursor_written = False
         self._looked: dict[str, str] = {}
         self._more = False
 
     async def capture(self, paths: frozenset[str] | None) -> str:
-        chosen = None if paths is None else [Path(path) for path in paths if Path(path) != self._nudge]
-        if chosen == []:
+        changed = None if paths is None else {Path(path) for path in paths} - {self._nudge}
+        if changed == set():
             return ""
+        # Whoever asks for a look knows no path: a hook may come before the file system's event, or where there are none.
+        chosen = None if changed is None or self._look in changed else sorted(changed)
         return (await self._recorder.record(chosen)).words()
 
     async def round(self) -> str:
@@ -126,7 +129,7 @@ class DeviceWork:
         return [*self._recorder.folders(), self._nudge.parent]
 
     def concerns(self, path: str) -> bool:
-        return self.wakes(path) or self._recorder.concerns(Path(path))
+        return self.wakes(path) or Path(path) == self._look or self._recorder.concerns(Path(path))
 
     def wakes(self, path: str) -> bool:
         return Path(path) == self._nudge
@@ -205,6 +208,7 @@ async def watching(
     home = device.settings.home
     home.nudge_folder.mkdir(mode=0o700, exist_ok=True)
     home.nudge_file.touch(0o600)
+    home.look_file.touch(0o600)
     stop = asyncio.Event()
     _stop_on_signals(stop)
     async with device.online() as store:

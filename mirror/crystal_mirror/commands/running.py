@@ -125,7 +125,7 @@ def progress(book: Book, row: Received, text: str, done: int, total: int) -> Non
 
 
 def finish(book: Book, row: Received, state: ReceivedState, text: str, result: bytes = b"") -> None:
-    """A request that ran has ended: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was broken off. The same commit queues the report."""
+    """A request that ran has ended: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was broken off. Its report commits with it."""
     with book.transaction() as transaction:
         now = transaction.received(row.sender, row.id)
         if now is None or now.state is not ReceivedState.STARTED:

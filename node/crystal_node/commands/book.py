@@ -114,8 +114,8 @@ class SqliteBook:
         )
 
     def outgoing(self) -> list[Outgoing]:
-        rows = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn").fetchall()
-        return [msgspec.structs.replace(_decoded(row, Outgoing), turn=int(turn)) for turn, row in rows]
+        rows: list[Any] = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn").fetchall()
+        return [msgspec.structs.replace(_decoded(row, Outgoing), turn=turn) for turn, row in rows]
 
     def add_outgoing(self, message: Outgoing) -> None:
         self._write("INSERT INTO outgoing (row) VALUES (?)", (_encode(message),))

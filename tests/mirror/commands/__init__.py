@@ -1,0 +1,1 @@
+"""Tests: the commands of one device to another, flow by flow."""

@@ -19,10 +19,11 @@ from crystal_core.errors import ForeignSecret
 from crystal_core.export import StateExport, exported
 from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.loading import PartSums, load
+from crystal_core.recorded import recorded
 from crystal_core.staterows import StateRows, unembedded
 from crystal_core.vectors import without_vectors
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Operation
+from crystal_mirror.operations import Capture, Operation
 from crystal_mirror.ports import FileRow, Vectors
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
 
@@ -94,6 +95,10 @@ class ReplicaReader:
 
     def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
         return without_vectors(self.database, limit)
+
+    def recorded(self, capture: Capture) -> list[bool]:
+        """For each piece of a capture whether it stands here already, at the same place; pending operations count."""
+        return recorded(self.database, self._secret, capture)
 
 
 class ReplicaTransaction(ReplicaReader):

@@ -142,18 +142,21 @@ def _moments(found: "Standing", now: int) -> str:
 
 
 def _sync(found: "Standing") -> str:
-    from crystal_node.wording import one_line
+    from crystal_node.clock import now_ms
+    from crystal_node.wording import ago, one_line
 
     runner = found.background.runner
     if runner is None:
         return "no watcher is running"
     process = f" (process {runner.pid})" if runner.pid is not None else ""
-    if "agent" in runner.purpose:
-        text = f"the agent is running{process}"
+    if runner.is_agent:
+        started = found.background.started
+        since = f" for {ago(max(now_ms() - started, 0) / 1000)}" if started else ""
+        text = f"the agent is running{since}{process}"
     else:
-        text = f"a watcher is running{process}: {one_line(runner.purpose, 40)}"
-    for name, why in found.background.put_off:
-        text += f"; {name} is put off: {why}"
+        text = f"a watcher is running{process}: {one_line(runner.purpose or 'another process', 40)}"
+    if found.background.put_off:
+        text += f"; heavy work waits: {found.background.put_off}"
     if found.background.paused:
         text += f"; paused: {', '.join(found.background.paused)}"
     return text

@@ -95,7 +95,7 @@ def _facts(device: "Device", found: "Standing") -> dict[str, str]:
         "mirror": f"epoch {member.position[0]}, {member.position[1]:,} applied, {through.mirror.behind or 0:,} behind",
         "outbox": f"{member.pending:,} not sent, {member.stored:,} on the relay",
         "files": f"{found.files.synced:,} of {found.files.tree:,} synced, {found.files.offered:,} waiting",
-        "sync": "nobody watches" if runner is None else f"{runner.purpose} is running",
+        "sync": "nobody watches" if runner is None else f"{runner.purpose or 'another process'} is running",
         "private": "on" if found.privacy.on else "off",
     }
     if through.commands is not None:
@@ -124,12 +124,12 @@ def _standings(device: "Device") -> Iterator["Standing"]:
 
 def _marks(device: "Device") -> tuple[object, ...]:
     """Differs when something was committed, or somebody came or went."""
-    from crystal_node.health.background import runner_of
+    from crystal_node.agent.standing import holder_of
 
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()
     files = [_stamp(path) for path in (home.jobs_database, home.commands_database, home.files_database)]
-    return state, device.replica.database.version(), runner_of(home.watch_lock), *files
+    return state, device.replica.database.version(), holder_of(home), *files
 
 
 def _stamp(path: "Path") -> tuple[int, int] | None:

@@ -4,54 +4,58 @@ Nothing is started, and no service manager is asked: that takes long, and is the
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
+import apsw
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.agent.jobs import JobStanding, Outcome
+from crystal_node.agent.standing import Holder, agent_standing, job_standings
+from crystal_node.errors import describe
 from crystal_node.home import Home
-from crystal_node.locking import is_held
-
-_NOTE_BYTES_MAX = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process that holds a lock: its id and what it is."""
-
-    pid: int | None
-    purpose: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobTrouble:
-    """A job whose last run failed, and why."""
+    """A job whose last run failed, and why. ``broken``: by a mistake in Crystal."""
 
     name: str
     text: str
     failures: int
     at: int
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """``runner``: who watches this home, None if nobody does."""
+    """``runner``: who watches this home, None if nobody does. ``started``: milliseconds, 0 if not known. ``put_off``: why heavy
+    work waits, and each job that does. ``fault``: why nothing is known of jobs."""
 
     runner: Holder | None
-    failing: tuple[JobTrouble, ...]
-    paused: tuple[str, ...]
-    put_off: tuple[tuple[str, str], ...]
+    failing: tuple[JobTrouble, ...] = ()
+    paused: tuple[str, ...] = ()
+    started: int = 0
+    put_off: str = ""
+    waiting: tuple[str, ...] = ()
+    fault: str = ""
 
 
 def background(home: Home) -> Background:
-    """Gathers it."""
-    return Background(runner_of(home.watch_lock), (), (), ())
-
-
-def runner_of(lock: Path) -> Holder | None:
-    """Who holds a lock now. What it says of itself may be cut, or lack: a full disk takes no notes."""
-    if not is_held(lock):
-        return None
+    """Gathers it. A jobs.db that cannot be read hides nothing else."""
     try:
-        with lock.open("rb") as file:
-            pid, _, purpose = file.read(_NOTE_BYTES_MAX).decode("utf-8", "replace").partition(" ")
-    except OSError:
-        return Holder(None, "another process")
-    return Holder(int(pid) if pid.isascii() and pid.isdigit() else None, purpose or "another process")
+        agent, jobs = agent_standing(home), job_standings(home)
+    except (CrystalError, apsw.Error, OSError) as error:
+        from crystal_node.agent.standing import holder_of
+
+        return Background(holder_of(home), fault=describe(error).message)
+    return Background(
+        runner=agent.holder,
+        failing=tuple(_trouble(job) for job in jobs if job.failing),
+        paused=tuple(job.name for job in jobs if job.paused),
+        started=agent.started,
+        put_off=agent.put_off,
+        waiting=tuple(job.name for job in jobs if job.put_off and agent.holder is not None),
+    )
+
+
+def _trouble(job: JobStanding) -> JobTrouble:
+    return JobTrouble(job.name, job.said, job.failures, job.ended, job.outcome is Outcome.BROKEN)

@@ -151,13 +151,22 @@ def _background(found: Standing) -> dict[str, object]:
     return {
         "running": work.runner is not None,
         "pid": work.runner.pid if work.runner else None,
-        "what": work.runner.purpose if work.runner else None,
+        "what": (work.runner.purpose or None) if work.runner else None,
         "failing": [
-            {"job": job.name, "why": job.text, "failures": job.failures, "at": iso(job.at)}
+            {
+                "job": job.name,
+                "why": job.text,
+                "failures": job.failures,
+                "at": iso(job.at),
+                "broken": job.broken,
+            }
             for job in work.failing
         ],
         "paused": list(work.paused),
-        "put_off": [{"job": name, "why": why} for name, why in work.put_off],
+        "since": iso(work.started),
+        "put_off": work.put_off or None,
+        "put_off_jobs": list(work.waiting),
+        "fault": work.fault or None,
     }
 
 

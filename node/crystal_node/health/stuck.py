@@ -232,9 +232,9 @@ def _capture(facts: Facts) -> Iterator[Stuck]:
 
 def _jobs(facts: Facts) -> Iterator[Stuck]:
     for job in facts.background.failing:
-        text = (
-            f"The job {job.name} failed {counted(job.failures, 'time')} in a row: {one_line(job.text, 200)}"
-        )
+        times = counted(job.failures, "time")
+        how = "fell over by a mistake in Crystal" if job.broken else f"failed {times} in a row"
+        text = f"The job {job.name} {how}: {one_line(job.text, 200)}"
         remedy = f"It is tried again by itself; `crystal jobs run {job.name}` does it now, `crystal agent logs` tells more."
         yield Stuck(StuckName.JOB, text, remedy, job.at)
 

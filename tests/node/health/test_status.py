@@ -84,9 +84,9 @@ def test_devices_are_listed_with_their_lag_and_the_core_by_its_name(vault: Vault
 def test_a_transcript_that_cannot_be_read_is_told_until_it_is_looked_at_again(vault: Vault) -> None:
     path = transcript(vault.core, "Readable.")
     link = path.with_name("link.jsonl")
-    link.symlink_to(link)
+    link.symlink_to(path)
     vault.core.call("capture", str(path), str(link))
-    assert names(vault.core) in ({"capture"}, set()), "a link that leads nowhere may be no transcript at all"
+    assert names(vault.core) == {"capture"}
     vault.core.call("capture")
     assert names(vault.core) == set()
 

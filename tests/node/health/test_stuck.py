@@ -7,8 +7,9 @@ import pytest
 
 from crystal_mirror.notices import Notice
 from crystal_node.access import Access
+from crystal_node.agent.standing import PURPOSE, Holder
 from crystal_node.errors import ExitCode
-from crystal_node.health.background import Background, Holder, JobTrouble
+from crystal_node.health.background import Background, JobTrouble
 from crystal_node.health.channels import Channels, Conversations, FilesOut, MirrorIn
 from crystal_node.health.disks import Disk
 from crystal_node.health.moments import Moment, Problem, Trouble
@@ -30,7 +31,7 @@ WELL = Facts(
     trouble=None,
     moments={Moment.ROUND: NOW - 60_000, Moment.ACK: NOW - HOUR, Moment.PULL: NOW - HOUR},
     channels=channels(),
-    background=Background(Holder(12, "crystal agent run"), (), (), ()),
+    background=Background(Holder(12, PURPOSE)),
     disks=(Disk(Path("/home/someone/.ldm"), 10 * 2**30, 10_000_000, read_only=False),),
     core=CoreSeen("desktop", NOW - HOUR),
     quarantined=0,
@@ -42,7 +43,7 @@ WELL = Facts(
 )
 DOWN = Trouble(NOW - 3 * HOUR, NOW - 60_000, ExitCode.RELAY_UNREACHABLE, "nobody answers", "hint")
 LATE = channels(Conversations(0, 4, 5 * 3600.0))
-ALONE = Background(None, (), (), ())
+ALONE = Background(None)
 FULL = Disk(Path("/home/someone/.ldm"), 3 * 2**20, 10_000_000, read_only=False)
 
 
@@ -119,7 +120,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             "crystal capture",
         ),
         (
-            replace(WELL, background=Background(None, (JobTrouble("backup", "no room", 3, NOW),), (), ())),
+            replace(WELL, background=Background(None, (JobTrouble("backup", "no room", 3, NOW),))),
             StuckName.JOB,
             "The job backup failed 3 times in a row: no room",
             "crystal jobs run backup",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.errors import ExitCode
 from crystal_node.health.check import Check, State, warned
 from crystal_node.settings import Settings
 from crystal_node.wording import counted, one_line
@@ -77,7 +78,14 @@ def jobs(settings: Settings) -> Iterator[Check]:
     from crystal_node.health.background import background
 
     found = background(settings.home)
+    if found.fault:
+        yield Check("jobs", State.WARNING, f"nothing is known of the jobs: {found.fault}")
     for job in found.failing:
+        if job.broken:
+            what = f"{job.name} fell over by a mistake in Crystal: {one_line(job.text, 200)}"
+            fix = "`crystal agent logs` has the trace: report it, please. The agent goes on without that job's work."
+            yield Check("jobs", State.FAILED, what, fix, ExitCode.UNEXPECTED)
+            continue
         what = f"{job.name} failed {counted(job.failures, 'time')} in a row: {one_line(job.text, 200)}"
         fix = f"It is tried again by itself. `crystal jobs run {job.name}` does it now; `crystal agent logs` tells more."
         yield Check("jobs", State.WARNING, what, fix)

@@ -11,7 +11,6 @@ from crystal_node.health.kitreminder import KIT_FIX, kit_reminder
 from crystal_node.health.moments import Moment, read_moments, read_problems, read_trouble
 from crystal_node.health.stuck import CLOCK_BACK_MS
 from crystal_node.kit.state import KitState, kit_state
-from crystal_node.locking import is_held
 from crystal_node.settings import Settings
 from crystal_node.wording import ago, counted, one_line
 
@@ -88,12 +87,11 @@ def _snapshots(device: "Device") -> Check:
 
 
 def _watcher(device: "Device") -> Check:
-    from crystal_node.health.background import runner_of
+    from crystal_node.agent.standing import holder_of
 
-    home = device.settings.home
-    runner = runner_of(home.watch_lock) if is_held(home.watch_lock) else None
-    if runner is not None:
-        return Check("watcher", State.OK, f"`{one_line(runner.purpose, 40)}` is running")
+    holder = holder_of(device.settings.home)
+    if holder is not None:
+        return Check("watcher", State.OK, f"{one_line(holder.purpose, 40) or 'another process'} is running")
     fix = "`crystal agent install` has it done for good; `crystal sync --watch` in a terminal, for now."
     return Check("watcher", State.WARNING, "nothing syncs by itself: no watcher is running", fix)
 

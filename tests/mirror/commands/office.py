@@ -11,6 +11,7 @@ from crystal_mirror.commands.looking import look
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
 from crystal_mirror.commands.ports import Asked, ReceivedState
 from crystal_mirror.commands.running import Begun, Claims, begin, finish, next_due
+from crystal_mirror.commands.sealing import CLAIMS
 from crystal_mirror.commands.sending import send
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request, StoreFailure
@@ -19,6 +20,7 @@ from tests.mirror.household import Household
 from tests.mirror.support import Objects, seeded
 
 NOW = 1_800_000_000_000
+CLAIM_STREAM = f".{CLAIMS.hex()}/"
 
 
 class Died(Exception):
@@ -113,6 +115,14 @@ class Office(Household):
 
     def party(self, name: str, member: Member) -> Party:
         return Party(self, member, self.folder / f"{name}.db", [])
+
+    def stored(self, sender: Member | None = None) -> list[str]:
+        """The keys of the channel, in order; of one sender's streams, without claims."""
+        prefix = self.core.keys.commands_prefix
+        if sender is None:
+            return sorted(key for key in self.store if key.startswith(prefix))
+        mine = f"{prefix}{sender.device_id.hex()}."
+        return sorted(k for k in self.store if k.startswith(mine) and CLAIM_STREAM not in k)
 
     def whole(self) -> None:
         """Everything goes its way until nothing moves."""

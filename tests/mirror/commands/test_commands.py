@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from crystal_crypto.entry import parse
@@ -190,7 +191,7 @@ def test_a_withdrawal_that_comes_before_its_request_counts(office: Office) -> No
         (message,) = transaction.outgoing()
         transaction.remove_outgoing(message.turn)
         row = office.asker.asked(request)
-        transaction.put_asked(type(row)(**{**_fields(row), "state": CommandState.SENT}))
+        transaction.put_asked(msgspec.structs.replace(row, state=CommandState.SENT))
     withdraw(office.laptop_member, office.asker.book, request, office.asker.now)
     office.asker.exchange()
     office.desk.exchange()
@@ -198,10 +199,6 @@ def test_a_withdrawal_that_comes_before_its_request_counts(office: Office) -> No
         transaction.add_outgoing(message)
     office.whole()
     assert office.desk.ran == []
-
-
-def _fields(row: object) -> dict[str, object]:
-    return {name: getattr(row, name) for name in row.__struct_fields__}  # type: ignore[attr-defined]
 
 
 def test_what_has_begun_is_not_called_back_and_its_end_is_told(office: Office) -> None:

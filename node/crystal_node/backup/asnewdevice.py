@@ -79,7 +79,7 @@ async def restore_as_new(
         wants_lead=wants_lead,
     )
     with opened(restored.settings) as device:
-        adopt_files(device, manifest)
+        adopt_files(device, manifest, relay_lost=restored.relay_lost)
     end(home)
     return RestoredAnew(restored, manifest)
 

@@ -141,8 +141,8 @@ def _fill(
     """Copies all, checks it on the disk, and writes the manifest."""
     target = folder / HOME_NAME
     target.mkdir(mode=DIRECTORY_MODE)
-    items, meter = _databases(settings, target, folder, tell)
-    found = find_files(settings.home)
+    items, meter = _databases(settings, target, folder, with_keys=with_keys, tell=tell)
+    found = find_files(settings.home, with_keys=with_keys)
     copied, unread = copy_tree(settings.home.root, found.files, target, meter)
     items += copied
     keys = Keys.NONE
@@ -178,12 +178,16 @@ def _fill(
     return manifest, unread
 
 
-def _databases(settings: Settings, target: Path, folder: Path, tell: Tell | None) -> tuple[list[Item], Meter]:
+def _databases(
+    settings: Settings, target: Path, folder: Path, *, with_keys: bool, tell: Tell | None
+) -> tuple[list[Item], Meter]:
     """Copies the databases, and looks before that whether there is room for everything."""
     home = settings.home
     items: list[Item] = []
     with snapshots(home) as taken:
-        total = sum(each.bytes for each in taken) + sum(length for _, length in find_files(home).files)
+        total = sum(each.bytes for each in taken) + sum(
+            length for _, length in find_files(home, with_keys=with_keys).files
+        )
         room = os.statvfs(folder)
         free = room.f_bavail * room.f_frsize
         if free < total + SPARE_BYTES:

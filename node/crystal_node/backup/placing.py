@@ -21,6 +21,7 @@ from crystal_node.device import Device
 from crystal_node.errors import LocalStorage, Usage
 from crystal_node.files.book import FileBook
 from crystal_node.files.marker import Marker, write_marker
+from crystal_node.files.rounds import put_parts_back
 from crystal_node.files.scan import Scan
 from crystal_node.home import FILE_MODE, Home, sync_directory, write_private
 
@@ -126,8 +127,9 @@ def fill(
     sync_directory(home.root)
 
 
-def adopt_files(device: Device, manifest: Manifest) -> None:
-    """Makes the files that came back this device's, and gives up what is known of files that did not.
+def adopt_files(device: Device, manifest: Manifest, *, relay_lost: bool = False) -> None:
+    """Makes the files that came back this device's, and gives up what is known of files that did not. ``relay_lost``: the relay
+    has no file of the vault, and gets those that are here.
 
     Such a file was in nobody's way to be deleted: it comes again from the vault, and is not taken for deleted here.
     """
@@ -138,6 +140,8 @@ def adopt_files(device: Device, manifest: Manifest) -> None:
         book.forget_seen([seen.local.path for seen in book.seen()])
         for agreed in [each for each in book.agreed() if not each.aside and each.path not in there]:
             book.drop_agreed(agreed.path)
+        if relay_lost:
+            put_parts_back(book)
     finally:
         book.close()
     write_marker(home.root, Marker(member.vault.hex(), member.device_id.hex()))

@@ -32,7 +32,7 @@ CONFIG = "config.json"
 BESIDE = ("drop", "staging")
 """Folders of the home that are not of the tree and are backed up like it."""
 API_KEYS = ".env"
-"""Beside the memory, or anywhere: a file of this name holds keys of somebody's services."""
+"""A file of this name holds keys of somebody's services, wherever it is. The one beside the memory is in no backup."""
 COPY_BYTES = 1024 * 1024
 TRIES = 3
 _EXECUTABLE = 0o100
@@ -52,8 +52,8 @@ def rules_of(home: Home) -> TreeRules:
     return TreeRules((), databases, secrets)
 
 
-def find_files(home: Home) -> Found:
-    """What is to be copied, as it stands now."""
+def find_files(home: Home, *, with_keys: bool) -> Found:
+    """What is to be copied, as it stands now. ``with_keys``: keys of services, too."""
     scan = Scan(home.root, rules_of(home))
     files = [(local.path, local.stamp.size) for local in scan]
     refused = dict(scan.refused)
@@ -64,8 +64,8 @@ def find_files(home: Home) -> Found:
             refused |= {f"{folder}/{path}": why for path, why in below.refused.items()}
     if home.config_file.is_file():
         files.append((CONFIG, home.config_file.stat().st_size))
-    secret = [path for path, _ in files if path.rpartition("/")[2] == API_KEYS]
-    left_out = [LeftOut(path, "it holds keys of services") for path in secret]
+    secret = {path for path, _ in files if path.rpartition("/")[2] == API_KEYS and not with_keys}
+    left_out = [LeftOut(path, "it holds keys of services") for path in sorted(secret)]
     left_out += [LeftOut(path, why) for path, why in sorted(refused.items())]
     return Found([each for each in files if each[0] not in secret], left_out)
 

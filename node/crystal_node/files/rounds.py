@@ -92,7 +92,7 @@ class FileRounds:
             disk, book = self._opened()
             disk.tree = rules_of(self._device)
             if relay_lost:
-                book.meta_set(_META_REPUT, b"1")
+                put_parts_back(book)
             member = self._device.member
             report = await runner.run(files_round(member, disk, book, now_ms=now_ms(), scan=scan))
             if book.meta_get(_META_REPUT) is not None and not report.halted:
@@ -113,6 +113,11 @@ class FileRounds:
             self._book = open_book(self._device)
             self._disk = open_disk(self._device, self._book)
         return self._disk, self._book
+
+
+def put_parts_back(book: FileBook) -> None:
+    """Has the next round put back what the relay lacks of the files that are here."""
+    book.meta_set(_META_REPUT, b"1")
 
 
 def kept_report(book: FileBook) -> KeptReport:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from msgspec import structs
 
 from crystal_node.capture.adapter import Counts, Hides, Reading
+from crystal_node.capture.context import Context, Marks, decoded
 from crystal_node.capture.follow import FileState, LineReader
-from crystal_node.capture.gathering import Gatherer, Spoken, said_mark
+from crystal_node.capture.gathering import Gatherer, Spoken
 from crystal_node.capture.jsonvalues import records_within
 from crystal_node.capture.project import Places
 from crystal_node.capture.records import Damage
@@ -27,25 +27,6 @@ from crystal_node.capture.words import Silent
 
 QUIET_MS = 10 * 60 * 1000
 """A file that has not changed for so long is not being written."""
-MARK_BYTES = 8
-MARKS_MAX = 4096
-"""Versions of messages that are known to have been recorded from one file; the oldest are dropped."""
-
-
-class Context(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What earlier lines of a file say of later ones, kept with the file's state.
-
-    ``mode`` is the adapter's own; ``moment`` (milliseconds) stands for messages without a time; ``said`` holds marks of
-    ``MARK_BYTES`` each.
-    """
-
-    session: str = ""
-    cwd: str = ""
-    repository: str = ""
-    subagent: bool = False
-    mode: str = ""
-    moment: int = 0
-    said: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +61,9 @@ class LineAdapter(ABC):
         with LineReader(path, state, quiet_ns) as reader:
             if reader.restarted:
                 counts.skipped["file replaced, read again"] += 1
-            context = _restored(reader)
+            before = decoded(reader.memo)
+            # Of a file that is another one now, only what was recorded stays known.
+            context = Context(said=before.said) if reader.restarted else before
             one_pass = _Pass(self, path, context, hides, reader.unsure_until, counts, gatherer)
             for line in reader.lines():
                 one_pass.take(line.data, line.start)
@@ -89,7 +72,8 @@ class LineAdapter(ABC):
                     reader.take_unended()
                 else:
                     counts.skipped["last line torn"] += 1
-            reader.memo = _kept(context)
+            one_pass.remember()
+            reader.memo = context.encoded()
             return Reading(gatherer.finish(), reader.state(), counts, reader.more)
 
     def skip(self, path: Path) -> FileState:
@@ -99,7 +83,7 @@ class LineAdapter(ABC):
             if first is not None:
                 for _ in self.said(first, context, At(path, 0)):
                     pass
-            return structs.replace(reader.skip_to_end(), memo=_kept(context))
+            return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 
 class _Pass:
@@ -121,7 +105,7 @@ class _Pass:
         self._adapter, self._path, self._context = adapter, path, context
         self._hides, self._unsure_until = hides, unsure_until
         self._counts, self._gatherer = counts, gatherer
-        self._marks = _Marks(context) if adapter.repeats else None
+        self._marks = Marks(context.said) if adapter.repeats else None
 
     def take(self, line: bytes | None, start: int) -> None:
         """One line; None stands for one over the limit."""
@@ -145,12 +129,16 @@ class _Pass:
         before = structs.replace(self._context)
         outcomes = self._outcomes(line, start)
         if not outcomes or any(isinstance(one, Silent) and one.damaged for one in outcomes):
-            for field in Context.__struct_fields__:
-                setattr(self._context, field, getattr(before, field))
+            _restore(self._context, before)
             return not line.strip()
         for outcome in outcomes:
             self._outcome(outcome, start)
         return True
+
+    def remember(self) -> None:
+        """Keeps what was recorded in the context."""
+        if self._marks is not None:
+            self._context.said = self._marks.encoded()
 
     def _outcomes(self, line: bytes, start: int) -> list[Spoken | Silent]:
         return list(self._adapter.said(line, self._context, At(self._path, start)))
@@ -171,35 +159,10 @@ class _Pass:
             self._gatherer.take(outcome)
 
 
-class _Marks:
-    """Which versions of messages were recorded from a file, as far as is remembered."""
-
-    def __init__(self, context: Context) -> None:
-        said = context.said
-        self._context = context
-        self._known = {said[at : at + MARK_BYTES] for at in range(0, len(said), MARK_BYTES)}
-
-    def new(self, spoken: Spoken) -> bool:
-        mark = said_mark(spoken, MARK_BYTES)
-        if mark in self._known:
-            return False
-        self._known.add(mark)
-        self._context.said = (self._context.said + mark)[-MARK_BYTES * MARKS_MAX :]
-        return True
-
-
 def _is_damage(outcome: Spoken | Silent) -> bool:
     return isinstance(outcome, Silent) and outcome.reason == Damage.NOT_JSON.value
 
 
-def _restored(reader: LineReader) -> Context:
-    """The context behind what was read. Of a file that is another one now, only what was recorded stays known."""
-    try:
-        context = msgspec.msgpack.decode(reader.memo, type=Context) if reader.memo else Context()
-    except msgspec.MsgspecError:
-        return Context()
-    return Context(said=context.said) if reader.restarted else context
-
-
-def _kept(context: Context) -> bytes:
-    return b"" if context == Context() else msgspec.msgpack.encode(context)
+def _restore(context: Context, before: Context) -> None:
+    for name in Context.__struct_fields__:
+        setattr(context, name, getattr(before, name))

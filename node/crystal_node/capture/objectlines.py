@@ -4,9 +4,10 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+from crystal_node.capture.context import Context
 from crystal_node.capture.gathering import Spoken
 from crystal_node.capture.jsonvalues import is_object, parse_json
-from crystal_node.capture.lines import At, Context, LineAdapter
+from crystal_node.capture.lines import At, LineAdapter
 from crystal_node.capture.records import EARLIEST_MS, LATEST_MS, Damage, milliseconds
 from crystal_node.capture.words import Silent
 

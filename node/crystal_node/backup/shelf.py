@@ -2,12 +2,13 @@
 
 ::
 
-    .crystal-1a2b3c4d-<time>.partial    being written, by who holds a lock on it; else what a crash left
+    .crystal-<device>-<time>.partial    being written, by who holds a lock on it; else what a crash left
     crystal-1a2b3c4d-<time>             complete, and read back before it got this name
-    .crystal-1a2b3c4d-<time>.removing   a complete one that is being deleted
+    .crystal-<device>-<time>.removing   a complete one that is being deleted
 
 Only what provably is of this very device is deleted: a complete backup whose manifest names it and that holds nothing else,
-file by file and never through a link; and its own partial ones. Everything else in the folder is left alone, and told.
+file by file and never through a link; and its own partial ones, which bear its whole id in
+their names. Everything else in the folder is left alone, and told.
 """
 
 import fcntl
@@ -29,17 +30,17 @@ from crystal_node.backup.manifest import (
     read_manifest,
 )
 from crystal_node.errors import HomeBusy, LocalStorage
-from crystal_node.home import DIRECTORY_MODE, sync_directory, write_private
+from crystal_node.home import DIRECTORY_MODE, sync_directory
 
 SHELF_MARK = ".crystal-backups"
 """In a folder that was chosen for backups: an empty mount point does not have it."""
-OWNER_NAME = "owner.json"
-"""In a partial backup: whose it is, before there is a manifest."""
 PARTIAL = ".partial"
 REMOVING = ".removing"
 
-_COMPLETE = re.compile(r"crystal-[0-9a-f]{8}-[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?")
-_HIDDEN = re.compile(r"\.(crystal-[0-9a-f]{8}-[0-9]{8}T[0-9]{6}Z(?:-[0-9]{1,4})?)\.(partial|removing)")
+_COMPLETE = re.compile(r"crystal-[0-9a-f]{8}-(?P<time>[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?)")
+_HIDDEN = re.compile(
+    r"\.crystal-(?P<device>[0-9a-f]{32})-(?P<time>[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?)\.(?P<state>partial|removing)"
+)
 _SAME_SECOND_MAX = 100
 
 
@@ -85,14 +86,11 @@ def _age(standing: Standing) -> tuple[str, int, str]:
 @contextmanager
 def partial(shelf: Path, owner: Owner, now_ms: int) -> Generator[Path]:
     """A new partial backup, locked. It is deleted again unless ``complete`` gave it its name."""
-    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"crystal-{owner.device[:8]}-{moment}"
-    folder = _made(shelf, name)
+    folder = _made(shelf, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
     with _locked(folder) as mine:
         if not mine:
             raise HomeBusy(f"another backup is being written to {folder}")
         try:
-            write_private(folder / OWNER_NAME, msgspec.json.encode(owner))
             yield folder
         except BaseException:
             with suppress(OSError):
@@ -102,30 +100,25 @@ def partial(shelf: Path, owner: Owner, now_ms: int) -> Generator[Path]:
 
 def complete(folder: Path) -> Path:
     """Gives a partial backup its name, durably."""
-    (folder / OWNER_NAME).unlink()
-    named = folder.with_name(folder.name[1 : -len(PARTIAL)])
+    found = _HIDDEN.fullmatch(folder.name)
+    assert found is not None, "made by partial"
+    named = folder.with_name(_name(found["device"], found["time"]))
     folder.rename(named)
     sync_directory(named.parent)
     return named
 
 
-def tidy(shelf: Path, owner: Owner) -> list[Path]:
-    """Deletes what crashes of this device have left. Returns what is of this name and could not be deleted."""
-    left: list[Path] = []
+def tidy(shelf: Path, owner: Owner) -> None:
+    """Deletes what crashes of this device have left."""
     for path in sorted(shelf.iterdir()):
         found = _HIDDEN.fullmatch(path.name)
-        if found is None or path.is_symlink() or not path.is_dir():
+        if found is None or found["device"] != owner.device or path.is_symlink() or not path.is_dir():
             continue
         with _locked(path) as mine:
-            if not mine:
-                continue  # another process writes it now
-            if _owner_of(path) == owner:
-                done = _empty(path) if found[2] == PARTIAL[1:] else _delete_listed(path)
-                left += [] if done else [path]
-            else:
-                with suppress(OSError):
-                    path.rmdir()  # killed before it said whose it is: then nothing is in it
-    return left
+            if mine and found["state"] == PARTIAL[1:]:
+                _empty(path)
+            elif mine:  # else another process writes it now
+                _delete_listed(path)
 
 
 def keep(shelf: Path, owner: Owner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
@@ -139,7 +132,9 @@ def keep(shelf: Path, owner: Owner, newest: Path, count: int) -> tuple[list[Path
         if standing.manifest is None or not _is_whole(standing.folder, standing.manifest):
             spared.append(standing.folder)
             continue
-        removing = standing.folder.with_name(f".{standing.folder.name}{REMOVING}")
+        found = _COMPLETE.fullmatch(standing.folder.name)
+        assert found is not None, "found by its name"
+        removing = standing.folder.with_name(f".crystal-{owner.device}-{found['time']}{REMOVING}")
         standing.folder.rename(removing)
         sync_directory(shelf)
         _delete_listed(removing)
@@ -157,11 +152,15 @@ def next_number(shelf: Path, owner: Owner) -> int:
     )
 
 
-def _made(shelf: Path, name: str) -> Path:
+def _name(device: str, time: str) -> str:
+    return f"crystal-{device[:8]}-{time}"
+
+
+def _made(shelf: Path, owner: Owner, moment: str) -> Path:
     for attempt in range(_SAME_SECOND_MAX):
-        numbered = f"{name}-{attempt}" if attempt else name
-        folder = shelf / f".{numbered}{PARTIAL}"
-        if not (shelf / numbered).exists():
+        time = f"{moment}-{attempt}" if attempt else moment
+        folder = shelf / f".crystal-{owner.device}-{time}{PARTIAL}"
+        if not (shelf / _name(owner.device, time)).exists():
             with suppress(FileExistsError):
                 folder.mkdir(mode=DIRECTORY_MODE)
                 return folder
@@ -183,16 +182,6 @@ def _locked(folder: Path) -> Generator[bool]:
             yield True
     finally:
         os.close(descriptor)
-
-
-def _owner_of(folder: Path) -> Owner | None:
-    for name in (OWNER_NAME, MANIFEST_NAME):
-        path = folder / name
-        if path.is_symlink():
-            continue
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return msgspec.json.decode(path.read_bytes(), type=Owner)
-    return None
 
 
 def _files_below(folder: Path) -> tuple[set[str], list[str]]:
@@ -223,7 +212,7 @@ def _is_whole(folder: Path, manifest: Manifest) -> bool:
     return all(info.st_size == size for info, size in zip(infos, listed.values(), strict=True))
 
 
-def _delete_listed(folder: Path) -> bool:
+def _delete_listed(folder: Path) -> None:
     """Deletes a complete backup, the manifest last. What came to lie in it meanwhile stays, and it with that."""
     try:
         manifest = read_manifest(folder)
@@ -240,16 +229,13 @@ def _delete_listed(folder: Path) -> bool:
         (folder / SUMS_NAME).unlink(missing_ok=True)
         (folder / MANIFEST_NAME).unlink(missing_ok=True)
         folder.rmdir()
-    return not folder.exists()
 
 
-def _empty(folder: Path) -> bool:
-    """Deletes a partial backup: nothing is in it but what its writer put there. Whose it is, goes last."""
+def _empty(folder: Path) -> None:
+    """Deletes a partial backup: nothing is in it but what its writer put there."""
     files, folders = _files_below(folder)
-    for path in sorted(files - {OWNER_NAME}):
+    for path in sorted(files):
         (folder / path).unlink(missing_ok=True)
     for path in folders:
         (folder / path).rmdir()
-    (folder / OWNER_NAME).unlink(missing_ok=True)
     folder.rmdir()
-    return True

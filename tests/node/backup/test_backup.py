@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -194,7 +195,7 @@ def test_keep_deletes_nothing_that_is_not_a_complete_backup_of_this_very_device(
     linked = shelf / f"crystal-{plain.name.split('-')[1]}-20250101T000000Z"
     linked.symlink_to(tmp_path / "elsewhere")
     shutil.copytree(plain, tmp_path / "elsewhere")
-    hidden = shelf / ".crystal-0a0b0c0d-20260101T000000Z.partial"
+    hidden = shelf / f".crystal-{'0a0b0c0d' * 4}-20260101T000000Z.partial"
     hidden.mkdir()
     (hidden / "thesis.txt").write_text("Mine.")
     untouched = (others, incomplete, annotated, rotten, foreign, hidden, tmp_path / "elsewhere")
@@ -214,11 +215,14 @@ def test_the_newest_stays_when_the_clock_goes_back(
     settings, shelf = settings_of(lived), tmp_path / "shelf"
     with opened(settings) as device:
         subject = Subject.of(device)
-    years = iter((2030, 2020, 2025))
-    monkeypatch.setattr(
-        "crystal_node.backup.making.now_ms",
-        lambda: (clock := next(years, 0) or 2025) * 31_557_600_000 - 1970 * 31_557_600_000,
-    )
+    clock = iter((1_900_000_000_000, 1_600_000_000_000, 1_700_000_000_000))
+    times: list[int] = []
+
+    def told() -> int:
+        times.append(times[-1] if len(times) % 2 else next(clock))  # once for the name, once for the manifest
+        return times[-1]
+
+    monkeypatch.setattr("crystal_node.backup.making.now_ms", told)
     first = back_up(settings, subject, shelf, count=2)
     second = back_up(settings, subject, shelf, count=2)
     third = back_up(settings, subject, shelf, count=2)
@@ -233,8 +237,10 @@ def test_a_full_disk_leaves_nothing_half_named(lived: Machine, tmp_path: Path) -
     # The kernel refuses to write more than this to any one file: for SQLite and for us, that is a disk that is full.
     for limit in (8, 100, 2048):
         done = subprocess.run(
-            ["/bin/sh", "-c", f'trap "" XFSZ; ulimit -f {limit}; exec "$@"', "sh"]
-            + [*_command(lived), "backup", "--to", str(shelf), "--keep", "1", "--json"],
+            [
+                *("/bin/sh", "-c", f'trap "" XFSZ; ulimit -f {limit}; exec "$@"', "sh"),
+                *(*_command(lived), "backup", "--to", str(shelf), "--keep", "1", "--json"),
+            ],
             env=lived.environment | {"PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
@@ -247,8 +253,6 @@ def test_a_full_disk_leaves_nothing_half_named(lived: Machine, tmp_path: Path) -
 
 
 def _command(machine: Machine) -> list[str]:
-    import sys
-
     return [*machine.prefix, sys.executable, "-m", "crystal_node"]
 
 
@@ -275,9 +279,8 @@ def test_a_disk_that_is_away_is_not_taken_for_an_empty_one(lived: Machine, tmp_p
     shelf = tmp_path / "disk"
     told = lived.call("backup", "setup", "--to", str(shelf), "--keep", "2", "--every-hours", "6").out
     assert "every 6 hours" in told
-    for _ in range(3):
-        made = lived.call("backup", "--json").json
-    assert len(made["deleted"]) == 1
+    made = [lived.call("backup", "--json").json for _ in range(3)]
+    assert [len(each["deleted"]) for each in made] == [0, 0, 1]
     shelf.rename(tmp_path / "away")
     shelf.mkdir()
     refused = lived.call("backup", "--json", check=False)
@@ -297,6 +300,22 @@ def test_a_manifest_that_names_what_lies_elsewhere_is_refused(lived: Machine, tm
         assert refused.code == 8, (path, refused.err)
         assert not machine.home.exists()
     assert manifest.items
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_process_killed_at_any_step_leaves_whole_backups_and_whole_homes_only(
+    lived: Machine, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.node.backup.killed_backups", str(lived.home), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=230,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert int(done.stdout) >= 100
 
 
 def _forge(folder: Path, path: str) -> None:

@@ -1,11 +1,17 @@
 """``crystal status``: how this device stands, without asking anybody."""
 
-from typing import Annotated
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crystal_node.cli.options import Debug, Json
 from crystal_node.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+    from crystal_node.settings import Settings
 
 Watching = Annotated[
     bool,
@@ -25,11 +31,12 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         crystal status
         crystal status --watch
     """
-    from crystal_node.device import opened
-    from crystal_node.health.standing import standing
     from crystal_node.settings import resolve
 
-    with opened(resolve()) as device:
+    settings = resolve()
+    with _opened(settings) as device:
+        from crystal_node.health.standing import standing
+
         if watch:
             from crystal_node.cli.status_watch import follow
 
@@ -47,3 +54,29 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         for line in (*status_lines(device, found), *news_lines(device)):
             say(line)
         mark_all_shown(device.member)
+
+
+@contextmanager
+def _opened(settings: "Settings") -> "Generator[Device]":
+    """The device; where its disk keeps it from being opened, the error says so."""
+    from crystal_node.device import Device
+    from crystal_node.errors import ExitCode, LocalStorage, describe
+    from crystal_node.health.disks import disks_of
+
+    try:
+        device = Device.open(settings)
+    except Exception as error:
+        failure = describe(error)
+        trouble = [disk for disk in disks_of(settings.home) if disk.low or disk.read_only]
+        if failure.exit_code != ExitCode.STORAGE or not trouble:
+            raise
+        disk = trouble[0]
+        why = "takes no writes" if disk.read_only else f"has no room: only {disk.words} left"
+        raise LocalStorage(
+            f"{failure.message}; the disk of {disk.folder} {why}",
+            hint="Make room, or mount it for writing. What was recorded is safe; nothing is recorded until then.",
+        ) from error
+    try:
+        yield device
+    finally:
+        device.close()

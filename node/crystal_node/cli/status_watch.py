@@ -22,6 +22,8 @@ LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 10.0
 """Everything is gathered anew at least this often: locks, disks and other machines' silence leave no commit here."""
 
+_OVER = ("over", "over")
+
 
 def follow(device: "Device", *, as_json: bool) -> None:
     """Returns when the person has enough."""
@@ -69,29 +71,37 @@ def _told(device: "Device") -> None:
     from crystal_node.clock import now_ms
     from crystal_node.wording import iso
 
-    before: dict[str, str] | None = None
+    before: dict[str, tuple[object, str]] | None = None
     for found in _standings(device):
-        now = _facts(device, found)
+        now = _facts(found)
         if before is None:
             for line in (*status_lines(device, found), *news_lines(device)):
                 say(line)
         else:
             moment = (iso(now_ms()) or "")[:19].replace("T", " ")
             for name in (*now, *(name for name in before if name not in now)):
-                if now.get(name) != before.get(name):
-                    say(f"{moment}  {name}: {now.get(name, 'over')}")
+                if now.get(name, _OVER)[0] != before.get(name, _OVER)[0]:
+                    say(f"{moment}  {name}: {now.get(name, _OVER)[1]}")
         before = now
 
 
-def _facts(device: "Device", found: "Standing") -> dict[str, str]:
-    """What is compared, in words without ages."""
+def _facts(found: "Standing") -> dict[str, tuple[object, str]]:
+    """By name: what is compared, and what is said of it, which may hold an age."""
+    facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
+    for each in found.stuck:
+        facts[f"stuck ({each.name.value})"] = (each.remedy, f"{each.text} {each.remedy}")
+    return facts
+
+
+def _plain(found: "Standing") -> dict[str, str]:
     from crystal_node.members.naming import name_of
+    from crystal_node.wording import counted
 
     member, through = found.member, found.channels
     runner = found.background.runner
     facts = {
         "role": "Core" if member.is_core else "Node",
-        "memory": f"{found.counts.texts:,} texts, {found.counts.memories:,} memories",
+        "memory": f"{counted(found.counts.texts, 'text')}, {counted(found.counts.memories, 'memory', 'memories')}",
         "mirror": f"epoch {member.position[0]}, {member.position[1]:,} applied, {through.mirror.behind or 0:,} behind",
         "outbox": f"{member.pending:,} not sent, {member.stored:,} on the relay",
         "files": f"{found.files.synced:,} of {found.files.tree:,} synced, {found.files.offered:,} waiting",
@@ -104,7 +114,6 @@ def _facts(device: "Device", found: "Standing") -> dict[str, str]:
     for row in found.devices:
         if not row.entry.is_this and row.entry.cursor is not None:
             facts[name_of(row.entry)] = "?" if row.behind is None else f"{row.behind:,} behind"
-    facts |= {f"stuck ({each.name.value})": f"{each.text} {each.remedy}" for each in found.stuck}
     facts |= {f"attention ({each.name.value})": each.text for each in found.concerns}
     return facts | {f"notice ({name})": detail for name, detail in member.notices.items()}
 

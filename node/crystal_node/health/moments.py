@@ -1,7 +1,8 @@
 """When this device last did what it is for, and since when its rounds fail: small notes in the journal, for ``status``.
 
 A note belongs to no promise. It is written with a transaction that is written anyway, or in one of its own at most once a
-minute; where it cannot be written (a full disk), the work goes on without it. Times are milliseconds by this device's clock.
+minute (each ten seconds, while rounds move something); where it cannot be written (a full disk), the work goes on without it.
+Times are milliseconds by this device's clock.
 
 ::
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 NOTED_MS = 60_000
 """Notes get a transaction of their own at most this often."""
+MOVED_MS = 10_000
+"""After a round that moved something, which has written a good deal itself, at most this often."""
 PROBLEMS_MAX = 50
 """Transcripts that cannot be read, of which the reason is kept."""
 TEXT_CHARS_MAX = 500
@@ -139,8 +142,9 @@ class Rounds:
             Moment.ACK: bool(report.settled),
         }
         self._waiting |= {moment: now_ms for moment, was in done.items() if was}
+        pause = MOVED_MS if len(self._waiting) > 1 else NOTED_MS
         in_trouble = self._journal.meta_get(_META_TROUBLE) is not None
-        if in_trouble or self._written_at is None or not 0 <= now_ms - self._written_at < NOTED_MS:
+        if in_trouble or self._written_at is None or not 0 <= now_ms - self._written_at < pause:
             self._written_at = now_ms
             self.flush()
 

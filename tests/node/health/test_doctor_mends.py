@@ -90,6 +90,17 @@ def test_a_database_that_is_damaged_is_named_kept_and_the_rest_looked_at(
     assert checks["model"]["state"] == "ok"
 
 
+def test_a_database_that_cannot_be_read_now_is_not_called_damaged(core: Machine) -> None:
+    path = core.home / "state" / "files.db"
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    path.mkdir()
+    checks = doctor(core, "--fix", "--offline")[1]
+    assert "cannot be read now" in checks["databases"]["what"]
+    assert checks["databases"]["fix"].startswith("Touch nothing.")
+    assert path.is_dir()
+
+
 def test_what_others_can_use_is_closed_and_then_the_rest_is_seen(core: Machine) -> None:
     for path in ("state", "config.json", "state/secrets"):
         (core.home / path).chmod(0o755)

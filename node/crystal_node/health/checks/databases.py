@@ -25,6 +25,7 @@ _MEMORY = (
     "to be sent is in that file."
 )
 _AGAIN = "Stop what uses it and move it away, with its -wal file: it is begun anew, and what it knew is found out again."
+_UNREAD = "Touch nothing. See that the disk works and has room, and that the file is yours; then look again."
 _WORKS = "Move it away, with its -wal file, or restore it from a backup: what it kept of work under way is then begun again."
 
 
@@ -35,17 +36,31 @@ class _File:
     state: State
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """``faults``: of the file's content. ``unread``: why it could not be read now, which says nothing of its content."""
+
+    faults: tuple[str, ...] = ()
+    unread: str = ""
+
+
 def databases(settings: Settings, *, deep: bool) -> Iterator[Check]:
-    """One check for all, or one for each that is damaged."""
-    files = [each for each in _files(settings.home) if each.path.exists()]
-    damaged = [(file, faults) for file in files if (faults := _faults(file.path, deep=deep))]
-    for file, faults in damaged:
-        more = f" and {len(faults) - _FAULTS_SHOWN} more" if len(faults) > _FAULTS_SHOWN else ""
-        what = f"{file.path} is damaged: {'; '.join(faults[:_FAULTS_SHOWN])}{more}"
-        yield Check("databases", file.state, what, file.fix, ExitCode.STORAGE)
-    if files and not damaged:
-        names = ", ".join(file.path.name for file in files)
-        yield Check("databases", State.OK, f"the pages of {counted(len(files), 'file')} are sound ({names})")
+    """One check for all, or one for each that is damaged or cannot be read."""
+    looked = [(file, _look(file.path, deep=deep)) for file in _files(settings.home) if file.path.exists()]
+    sound = [file.path.name for file, found in looked if not found.faults and not found.unread]
+    for file, found in looked:
+        if found.faults:
+            more = (
+                f" and {len(found.faults) - _FAULTS_SHOWN} more" if len(found.faults) > _FAULTS_SHOWN else ""
+            )
+            what = f"{file.path} is damaged: {'; '.join(found.faults[:_FAULTS_SHOWN])}{more}"
+            yield Check("databases", file.state, what, file.fix, ExitCode.STORAGE)
+        elif found.unread:
+            what = f"{file.path} cannot be read now: {found.unread}"
+            yield Check("databases", file.state, what, _UNREAD, ExitCode.STORAGE)
+    if sound and len(sound) == len(looked):
+        what = f"the pages of {counted(len(sound), 'file')} are sound ({', '.join(sound)})"
+        yield Check("databases", State.OK, what)
 
 
 def _files(home: Home) -> list[_File]:
@@ -60,19 +75,21 @@ def _files(home: Home) -> list[_File]:
     ]
 
 
-def _faults(path: Path, *, deep: bool) -> list[str]:
-    """What SQLite says is wrong; a file that is being changed meanwhile is read as of one moment."""
+def _look(path: Path, *, deep: bool) -> _Found:
+    """What SQLite says; a file that is being changed meanwhile is read as of one moment."""
     pragma = "integrity_check" if deep else "quick_check"
     try:
         database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error as error:
-        return [str(error)]
+        return _Found(unread=str(error))
     try:
-        rows = [str(row[0]) for row in database.execute(f"PRAGMA {pragma}(20)")]
+        rows = tuple(str(row[0]) for row in database.execute(f"PRAGMA {pragma}(20)"))
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return _Found((str(error),))
     except apsw.BusyError:
-        return []  # somebody works with it right now, who would notice
+        return _Found()  # somebody works with it right now, who would notice
     except apsw.Error as error:
-        return [str(error)]
+        return _Found(unread=str(error))
     finally:
         database.close()
-    return [row for row in rows if row != "ok" and "no such module" not in row]
+    return _Found(tuple(row for row in rows if row != "ok" and "no such module" not in row))

@@ -287,4 +287,5 @@ class Watch:
 
 async def _until(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the event
+            await event.wait()

@@ -78,6 +78,7 @@ class _Running:
     stop: asyncio.Event
     events: list[tuple[WatchEvent, str]]
     task: "asyncio.Task[None]"
+    watch: Watch
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
@@ -96,7 +97,7 @@ async def _running(work: _Work, times: WatchTimes = _TIMES) -> AsyncGenerator[_R
         uniform=lambda low, high: (low + high) / 2,
         times=times,
     )
-    running = _Running(work, stop, events, asyncio.create_task(watch.run()))
+    running = _Running(work, stop, events, asyncio.create_task(watch.run()), watch)
     try:
         yield running
     finally:
@@ -221,6 +222,35 @@ async def test_a_round_that_hangs_does_not_keep_it_from_stopping(tmp_path: Path)
         await running.until(lambda: running.work.rounds == 1)
         running.stop.set()
         await asyncio.wait_for(running.task, 30)
+
+
+async def test_after_sleep_or_on_another_network_no_pause_is_waited_out(tmp_path: Path) -> None:
+    work = _Work(tmp_path, failure=StoreFailure("away"), wait_failure=StoreFailure("away"))
+    async with _running(work) as running:
+        await running.until(lambda: bool(running.events) and bool(work.asked))
+        rounds, asked = work.rounds, len(work.asked)
+        work.failure = work.wait_failure = None
+        running.watch.again()
+        async with asyncio.timeout(2):  # the first pause is 5 s
+            await running.until(lambda: work.rounds > rounds and len(work.asked) > asked)
+        await running.until(lambda: any(event is WatchEvent.RECOVERED for event, _ in running.events))
+
+
+async def test_a_wait_on_a_connection_that_died_in_sleep_is_begun_anew(tmp_path: Path) -> None:
+    work = _Work(tmp_path)
+    async with _running(work) as running:
+        await running.until(lambda: work.rounds == 1 and len(work.asked) == 1)
+        running.watch.again()
+        await running.until(lambda: len(work.asked) == 2 and work.rounds == 2)
+
+
+async def test_it_stops_at_once_in_the_middle_of_a_pause(tmp_path: Path) -> None:
+    work = _Work(tmp_path, failure=StoreFailure("away"), wait_failure=StoreFailure("away"))
+    async with _running(work) as running:
+        await running.until(lambda: bool(running.events) and bool(work.asked))
+        running.stop.set()
+        async with asyncio.timeout(1):
+            await running.task
 
 
 def test_waiting_doubles_from_five_seconds_to_ten_minutes_with_jitter_and_starts_over_after_a_success() -> (

@@ -16,7 +16,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
+from random import SystemRandom
 from typing import Any
 
 from crystal_node.agent.duties import duties
@@ -25,6 +28,7 @@ from crystal_node.agent.network import is_metered
 from crystal_node.agent.power import on_battery
 from crystal_node.agent.pulse import Pulse
 from crystal_node.agent.schedule import Schedule
+from crystal_node.agent.serving import ServedDesk
 from crystal_node.agent.standing import PURPOSE, Noted
 from crystal_node.agent.store import JobStore
 from crystal_node.clock import now_ms
@@ -140,7 +144,11 @@ class _Agent:
             asked=self._asked,
             every_minute=self._look_around,
         )
-        return [pulse.run()]
+        desk = _desk(found)
+        if desk is None:
+            return [pulse.run()]
+        found.device_work.desk = desk
+        return [pulse.run(), desk.run()]
 
     # --- the pulse ---
 
@@ -215,6 +223,14 @@ class _Agent:
             if not passes(error):
                 raise
             _log.warning("jobs.db cannot be written: %s", describe(error).message)
+
+
+def _desk(found: Watching) -> ServedDesk | None:
+    if find_spec("crystal_node.commands.desk") is None:
+        return None
+    module = import_module("crystal_node.commands.desk")
+    work = found.work
+    return ServedDesk(module.desk_of(work), work.report, SystemRandom().uniform)
 
 
 def _end_in_time(code: int) -> threading.Timer:

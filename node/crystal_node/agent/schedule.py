@@ -149,7 +149,9 @@ class Schedule:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS_MAX)
+            _, left = await asyncio.wait(tasks, timeout=STOP_SECONDS_MAX)
+            for task in left:
+                _log.warning("%s did not end when it was told to", task.get_name())
 
     @property
     def running(self) -> list[str]:

@@ -88,7 +88,8 @@ class FilesWatch:
                     self._tell(f"files: {describe(error).message}; trying again in {pause:.0f} s")
                     again = self._again
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(again.wait(), pause)
+                        async with asyncio.timeout(pause):
+                            await again.wait()
                     if again.is_set():
                         backoff.restart()
                     continue

@@ -71,7 +71,8 @@ class DocumentReader:
         self._check(said)
         counts = Counts()
         gatherer = Gatherer(agent, source, Places(home), counts)
-        known = Marks(self._context.said)
+        again = self._state.unsure_until > 0
+        known = Marks() if again else Marks(self._context.said)
         spoken = said.spoken
         held = 0 if said.whole or self._quiet else len(spoken[-1:])
         left = len(spoken) - held
@@ -150,7 +151,6 @@ class DocumentReader:
             inode=found.st_ino,
             stepped_over=self._state.stepped_over,
             looked=self._quiet,
-            unsure_until=self._state.unsure_until,
             memo=context.encoded(),
         )
 

@@ -27,7 +27,8 @@ MARK_BYTES = 1024
 """How much of the file's head, and of what stands before the offset, a state remembers the hash of."""
 
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+OFFSET_MAX = 2**62
+Count = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 MarkCount = Annotated[int, msgspec.Meta(ge=0, le=MARK_BYTES)]
 
 
@@ -81,8 +82,8 @@ class Line:
 class LineReader:
     """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line.
 
-    ``restarted``: the file is not the one that the state was of, and is read from its start. ``more``: the pass ended at
-    its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at ``quiet_ns`` or
+    ``restarted``: the file is not the one that the state was of, and is read from its start (``from_start``). ``more``: the
+    pass ended at its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at ``quiet_ns`` or
     before. ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
     """
 
@@ -98,8 +99,10 @@ class LineReader:
         except BaseException:
             self._file.close()
             raise
-        self.stepped_over, self.unsure_until = before.stepped_over, before.unsure_until
+        self.stepped_over = before.stepped_over
+        self.unsure_until = min(before.unsure_until, self._found.st_size)
         self.memo = before.memo
+        self.from_start = self.restarted or before.offset == 0
         self.more = False
         self.unended: Line | None = None
         self._quiet = self._found.st_mtime_ns <= quiet_ns
@@ -238,10 +241,11 @@ def unchanged(path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
 
 
 def rewound(state: FileState | None) -> FileState | None:
-    """A state from which the file is read from its start. What was left out on purpose and bears no time stays out."""
+    """A state from which the file is read from its start. If something was left out on purpose, what bears no time stays out
+    of all that it holds by then."""
     if state is None or not state.stepped_over:
         return None
-    return FileState(stepped_over=True, unsure_until=max(state.offset, state.unsure_until))
+    return FileState(stepped_over=True, unsure_until=OFFSET_MAX, memo=state.memo)
 
 
 def open_regular(path: Path) -> FileIO:

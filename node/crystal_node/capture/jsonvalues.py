@@ -25,14 +25,14 @@ def parse_json(data: bytes) -> object:
         raise ValueError("nested too deeply") from error
 
 
-def records_within(line: bytes) -> list[bytes]:
-    """The whole objects on a line that is not one itself.
+def records_within(line: bytes) -> list[tuple[int, bytes]]:
+    """The whole objects on a line that is not one itself, each with its byte offset.
 
     A program that dies within a line and is started again may write its next record right behind it. Found are objects that
     stand at the line's end or before another one; what is torn is not among them.
     """
-    text = line.removeprefix(_BOM).decode("utf-8", "replace").rstrip()
-    found: list[bytes] = []
+    text = line.decode("utf-8", "surrogateescape").rstrip()
+    found: list[tuple[int, bytes]] = []
     at, tried = text.find('{"'), 0
     while at >= 0 and tried <= _TRIED_BYTES_MAX:
         tried += len(text) - at
@@ -41,11 +41,15 @@ def records_within(line: bytes) -> list[bytes]:
         except (ValueError, RecursionError):
             end = -1
         if end == len(text) or (end > 0 and text[end] == "{"):
-            found.append(text[at:end].encode())
+            found.append((len(_bytes(text[:at])), _bytes(text[at:end])))
             at = end if end < len(text) else -1
         else:
             at = text.find('{"', at + 1)
     return found
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def as_text(value: object) -> str | None:

@@ -62,8 +62,8 @@ class LineAdapter(ABC):
             if reader.restarted:
                 counts.skipped["file replaced, read again"] += 1
             before = decoded(reader.memo)
-            # Of a file that is another one now, only what was recorded stays known.
-            context = Context(said=before.said) if reader.restarted else before
+            # Of a file that is read from its start, only what was recorded stays known.
+            context = Context(said=before.said) if reader.from_start else before
             one_pass = _Pass(self, path, context, hides, reader.unsure_until, counts, gatherer)
             for line in reader.lines():
                 one_pass.take(line.data, line.start)
@@ -117,10 +117,7 @@ class _Pass:
             inside = records_within(line)
             if inside:
                 self._counts.skipped["records on one line"] += 1
-                # Offsets within the line keep made-up ids apart.
-                outcomes = [
-                    one for number, part in enumerate(inside) for one in self._outcomes(part, start + number)
-                ]
+                outcomes = [one for at, part in inside for one in self._outcomes(part, start + at)]
         for outcome in outcomes:
             self._outcome(outcome, start)
 

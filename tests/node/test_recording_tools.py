@@ -1,0 +1,125 @@
+"""All tools through the recorder: found by search under their agents, once, whatever their tools do with the files."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from crystal_node.capture.lines import QUIET_MS
+from tests.node.capture.tools import TOOLS, Tool
+from tests.node.capture.transcripts import FIXTURES
+from tests.support.machine import Machine, Vault
+
+FOLDERS = {
+    "openclaw": ".openclaw",
+    "codex": ".codex",
+    "gemini-cli": ".gemini",
+    "drop": ".ldm/drop",
+    "claude-code": ".claude",
+}
+
+
+@pytest.fixture
+def person(vault: Vault) -> Machine:
+    return vault.core
+
+
+def _write(machine: Machine, tool: Tool, *texts: str, begin: bool = True, end: bytes = b"\n") -> Path:
+    path = machine.root / FOLDERS[tool.name] / tool.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [tool.line(int(text.split()[-1]), text).removesuffix(b"\n") for text in texts]
+    with path.open("ab") as file:
+        file.write((tool.begin() if begin else b"") + b"\n".join(lines) + end)
+    return path
+
+
+def _quiet(path: Path) -> None:
+    then = time.time() - QUIET_MS / 1000 - 60
+    os.utime(path, (then, then))
+
+
+def _messages(machine: Machine, *arguments: str) -> int:
+    return int(machine.call("capture", "--json", *arguments).json["messages"])
+
+
+def test_every_tool_on_a_machine_is_recorded_and_found(person: Machine) -> None:
+    for tool in ("openclaw", "codex", "gemini", "drop"):
+        shutil.copytree(FIXTURES / tool, person.root / (".ldm/drop" if tool == "drop" else f".{tool}"))
+    report = person.call("capture", "--json").json
+    assert report["problems"] == []
+    assert report["files"] == 10
+    assert person.found("high water tomorrow", "--agent", "harbour")[0].startswith("When is high water")
+    assert person.found("gauge", "--agent", "codex")
+    assert person.found("March", "--agent", "gemini-cli")
+    assert person.found("wick", "--agent", "lighthouse")
+    again = person.call("capture", "--json").json
+    assert (again["messages"], again["operations"]) == (0, 0)
+
+
+def test_a_session_that_was_moved_by_its_tool_is_read_on_and_not_again(person: Machine) -> None:
+    by_name = {tool.name: tool for tool in TOOLS}
+    codex = _write(person, by_name["codex"], "said 1", "said 2")
+    claw = _write(person, by_name["openclaw"], "said 3")
+    assert _messages(person) == 3
+    archived = person.root / ".codex" / "archived_sessions" / codex.name
+    archived.parent.mkdir()
+    codex.rename(archived)
+    with claw.open("ab") as file:
+        file.write(by_name["openclaw"].line(4, "said 4"))
+    claw.rename(claw.with_name(claw.name + ".reset.2026-02-07T03-00-00.000Z"))
+    assert _messages(person) == 1
+    assert sorted(person.found("said", "-n", "20")) == ["said 1", "said 2", "said 3", "said 4"]
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=str)
+def test_a_session_that_ended_by_a_crash_is_finished_and_goes_on(person: Machine, tool: Tool) -> None:
+    path = _write(person, tool, "said 1", "said 2", end=b"")
+    assert _messages(person) == 1
+    assert _messages(person) == 0
+    _quiet(path)
+    assert _messages(person) == 1
+    assert _messages(person) == 0
+    _write(person, tool, "said 3", begin=False)
+    assert _messages(person) == 1
+    assert sorted(person.found("said", "-n", "20")) == ["said 1", "said 2", "said 3"]
+
+
+def test_recording_that_is_off_waits_and_catches_up(person: Machine) -> None:
+    codex = next(tool for tool in TOOLS if tool.name == "codex")
+    claude = TOOLS[0]
+    person.call("config", "set", "capture_without", "codex")
+    _write(person, codex, "said 1")
+    _write(person, claude, "said 2")
+    assert _messages(person) == 1
+    person.call("config", "set", "capture", "no")
+    _write(person, claude, "said 3", begin=False)
+    assert _messages(person) == 0
+    person.call("config", "unset", "capture_without")
+    person.call("config", "unset", "capture")
+    assert _messages(person) == 2
+
+
+def test_a_tool_that_is_not_recorded_is_when_a_person_names_its_file(person: Machine) -> None:
+    codex = next(tool for tool in TOOLS if tool.name == "codex")
+    path = _write(person, codex, "said 1")
+    person.call("config", "set", "capture_without", "codex")
+    elsewhere = person.root / "copy.jsonl"
+    shutil.copy(path, elsewhere)
+    assert _messages(person, str(elsewhere)) == 1
+    assert person.found("said", "--agent", "codex") == ["said 1"]
+
+
+def test_private_mode_is_for_tools_that_are_not_recorded_too(person: Machine) -> None:
+    drop = next(tool for tool in TOOLS if tool.name == "drop")
+    person.call("config", "set", "capture_without", "drop")
+    person.call("private", "on")
+    path = person.root / FOLDERS["drop"] / "lighthouse" / "undated.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"role": "user", "text": "private and undated"}\n')
+    person.call("private", "off")
+    person.call("config", "unset", "capture_without")
+    _write(person, drop, "said 1")
+    assert _messages(person) == 1
+    assert person.found("undated") == []

@@ -15,6 +15,9 @@ BATCH_KEYS = 1000
 BATCH_TEXTS = 64
 """Texts in memory at a time; one has 64 KiB at most."""
 
+_BITS = 63
+_MASK = (1 << _BITS) - 1
+
 _KEY = "SELECT rowid, created_at, message, part FROM occurrences WHERE rowid = ?"
 _PIECE = """
 SELECT o.rowid, c.id, c.text, o.role, o.created_at, o.message, o.part, o.project, o.repository, o.source, o.device
@@ -65,12 +68,13 @@ class Conversation:
 def _ordered(database: Database, rowids: Sequence[int]) -> Sequence[int]:
     moment = 0
     firsts: dict[str, int] = {}
-    keys: list[tuple[int, int, int, int]] = []
+    keys: list[int] = []
     for start in range(0, len(rowids), BATCH_KEYS):
         batch = [(rowid,) for rowid in rowids[start : start + BATCH_KEYS]]
         for rowid, created_at, message, part in database.rows_of_many(_KEY, batch):
             moment = created_at or moment
             first = firsts.setdefault(message, rowid) if message else rowid
-            keys.append((moment, first, part, rowid))
+            # One number sorts as the four would, in a tenth of the memory.
+            keys.append(((moment << _BITS | first) << _BITS | part) << _BITS | rowid)
     keys.sort()
-    return array("q", (key[3] for key in keys))
+    return array("q", (key & _MASK for key in keys))

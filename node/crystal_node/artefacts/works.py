@@ -157,11 +157,15 @@ class Works:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._db.execute("COMMIT")
+            self.commit()
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def commit(self) -> None:
+        """For ``transaction`` alone."""
+        self._db.execute("COMMIT")
 
     def scrub(self) -> None:
         """Empties the write-ahead log of what was deleted, as far as nobody reads."""

@@ -39,7 +39,6 @@ def unheard(_text: str) -> None:
 class Workshop:
     """Open databases and what works on them. Made by ``workshop``."""
 
-    device: Device
     settings: Settings
     works: Works
     database: Database
@@ -113,7 +112,6 @@ async def workshop(
         writer.open()
         with Works.open(home.works_database) as works, Database.open(home.database) as database:
             yield Workshop(
-                device,
                 settings,
                 works,
                 database,

@@ -1,0 +1,1 @@
+"""Agents that are new to the Core, step by step."""

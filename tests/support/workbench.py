@@ -1,0 +1,118 @@
+"""A memory, and what makes files of it, without a relay: rows are applied as a Core applies them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from crystal_core.replica import Replica
+from crystal_mirror.operations import Operation
+from crystal_mirror.types import Position
+from crystal_node.artefacts.index import Index, Looked
+from crystal_node.artefacts.making import Made, Maker
+from crystal_node.artefacts.works import Works
+from crystal_node.artefacts.workshop import Workshop, is_known
+from crystal_node.artefacts.writing import Writer
+from crystal_node.settings import Settings, resolve
+from tests.core.builders import DEVICE, NOW, apply, new_replica
+
+LATER = NOW + 24 * 3_600_000
+"""Long after everything that the builders date."""
+
+
+@dataclass
+class Workbench:
+    """A Core's home at work. ``own``: the id of its device; rows come from another one unless a test says so."""
+
+    root: Path
+    zone: str = "Europe/Berlin"
+    own: bytes = b"the Core itself.."[:16]
+    told: list[str] = field(default_factory=list[str])
+    now: int = LATER
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.settings.home.create()
+        self.replica: Replica = new_replica(self.settings.home.database)
+
+    @property
+    def settings(self) -> Settings:
+        return resolve(
+            None, {"CRYSTAL_HOME": str(self.root), "HOME": str(self.root.parent), **self.environment}
+        )
+
+    def apply(self, *operations: Operation, device: bytes = DEVICE) -> None:
+        apply(self.replica, *operations, device=device)
+        position = self.replica.position()
+        with self.replica.transaction() as transaction:
+            transaction.set_position(Position(position.epoch, position.sequence + 1, position.previous))
+
+    def shop(self) -> Workshop:
+        """Opened as a process opens it; close it."""
+        settings = self.settings
+        works, writer = Works.open(settings.home.works_database), Writer(settings.home)
+        writer.open()
+        database = self.replica.database
+        index = Index(works, database, self.own, lambda agent: is_known(settings, agent))
+        maker = Maker(
+            works,
+            database,
+            writer,
+            zone=ZoneInfo(self.zone),
+            names={DEVICE: "laptop", self.own: "core"},
+            tell=self.told.append,
+        )
+        return Workshop(settings, works, database, writer, index, maker, self.told.append)
+
+    def run(self) -> tuple[Looked, Made]:
+        """One run of the duty."""
+        shop = self.shop()
+        try:
+            looked = shop.index.look(self.now)
+            shop.maker.prepare(self.now)
+            total = Made()
+            after = 0
+            while due := shop.maker.due(self.now, after=after):
+                for one in due:
+                    _add(total, shop.maker.make(one.conversation, now_ms=self.now))
+                after = due[-1].conversation
+            _add(total, shop.maker.make_days())
+            return looked, total
+        finally:
+            shop.works.close()
+
+    def files(self, *folders: str) -> dict[str, str]:
+        """All files below ``agents/`` and ``staging/`` (or those folders) by their paths."""
+        found: dict[str, str] = {}
+        for folder in folders or ("agents", "staging"):
+            for path in sorted((self.root / folder).rglob("*")):
+                if path.is_file():
+                    found[path.relative_to(self.root).as_posix()] = path.read_text(encoding="utf-8")
+        return found
+
+    def everywhere(self) -> bytes:
+        """All bytes of the home but for the memory's own database."""
+        database = self.settings.home.database.name
+        kept = [
+            path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and not path.name.startswith(database)
+        ]
+        return b"\0".join(kept)
+
+
+def known(bench: Workbench, *agents: str) -> None:
+    """As if these agents had files here already."""
+    for agent in agents:
+        (bench.root / "agents" / agent / "memory").mkdir(parents=True, exist_ok=True)
+
+
+def _add(total: Made, made: Made) -> None:
+    total.conversations += made.conversations
+    total.written += made.written
+    total.removed += made.removed
+
+
+def texts_of(files: dict[str, str], needles: Sequence[str]) -> set[str]:
+    """Which of the needles stand in any of the files."""
+    return {needle for needle in needles if any(needle in text for text in files.values())}

@@ -19,7 +19,8 @@ from crystal_crypto.kit import Kit
 from crystal_node.backup.databases import FILES, WEAVER, WORKS, database_paths
 from crystal_node.backup.keys import SECRETS
 from crystal_node.backup.manifest import HOME_NAME, Manifest
-from crystal_node.backup.placing import Tell, adopt_files, begin, checked, end, fill, read_progress
+from crystal_node.backup.meter import Tell
+from crystal_node.backup.placing import adopt_files, begin, checked, end, fill, read_progress
 from crystal_node.backup.tree import CONFIG
 from crystal_node.device import opened
 from crystal_node.kit.standing import WrongKit

@@ -36,7 +36,7 @@ from crystal_node.backup.manifest import (
     read_manifest,
     sums,
 )
-from crystal_node.backup.meter import Meter
+from crystal_node.backup.meter import Meter, Tell, never
 from crystal_node.backup.shelf import SHELF_MARK, Owner, complete, keep, next_number, partial, tidy
 from crystal_node.backup.tree import copy_tree, find_files
 from crystal_node.backup.verifying import Verified, open_journal, verify_files
@@ -50,8 +50,6 @@ from crystal_node.wording import size
 
 SPARE_BYTES = 16 * 1024 * 1024
 """What has to be free beyond what is copied: names, folders, the manifest."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +87,18 @@ def back_up(
     with_keys: bool = False,
     marked: bool = False,
     tell: Tell | None = None,
+    stopped: Callable[[], bool] = never,
 ) -> BackedUp:
     """Makes a backup in the folder ``shelf``, and keeps the newest ``count`` of this device there; None: all.
 
-    ``marked``: the folder has to be one that was chosen for backups; else it is made, if the folder above it is there.
+    ``marked``: the folder has to be one that was chosen for backups; else it is made, if the folder above it is there. As soon
+    as ``stopped`` says so, nothing more is done.
 
     Raises:
         Usage: the folder lies in the home, or no keys can be kept there.
         LocalStorage, OSError: the disk is full, not there, or fails; or a database of the home is damaged.
         HomeBusy: another backup of this home is being made.
+        BackupStopped: see ``stopped``.
     """
     started = time.monotonic()
     home = settings.home
@@ -105,7 +106,7 @@ def back_up(
     with FileLock(home.backup_lock, purpose="crystal backup", wait_seconds=1.0):
         tidy(shelf, subject.owner)
         with partial(shelf, subject.owner, now_ms()) as folder:
-            manifest, unread = _fill(settings, subject, folder, with_keys=with_keys, tell=tell)
+            manifest, unread = _fill(settings, subject, folder, with_keys, tell, stopped)
             named = complete(folder)
         gone, spared = ([], []) if count is None or unread else keep(shelf, subject.owner, named, count)
     seconds = time.monotonic() - started
@@ -136,12 +137,17 @@ def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
 
 
 def _fill(
-    settings: Settings, subject: Subject, folder: Path, *, with_keys: bool, tell: Tell | None
+    settings: Settings,
+    subject: Subject,
+    folder: Path,
+    with_keys: bool,
+    tell: Tell | None,
+    stopped: Callable[[], bool],
 ) -> tuple[Manifest, list[LeftOut]]:
     """Copies all, checks it on the disk, and writes the manifest."""
     target = folder / HOME_NAME
     target.mkdir(mode=DIRECTORY_MODE)
-    items, meter = _databases(settings, target, folder, with_keys=with_keys, tell=tell)
+    items, meter = _databases(settings, target, folder, with_keys, tell, stopped)
     found = find_files(settings.home, with_keys=with_keys)
     copied, unread = copy_tree(settings.home.root, found.files, target, meter)
     items += copied
@@ -165,7 +171,9 @@ def _fill(
         items=tuple(sorted(items, key=lambda item: item.path)),
         left_out=(*found.left_out, *unread),
     )
-    verified = verify_files(target, manifest, lambda _: subject.secret, tell)
+    verified = verify_files(
+        target, manifest, lambda _: subject.secret, Meter(tell, "reading back", manifest.bytes, stopped)
+    )
     _refuse_damage(verified)
     epoch, sequence = verified.position
     manifest = replace(manifest, epoch=epoch, sequence=sequence, digest=verified.digest)
@@ -179,7 +187,12 @@ def _fill(
 
 
 def _databases(
-    settings: Settings, target: Path, folder: Path, *, with_keys: bool, tell: Tell | None
+    settings: Settings,
+    target: Path,
+    folder: Path,
+    with_keys: bool,
+    tell: Tell | None,
+    stopped: Callable[[], bool],
 ) -> tuple[list[Item], Meter]:
     """Copies the databases, and looks before that whether there is room for everything."""
     home = settings.home
@@ -197,7 +210,7 @@ def _databases(
             )
         if tell is not None:
             tell(f"backing up {size(total)}")
-        meter = Meter(tell, "copying", total)
+        meter = Meter(tell, "copying", total, stopped)
         for each in taken:
             path = target / each.place
             path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import msgspec
 from crystal_node.backup.databases import database_paths
 from crystal_node.backup.keys import SECRETS
 from crystal_node.backup.manifest import HOME_NAME, BackupDamaged, Item, Manifest
-from crystal_node.backup.meter import Meter
+from crystal_node.backup.meter import Meter, Tell
 from crystal_node.backup.tree import CONFIG, copy_file, may_be_restored, rules_of
 from crystal_node.backup.verifying import verify_backup
 from crystal_node.device import Device
@@ -27,8 +27,6 @@ from crystal_node.home import FILE_MODE, Home, sync_directory, write_private
 
 _LEFT_OVER = ("-wal", "-shm", "-journal")
 _EXECUTABLE = 0o100
-
-Tell = Callable[[str], None]
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ import msgspec
 from crystal_mirror.outbox import restart_stream
 from crystal_node.backup.keys import SECRETS
 from crystal_node.backup.manifest import HOME_NAME, BackupDamaged, Keys, Manifest
-from crystal_node.backup.placing import Tell, adopt_files, begin, checked, end, fill, read_progress
+from crystal_node.backup.meter import Tell
+from crystal_node.backup.placing import adopt_files, begin, checked, end, fill, read_progress
 from crystal_node.backup.tree import CONFIG
 from crystal_node.device import opened
 from crystal_node.errors import NotSetUp

@@ -21,7 +21,7 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
 from crystal_node.backup.databases import JOURNAL, MEMORY
 from crystal_node.backup.manifest import HOME_NAME, BackupDamaged, Item, Manifest, read_manifest
-from crystal_node.backup.meter import Meter
+from crystal_node.backup.meter import BackupStopped, Meter, Tell
 from crystal_node.files.folders import READ, folder_of
 from crystal_node.journal import SCHEMA_VERSION, SqliteJournal
 
@@ -52,25 +52,25 @@ class Verified:
             raise BackupDamaged(f"{path} is damaged: {what}{more}")
 
 
-def verify_backup(folder: Path, secret: FindSecret, tell: Callable[[str], None] | None = None) -> Verified:
+def verify_backup(folder: Path, secret: FindSecret, tell: Tell | None = None) -> Verified:
     """Reads all of a backup.
 
     Raises:
         LocalStorage: it is no backup, or of a later version.
         BackupDamaged: its manifest is damaged; all else is told in the result.
     """
-    return verify_files(folder / HOME_NAME, read_manifest(folder), secret, tell)
+    manifest = read_manifest(folder)
+    return verify_files(folder / HOME_NAME, manifest, secret, Meter(tell, "reading", manifest.bytes))
 
 
-def verify_files(
-    home: Path, manifest: Manifest, secret: FindSecret, tell: Callable[[str], None] | None = None
-) -> Verified:
+def verify_files(home: Path, manifest: Manifest, secret: FindSecret, meter: Meter) -> Verified:
     """The same of the files of a manifest, flushing each to the disk first."""
     found = Verified(manifest)
-    meter = Meter(tell, "reading back", manifest.bytes)
     for item in manifest.items:
         try:
             what = read_back(home, item, meter)
+        except BackupStopped:
+            raise
         except (OSError, CrystalError) as error:
             what = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if what:

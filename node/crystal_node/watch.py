@@ -165,13 +165,14 @@ class Watch:
             if self._stop.is_set():
                 return
             self._wake.clear()
+            again = self._again
             try:
                 moved = await self._work.round()
                 self._rounded.set()
             except Exception as error:
                 if not passes(error):
                     raise
-                await self._pause(self._tell(error, backoff), backoff)
+                await self._pause(self._tell(error, backoff), backoff, again)
                 self._wake.set()
                 continue
             if backoff.failures:
@@ -218,6 +219,7 @@ class Watch:
         backoff = Backoff(self._uniform)
         token: str | None = None
         while True:
+            again = self._again
             try:
                 fresh = await self._unless_again(self._work.wait(prefix, token, self._times.long_poll))
             except Exception as error:
@@ -227,7 +229,7 @@ class Watch:
                 # for a round now: somebody who looks should not believe for minutes that a dead relay is a quiet one.
                 if not backoff.failures:
                     self._wake.set()
-                await self._pause(backoff.failed(), backoff)
+                await self._pause(backoff.failed(), backoff, again)
                 continue
             backoff.succeeded()
             if fresh is not None and fresh != token:
@@ -237,6 +239,7 @@ class Watch:
     async def _files(self) -> None:
         backoff = Backoff(self._uniform)
         while True:
+            again = self._again
             try:
                 async with aclosing(
                     changes(self._work.folders, self._work.concerns, self._times.files)
@@ -247,7 +250,7 @@ class Watch:
             except Exception as error:
                 if not passes(error):
                     raise
-                await self._pause(self._tell(error, backoff), backoff)
+                await self._pause(self._tell(error, backoff), backoff, again)
 
     async def _unless_again(self, waiting: Coroutine[Any, Any, str]) -> str | None:
         """What it comes to; None if ``again`` came first, which ends it."""
@@ -260,9 +263,8 @@ class Watch:
             again.cancel()
             await asyncio.gather(task, again, return_exceptions=True)
 
-    async def _pause(self, seconds: float, backoff: Backoff) -> None:
-        """So long, or until ``again``."""
-        again = self._again
+    async def _pause(self, seconds: float, backoff: Backoff, again: asyncio.Event) -> None:
+        """So long, or until ``again`` comes, or not at all if it came since what failed began."""
         await _until(again, seconds)
         if again.is_set():
             backoff.restart()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.moving.handover import look_for_calls
@@ -44,22 +44,8 @@ POSITION_SECONDS = 900.0
 """A watcher tells the others how far it is at most this often: with ten devices each message would else cost ten writes."""
 
 
-class Desk(Protocol):
-    """What other devices ask of this one, and what they answer to it (``crystal_node.commands``)."""
-
-    def prefixes(self) -> tuple[str, ...]:
-        """Of keys that are written for it."""
-        ...
-
-    async def look(self) -> object:
-        """Something was written under one of them."""
-        ...
-
-
 class DeviceWork:
-    """What the watcher drives, on a real device. ``desk``: an agent's; a person's own watcher has none."""
-
-    desk: Desk | None = None
+    """What the watcher drives, on a real device."""
 
     def __init__(
         self,
@@ -113,21 +99,13 @@ class DeviceWork:
 
     def listens(self) -> tuple[str, ...]:
         keys, member = self._keys, self._device.member
-        desk = () if self.desk is None else self.desk.prefixes()
         if member.is_core:
-            return keys.log_prefix, keys.conversations_prefix, keys.cursor_prefix, *desk
+            return keys.log_prefix, keys.conversations_prefix, keys.cursor_prefix
         lead = member.log.lead
         core = () if lead is None or lead.is_freeze else (keys.cursor(lead.device),)
-        return keys.log_prefix, keys.mirror_prefix, *core, *desk
+        return keys.log_prefix, keys.mirror_prefix, *core
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
-        if self.desk is not None and prefix in self.desk.prefixes():
-            looked = self._looked.get(prefix)
-            fresh = await self._syncer.wait(prefix, looked, seconds)
-            if fresh != looked:
-                await self.desk.look()
-                self._looked[prefix] = fresh
-            return token if token is not None else fresh
         if not prefix.startswith(self._keys.cursor_prefix):
             return await self._syncer.wait(prefix, token, seconds)
         # Most cursors are reports that ask nothing of this device: they are looked at, and wake no round.
@@ -169,7 +147,6 @@ class Watching:
     """What runs, for those beside it."""
 
     work: AgentWork
-    device_work: DeviceWork
     watch: Watch
     files: FilesWatch
     store: "Store"
@@ -249,7 +226,7 @@ async def watching(
         watch = Watch(device_work, report=report, stop=stop, uniform=uniform, times=times)
         work = AgentWork(device, syncer, report, latest)
         schedule = Schedule(jobs, report, uniform, put_off)
-        found = Watching(work, device_work, watch, files, store, schedule, stop)
+        found = Watching(work, watch, files, store, schedule, stop)
         tasks = [asyncio.create_task(each) for each in (files.run(), *beside(found))]
         for task in tasks:  # they end by an error only, and that ends the program
             task.add_done_callback(lambda _: stop.set())

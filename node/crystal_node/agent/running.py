@@ -16,9 +16,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from random import SystemRandom
 from typing import Any
 
@@ -28,10 +26,13 @@ from crystal_node.agent.network import is_metered
 from crystal_node.agent.power import on_battery
 from crystal_node.agent.pulse import Pulse
 from crystal_node.agent.schedule import Schedule
-from crystal_node.agent.serving import ServedDesk
+from crystal_node.agent.serving import serve
 from crystal_node.agent.standing import PURPOSE, Noted
 from crystal_node.agent.store import JobStore
+from crystal_node.agent.work import AgentWork
 from crystal_node.clock import now_ms
+from crystal_node.commands.actions import actions_of
+from crystal_node.commands.desk import CommandDesk
 from crystal_node.device import Device, opened
 from crystal_node.errors import ExitCode, describe, passes
 from crystal_node.home import DIRECTORY_MODE
@@ -77,6 +78,7 @@ class _Agent:
         self._battery = self._metered = False
         self._asking: asyncio.Task[None] | None = None
         self._watching: Watching | None = None
+        self._desk: CommandDesk | None = None
         self._ending: threading.Timer | None = None
         self._told = ""
 
@@ -144,17 +146,28 @@ class _Agent:
             asked=self._asked,
             every_minute=self._look_around,
         )
-        desk = _desk(found)
-        if desk is None:
+        self._desk = self._open_desk(found.work)
+        if self._desk is None:
             return [pulse.run()]
-        found.device_work.desk = desk
-        return [pulse.run(), desk.run()]
+        return [pulse.run(), serve(self._desk, self._report, SystemRandom().uniform)]
+
+    def _open_desk(self, work: AgentWork) -> CommandDesk | None:
+        """Without it the agent goes on: other devices can ask it for nothing."""
+        try:
+            return CommandDesk(work.device, work.syncer, actions_of(work), self._report, work.latest)
+        except Exception as error:
+            if not passes(error):
+                raise
+            self._report(WatchEvent.FAILED, f"commands: {describe(error).message}")
+            return None
 
     # --- the pulse ---
 
     def _again(self, why: str) -> None:
         assert self._watching is not None
         self._watching.again(why)
+        if self._desk is not None:
+            self._desk.wake()
         self._look_around()
 
     def _asked(self) -> None:
@@ -223,14 +236,6 @@ class _Agent:
             if not passes(error):
                 raise
             _log.warning("jobs.db cannot be written: %s", describe(error).message)
-
-
-def _desk(found: Watching) -> ServedDesk | None:
-    if find_spec("crystal_node.commands.desk") is None:
-        return None
-    module = import_module("crystal_node.commands.desk")
-    work = found.work
-    return ServedDesk(module.desk_of(work), work.report, SystemRandom().uniform)
 
 
 def _end_in_time(code: int) -> threading.Timer:

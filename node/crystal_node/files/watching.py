@@ -77,6 +77,7 @@ class FilesWatch:
                 self._wake.clear()
                 scan, self._scan = self._scan, False
                 started = time.monotonic()
+                again = self._again
                 try:
                     done = await self._round(scan=scan)
                 except Exception as error:
@@ -86,7 +87,6 @@ class FilesWatch:
                     self._wake.set()
                     pause = backoff.failed()
                     self._tell(f"files: {describe(error).message}; trying again in {pause:.0f} s")
-                    again = self._again
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await again.wait()

@@ -5,7 +5,7 @@ Exit codes, the same for every command:
     0 done                     5 the relay refused the credentials      9 busy: another process holds the home
     1 unexpected: a bug        6 the relay misbehaves                  10 not found
     2 usage                    7 a wrong key, code or passphrase      130 interrupted
-    3 not set up               8 local storage, or the key store          11 another device did not answer
+    3 not set up               8 local storage, or the key store          11 another device did not answer, or did not do it
     4 the relay is unreachable                                            12 the language model failed
 
 Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system
@@ -123,6 +123,13 @@ class NoAnswer(CrystalError):
 
     exit_code = ExitCode.NO_ANSWER
     hint = "Wake it, or run `crystal sync` on it."
+
+
+class CommandFailed(CrystalError):
+    """Another device was asked for something, and did not do it."""
+
+    exit_code = ExitCode.NO_ANSWER
+    hint = "`crystal commands list` shows what was asked and how it ended."
 
 
 class RelayLacks(CrystalError):

@@ -45,6 +45,8 @@ VERBS = (
     _Verb("agent", "agent", _EVERY_DAY),
     _Verb("status", "status", _LOOK),
     _Verb("jobs", "jobs", _LOOK),
+    _Verb("run", "run", _LOOK),
+    _Verb("commands", "commands", _LOOK),
     _Verb("staging", "staging", _LOOK),
     _Verb("devices", "devices", _LOOK),
     _Verb("role", "role", _LOOK),

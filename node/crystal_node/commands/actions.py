@@ -1,0 +1,144 @@
+"""What each action does on the machine that is asked. Whoever asks chooses among these, and gives plain arguments: no path, no
+program, no text of a conversation goes either way but what the documents of these commands hold anyway.
+
+What reads for long is done in a thread, with databases of its own; what it needs is imported when it is asked for.
+"""
+
+import asyncio
+from functools import partial
+
+from crystal_mirror.commands.messages import Action, Arguments
+from crystal_node.agent.work import AgentWork
+from crystal_node.commands.desk import Do, Done, Tell
+from crystal_node.errors import Usage
+
+
+def actions_of(work: AgentWork) -> dict[Action, Do]:
+    """All of them, for the agent's desk."""
+    return {
+        Action.STATUS: partial(_status, work),
+        Action.VERIFY: partial(_verify, work),
+        Action.SNAPSHOT: partial(_snapshot, work),
+        Action.BACKUP: partial(_backup, work),
+        Action.BACKFILL: partial(_backfill, work),
+        Action.DREAM_WEAVE: partial(_dream_weave, work),
+    }
+
+
+async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
+    from crystal_node.health.document import status_document
+    from crystal_node.health.standing import standing
+
+    found = standing(work.device)
+    stuck = len(found.stuck)
+    text = f"{stuck} need{'s' if stuck == 1 else ''} a person" if stuck else "nothing needs a person"
+    return Done(text, status_document(work.device, found))
+
+
+async def _verify(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.device import opened
+    from crystal_node.health.verifying import Verification, verify
+
+    def read() -> Verification:
+        with opened(work.settings) as device:
+            return verify(device)
+
+    tell("reading every row", 0, 0)
+    found = await asyncio.to_thread(read)
+    rows = sum(count for _, count in found.tables)
+    said = (
+        "the rows agree with their digest" if found.ok else "the rows DO NOT agree with what they should be"
+    )
+    return Done(
+        f"{said}: {rows:,} rows, {found.sequence:,} entries of epoch {found.epoch}",
+        {
+            "ok": found.ok,
+            "digest": found.computed,
+            "kept": found.kept,
+            "mirror": found.stated,
+            "epoch": found.epoch,
+            "seq": found.sequence,
+            "rows": rows,
+            "seconds": round(found.seconds, 3),
+        },
+    )
+
+
+async def _snapshot(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from crystal_mirror.snapshots.base import newest_snapshot
+    from crystal_node.errors import HomeBusy
+
+    tell("making a snapshot", 0, 0)
+    await work.syncer.round()
+    if not await work.syncer.snapshot(due=False):
+        raise HomeBusy("another process there makes a snapshot, or writes to the log")
+    await work.syncer.round()
+    newest = newest_snapshot(work.device.replica)
+    if newest is None:
+        raise HomeBusy("the snapshot was overtaken by other work and is not announced yet")
+    return Done(
+        f"snapshot of epoch {newest.epoch}, slot {newest.sequence:,}",
+        {"epoch": newest.epoch, "seq": newest.sequence, "digest": newest.digest.hex()},
+    )
+
+
+async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.backup.making import Subject, back_up
+    from crystal_node.health.moments import Moment, note
+
+    settings = work.settings
+    folder = settings.backup.folder
+    if folder is None:
+        raise Usage(
+            "no folder for backups is set there", hint="`crystal backup setup` on that machine sets it."
+        )
+    done = await asyncio.to_thread(
+        back_up,
+        settings,
+        Subject.of(work.device),
+        folder,
+        count=settings.backup.keep,
+        marked=True,
+        tell=lambda text: tell(text, 0, 0),
+    )
+    note(work.device.journal, Moment.BACKUP, work.now_ms())
+    return Done(
+        f"backup {done.folder.name} made and read back",
+        {"backup": done.folder.name, "deleted": len(done.gone), "seconds": round(done.seconds, 3)},
+    )
+
+
+async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.backfilling import BackfillRequest, backfill
+
+    request = BackfillRequest(
+        agent=arguments.agent, tool=arguments.mode, dry_run=arguments.dry_run, limit=arguments.limit
+    )
+    result = await backfill(work.device, request, tell)
+    document = dict(result.document())
+    document["problems"] = len(result.problems)  # which files they are is that machine's own
+    counted = f"{result.new:,} new of {result.chunks:,} pieces in {result.files:,} transcripts"
+    return Done(counted if arguments.dry_run else f"{counted}; {result.taken:,} recorded", document)
+
+
+async def _dream_weave(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+    from importlib import import_module
+
+    from crystal_node.timespans import parse_since
+    from crystal_node.weaving.request import WeaveMode, WeaveRequest
+
+    weave = getattr(import_module("crystal_node.weaving"), "weave", None)
+    if weave is None:
+        raise Usage("this version weaves no dreams")
+
+    if arguments.mode and arguments.mode not in set(WeaveMode):
+        raise Usage(f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+    request = WeaveRequest(
+        agent=arguments.agent,
+        mode=WeaveMode(arguments.mode) if arguments.mode else WeaveMode.INCREMENTAL,
+        since=parse_since(arguments.since, work.now_ms()) if arguments.since else 0,
+        dry_run=arguments.dry_run,
+        budget=arguments.limit,
+    )
+    result = await weave(work.device, request, tell)
+    return Done(result.text or result.state.value, result.document())

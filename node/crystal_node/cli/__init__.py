@@ -85,7 +85,7 @@ def _version() -> int:
 
 
 def _nudge(arguments: list[str]) -> int:
-    """Has a running agent look at all transcripts (``crystal nudge``). For hooks: never fails, never waits, reads nothing, never speaks.
+    """Has a running agent look at all transcripts. For hooks: never fails, never waits, reads nothing, never speaks.
 
     Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
     """

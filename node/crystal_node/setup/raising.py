@@ -26,9 +26,9 @@ from crystal_node.setup.history import History
 from crystal_node.setup.steps import Step
 from crystal_node.wording import counted
 
-STARTS_SECONDS = 10.0
+STARTS_SECONDS = 30.0
 """The agent has its home by then, or it does not run."""
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.2
 _NOT_ASKED = "not asked for"
 _VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
 
@@ -50,9 +50,7 @@ def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Setting
         _home(latest),
         Step(
             "vault",
-            "make a vault, with this machine as its Core"
-            if wish.role == "core"
-            else "join a vault as a Node",
+            _VAULT.get(wish.role, "be in a vault"),
             lambda: latest().vault is not None,
             lambda: enrol(latest()),
             ground=True,
@@ -147,7 +145,7 @@ def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
         manager.start()
         if by_hand:
             return f"{said} An agent runs already, started by hand; the service takes over when that ends."
-        _await_agent(settings)
+        _await_agent(settings, manager)
         return said
 
     return Step(
@@ -175,11 +173,11 @@ def _check_passphrase(settings: Settings) -> None:
         )
 
 
-def _await_agent(settings: Settings) -> None:
+def _await_agent(settings: Settings, manager: Manager) -> None:
     """Returns when the agent has its home. Raises ServiceUnavailable if it does not come that far."""
     deadline = time.monotonic() + STARTS_SECONDS
     while not is_held(settings.home.watch_lock):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or manager.state() is not ServiceState.RUNNING:
             raise ServiceUnavailable(
                 "the service was started, and no agent runs", hint="`crystal agent logs` says why."
             )

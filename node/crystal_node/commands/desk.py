@@ -113,7 +113,7 @@ class CommandDesk:
         try:
             await asyncio.gather(*tasks)  # they end by an error only
         finally:
-            for task in tasks:
+            for task in (*tasks, *self._sending):
                 task.cancel()
             await asyncio.gather(*tasks, *self._sending, return_exceptions=True)
 

@@ -16,6 +16,7 @@ from crystal_node.weaving.request import (
     WeaveState,
     unheard,
 )
+from crystal_node.weaving.weave import weave
 
 __all__ = [
     "Progress",
@@ -25,4 +26,5 @@ __all__ = [
     "WeaveState",
     "llm_of",
     "unheard",
+    "weave",
 ]

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from crystal_core.weaver.estimate import Estimate
 
+JOURNALS_SHOWN_MAX = 500
+"""A document names so many, the newest; another device takes no longer ones."""
+
 Progress = Callable[[str, int, int], None]
 """Told a line for people, and how much of how much is done."""
 
@@ -69,6 +72,7 @@ class WeaveResult:
     quotations_cut: int = 0
     unread: int = 0
     maybe_paid: int = 0
+    tokens_maybe_paid: int = 0
     estimate: Estimate | None = None
     text: str = ""
 
@@ -81,7 +85,8 @@ class WeaveResult:
             "model": self.model,
             "sessions_processed": self.sessions_processed,
             "sessions_left": self.sessions_left,
-            "journals": list(self.journals),
+            "journals": list(self.journals[-JOURNALS_SHOWN_MAX:]),
+            "journals_written": len(self.journals),
             "identity_created": self.identity_created,
             "context_updated": self.context_updated,
             "memories_extracted": self.memories_extracted,
@@ -91,5 +96,6 @@ class WeaveResult:
             "quotations_cut": self.quotations_cut,
             "answers_unread": self.unread,
             "calls_maybe_paid": self.maybe_paid,
+            "tokens_maybe_paid": self.tokens_maybe_paid,
             "estimate": None if self.estimate is None else self.estimate.document(),
         }

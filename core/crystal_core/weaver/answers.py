@@ -1,0 +1,203 @@
+"""What a model answered, read with mistrust: JSON somewhere in a text, of which only what is expected is taken, within limits.
+
+Whatever stands in an answer, no more than this can come of it: so many short texts, categories from a closed list, and prose.
+No name, path, number or option is ever taken from a model.
+"""
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from crystal_core.weaver.limits import (
+    ITEM_CHARS_MAX,
+    ITEMS_MAX,
+    MEMORY_CHARS_MAX,
+    MEMORY_CHARS_MIN,
+    QUOTATION_CHARS_MAX,
+    QUOTATION_CHARS_MIN,
+    QUOTATIONS_MAX,
+    REFERENCES_MAX,
+)
+from crystal_core.weaver.prose import one_line, whole
+from crystal_core.weaver.quotations import Quotable, flat, honest
+
+TOPIC_CHARS_MAX = 60
+_STARTS_MAX = 20
+
+
+class Category(StrEnum):
+    """What kind of thing is remembered."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    EVENT = "event"
+    OPINION = "opinion"
+    SKILL = "skill"
+
+
+class Unreadable(Exception):
+    """The answer is not what was asked for."""
+
+
+class Reflection(msgspec.Struct, frozen=True):
+    """What a part of the transcripts holds. ``quotations`` are exact; ``cut`` counts those that were not."""
+
+    decided: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
+    concerned: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    quotations: tuple[str, ...] = ()
+    cut: int = 0
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """A sentence to remember."""
+
+    text: str
+    category: Category
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is to be remembered and looked up."""
+
+    memories: tuple[Memory, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
+    """Topic and line."""
+    cut: int = 0
+
+
+class WarmStart(msgspec.Struct, frozen=True):
+    """What CONTEXT.md begins with, and the prose behind it."""
+
+    now: tuple[str, ...] = ()
+    recent: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    background: str = ""
+    cut: int = 0
+
+
+def read_reflection(answer: str, quotable: Quotable) -> Reflection:
+    """Raises Unreadable."""
+    document = _document(answer)
+    lists = _Lists(quotable)
+    quotations: list[str] = []
+    for text in _texts(document.get("quotations"), QUOTATION_CHARS_MAX * 4):
+        exact = quotable.exact(whole(text))
+        if not exact or not QUOTATION_CHARS_MIN <= len(exact) <= QUOTATION_CHARS_MAX:
+            lists.cut += not exact
+        elif exact not in quotations:
+            quotations.append(exact)
+    return Reflection(
+        lists.items(document.get("decisions")),
+        lists.items(document.get("promises")),
+        lists.items(document.get("concerns")),
+        lists.items(document.get("missed")),
+        tuple(quotations[:QUOTATIONS_MAX]),
+        lists.cut,
+    )
+
+
+def read_facts(answer: str, quotable: Quotable) -> Facts:
+    """Raises Unreadable."""
+    document = _document(answer)
+    lists = _Lists(quotable)
+    memories: dict[str, Memory] = {}
+    for entry in _entries(document.get("memories")):
+        text = lists.sentence(entry.get("text"), MEMORY_CHARS_MAX)
+        if len(text) >= MEMORY_CHARS_MIN and len(memories) < ITEMS_MAX:
+            memories.setdefault(flat(text).casefold(), Memory(text, _category(entry.get("category"))))
+    references: list[tuple[str, str]] = []
+    for entry in _entries(document.get("reference")):
+        text = lists.item(entry.get("text"), ITEM_CHARS_MAX)
+        topic = one_line(str(entry.get("topic") or ""), TOPIC_CHARS_MAX).strip("#*_` ") or "Other"
+        if text and (topic, text) not in references:
+            references.append((topic, text))
+    return Facts(tuple(memories.values()), tuple(references[:REFERENCES_MAX]), lists.cut)
+
+
+def read_warm_start(answer: str, quotable: Quotable) -> WarmStart:
+    """Raises Unreadable."""
+    document = _document(answer)
+    lists = _Lists(quotable)
+    background = document.get("background")
+    prose, cut = honest(whole(background) if isinstance(background, str) else "", quotable)
+    return WarmStart(
+        lists.items(document.get("now")),
+        lists.items(document.get("last_48_hours")),
+        lists.items(document.get("user")),
+        lists.items(document.get("blocked")),
+        lists.items(document.get("next")),
+        prose,
+        lists.cut + cut,
+    )
+
+
+class _Lists:
+    """Lists of short texts, with only true quotations in them."""
+
+    def __init__(self, quotable: Quotable) -> None:
+        self._quotable = quotable
+        self.cut = 0
+
+    def items(self, value: object) -> tuple[str, ...]:
+        found = [self.item(text, ITEM_CHARS_MAX) for text in _texts(value, ITEM_CHARS_MAX * 4)]
+        return tuple(dict.fromkeys(text for text in found if text))[:ITEMS_MAX]
+
+    def item(self, value: object, chars_max: int) -> str:
+        """For a file."""
+        return one_line(self.sentence(value, chars_max * 2), chars_max)
+
+    def sentence(self, value: object, chars_max: int) -> str:
+        """As plain text."""
+        if not isinstance(value, str):
+            return ""
+        text, cut = honest(flat(whole(value[: chars_max * 4])), self._quotable)
+        self.cut += cut
+        return text if len(text) <= chars_max else text[: chars_max - 1].rstrip() + "…"
+
+
+def _document(answer: str) -> dict[str, object]:
+    """The first JSON object in a text; models like to talk around it. Raises Unreadable."""
+    decoder = json.JSONDecoder(strict=False)
+    at = answer.find("{")
+    for _ in range(_STARTS_MAX):
+        if at < 0:
+            break
+        try:
+            found, _end = decoder.raw_decode(answer, at)
+        except (ValueError, RecursionError):
+            at = answer.find("{", at + 1)
+            continue
+        if isinstance(found, dict):
+            return found
+        break
+    raise Unreadable("there is no JSON object in the answer")
+
+
+def _texts(value: object, chars_max: int) -> Iterator[str]:
+    """The texts of a list: each a text, or an object with one."""
+    if not isinstance(value, list):
+        return
+    for one in value[: ITEMS_MAX * 4]:
+        text = one.get("text") if isinstance(one, dict) else one
+        if isinstance(text, str) and text.strip():
+            yield text[:chars_max]
+
+
+def _entries(value: object) -> Iterator[dict[str, object]]:
+    if not isinstance(value, list):
+        return
+    for one in value[: REFERENCES_MAX * 4]:
+        if isinstance(one, dict):
+            yield one
+        elif isinstance(one, str):
+            yield {"text": one}
+
+
+def _category(value: object) -> Category:
+    known = [category for category in Category if category == str(value).strip().lower()]
+    return known[0] if known else Category.FACT

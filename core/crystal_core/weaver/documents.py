@@ -1,0 +1,151 @@
+"""The files of an agent, as texts: pure, from the outcomes of batches and from what a model wrote of them.
+
+Names are ours: fixed ones, and for journals a date and the run's id. Every file says by what it was written. Lengths are
+limits of the files as a whole.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import tzinfo
+
+from crystal_core.weaver.answers import WarmStart
+from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, CONTEXT_BYTES_MIN, WARM_START_LINES_MAX
+from crystal_core.weaver.outcome import Outcome
+from crystal_core.weaver.prose import cut, one_line, paragraphs
+from crystal_core.weaver.sources import clock_of
+
+IDENTITY = "IDENTITY.md"
+SOUL = "SOUL.md"
+CONTEXT = "CONTEXT.md"
+REFERENCE = "REFERENCE.md"
+MISSED = "memory/missed-tasks.md"
+JOURNALS = "memory/journals"
+EXTRACT = "EXTRACT.md"
+"""Stands in for CONTEXT.md where a model wrote that, and now there is none."""
+PAGES = (IDENTITY, SOUL, CONTEXT, REFERENCE, MISSED, EXTRACT)
+
+NO_MODEL = "extractive, no model"
+_MARK = "_Written by the Dream Weaver"
+_RECORD = "A record of what happened, and no instruction to anybody."
+_NAME = re.compile(r"[0-9a-z-]+")
+_LISTS = (
+    ("Decided", "decided"),
+    ("Promised", "promised"),
+    ("Mattered", "concerned"),
+    ("Missed", "missed"),
+)
+_ITEM_BYTES_MAX = 220
+"""Of an item in the warm start."""
+
+
+def journal_name(day: str, run: str) -> str:
+    """Both are ours; an assertion keeps it so."""
+    assert _NAME.fullmatch(day), "a day is a date"
+    assert _NAME.fullmatch(run), "a run's id is hexadecimal"
+    return f"{JOURNALS}/{day}-{run}.md"
+
+
+def journal(agent: str, day: str, run: str, outcomes: Sequence[Outcome], zone: tzinfo) -> str:
+    """A day's journal, one part for each batch."""
+    models = sorted({outcome.model for outcome in outcomes})
+    pieces = sum(outcome.pieces for outcome in outcomes)
+    parts = [
+        f"# {day}, {one_line(agent, 64)}",
+        f"{_MARK}: {one_line(', '.join(models), 200)}; run {run}, {pieces:,} messages read. {_RECORD}_",
+    ]
+    for number, outcome in enumerate(outcomes, start=1):
+        hours = " to ".join(
+            dict.fromkeys(
+                clock for clock in (clock_of(outcome.first, zone), clock_of(outcome.last, zone)) if clock
+            )
+        )
+        if len(outcomes) > 1:
+            parts.append(f"## Part {number}{', ' + hours if hours else ''}")
+        parts += [text for text in (outcome.prose, outcome.note) if text]
+        for title, field in _LISTS:
+            items: tuple[str, ...] = getattr(outcome, field)
+            if items:
+                parts.append(f"**{title}**\n\n" + "\n".join(f"- {item}" for item in items))
+        if not outcome.prose and not outcome.note:
+            parts.append("Nothing of note.")
+    return "\n\n".join(parts) + "\n"
+
+
+def page(title: str, agent: str, prose: str, model: str, today: str, bytes_max: int) -> str:
+    """IDENTITY and SOUL."""
+    head, end = f"# {title} of {one_line(agent, 64)}\n\n", f"\n\n{_signed(model, today)}\n"
+    room = bytes_max - len((head + end).encode())
+    return head + paragraphs(prose, room) + end
+
+
+def context(agent: str, warm: WarmStart, recent: Iterable[str], model: str, today: str) -> str:
+    """CONTEXT: the warm start, what is behind it, and of the last days as much as it takes to be of use."""
+    lines = [f"# Context of {one_line(agent, 64)}", "", _signed(model, today), "", "## Warm start", ""]
+    sections = (
+        ("Now", warm.now),
+        ("The last 48 hours", warm.recent),
+        ("The user", warm.user),
+        ("Blocked", warm.blocked),
+        ("Next", warm.next),
+    )
+    most = (WARM_START_LINES_MAX - len(sections) * 3) // len(sections)
+    for title, items in sections:
+        lines += [f"**{title}**", ""]
+        lines += [f"- {cut(item, _ITEM_BYTES_MAX)}" for item in items[:most]] or ["- Nothing known."]
+        lines += [""]
+    text = "\n".join(lines)
+    room = CONTEXT_BYTES_MAX - len(text.encode()) - 64
+    background = paragraphs(warm.background, max(room, 0))
+    if background:
+        text += f"\n## Background\n\n{background}\n"
+    days: list[str] = []
+    for day in recent:
+        size = len((text + "".join(days)).encode())
+        room = CONTEXT_BYTES_MAX - size - 32
+        if size >= CONTEXT_BYTES_MIN or room < 200:
+            break
+        days.append(cut(day, min(room, 1500)) + "\n\n")
+    if days:
+        text += "\n## Recent days\n\n" + "".join(days)
+    return cut(text.rstrip() + "\n", CONTEXT_BYTES_MAX).rstrip() + "\n"
+
+
+def recent_days(outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
+    """Day and prose of each batch, the newest first."""
+    return [f"{day}: {outcome.prose}" for day, outcome in reversed(outcomes) if outcome.prose]
+
+
+def reference(agent: str, outcomes: Sequence[tuple[str, Outcome]], model: str, today: str) -> str:
+    """REFERENCE: what one looks up, by topic, as long as it is. What was said last of equal lines stays."""
+    topics: dict[str, dict[str, str]] = {}
+    titles: dict[str, str] = {}
+    for day, outcome in outcomes:
+        for topic, line in outcome.references:
+            titles.setdefault(topic.casefold(), topic)
+            topics.setdefault(topic.casefold(), {})[line] = day
+    parts = [f"# Reference of {one_line(agent, 64)}", _signed(model, today)]
+    for topic in sorted(topics):
+        lines = "\n".join(f"- {line} ({day})" for line, day in topics[topic].items())
+        parts.append(f"## {titles[topic]}\n\n{lines}")
+    return "\n\n".join(parts) + "\n"
+
+
+def missed(former: str, outcomes: Iterable[tuple[str, Outcome]], model: str, today: str) -> str:
+    """The list of missed tasks: what stands there stays as it is, ticked or not, and new ones come behind it."""
+    text = former or f"# Missed tasks\n\n{_signed(model, today)}\n\n"
+    new = "".join(
+        f"- [ ] {day}: {item}\n"
+        for day, outcome in outcomes
+        for item in outcome.missed
+        if f"{day}: {item}" not in text
+    )
+    return text if not new else text.rstrip("\n") + ("\n\n" if not former else "\n") + new
+
+
+def unsigned(text: str) -> str:
+    """A page as it was written, without our line in it: for a model that is to write the next one."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith(_MARK)).strip()
+
+
+def _signed(model: str, today: str) -> str:
+    return f"{_MARK} on {today}: {one_line(model, 200)}. {_RECORD}_"

@@ -1,0 +1,330 @@
+"""Weaving with a language model: batch by batch, each kept before the next, nothing asked for twice.
+
+    batch:  reflect ──► journal ──► facts ──► memories accepted ──► outcome in the book ──► journal file
+            each arrow behind an answer that is in the book: killed anywhere, the run goes on behind the last one
+    run:    batches, while there is something to read ──► IDENTITY, SOUL, CONTEXT ──► REFERENCE, missed tasks ──► DONE
+
+Before each call its most that it can cost is compared with what the budget has left, so a budget is never passed; the
+call is not made then, the run is STOPPED, and the next one goes on at the same place. Transcripts are read once, by
+``reflect``; what comes behind it works on notes and on quotations that were compared with the source.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from msgspec import structs
+
+from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, tokens_bound
+from crystal_core.weaver import prompts
+from crystal_core.weaver.answers import Facts, Reflection, Unreadable, read_facts, read_reflection
+from crystal_core.weaver.book import Batch, Method, Run, RunState
+from crystal_core.weaver.limits import (
+    BATCH_BYTES_MIN,
+    BATCH_TOKENS,
+    CALL_SECONDS_MAX,
+    FACTS_TOKENS,
+    JOURNAL_BYTES_MAX,
+    JOURNAL_TOKENS,
+    MEMORIES_A_DAY_MAX,
+    REFLECTION_TOKENS,
+    TRIES_MAX,
+)
+from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
+from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.prose import paragraphs, whole
+from crystal_core.weaver.quotations import Quotable, honest
+from crystal_core.weaver.runs import (
+    Woven,
+    run_to_go_on,
+    session_mark,
+    take_up,
+    unread_sources,
+    woven,
+    write_journals,
+)
+from crystal_core.weaver.sources import Said, Source, batch_length
+
+_BYTES_PER_TOKEN = 3
+"""Cautious, for what fits a model's context; a budget counts differently (``tokens_bound``)."""
+_EARLIER_BYTES = 3000
+_REFERENCE_TO_QUOTATION = re.compile(r"\[\s*q\d+(?:\s*[,;]\s*q\d+)*\s*\]")
+_NUMBER = re.compile(r"\d+")
+
+T = TypeVar("T")
+
+
+class BudgetReached(Exception):
+    """The next call might pass the budget; it was not made."""
+
+
+@dataclass
+class Asking:
+    """A run's calls to its model: each kept, counted, and made only if the budget has room for it."""
+
+    llm: Llm
+    ports: Ports
+    run: Run
+    budget: int
+    unread: int = 0
+
+    @property
+    def left(self) -> int:
+        return self.budget - self.ports.book.spent(self.run.id, self.run.leg).total
+
+    async def ask(
+        self, number: int, step: str, prompt: Prompt, tokens_max: int, read: Callable[[str], T]
+    ) -> T | None:
+        """An answer as ``read`` understands it; None if it could not be read, twice.
+
+        Raises BudgetReached, and LlmError.
+        """
+        kept = self.ports.book.answers(self.run.id, number, step)
+        for tried in range(max(TRIES_MAX, len(kept))):
+            if tried < len(kept):
+                text = kept[tried].text
+            else:
+                text = await self._call(number, step, prompts.again(prompt) if tried else prompt, tokens_max)
+            try:
+                return read(text)
+            except Unreadable:
+                continue
+        return None
+
+    async def _call(self, number: int, step: str, prompt: Prompt, tokens_max: int) -> str:
+        bound = tokens_bound(self.llm.identity, prompt) + tokens_max
+        if bound > self.left:
+            raise BudgetReached
+        call = self.ports.book.ask(self.run, number, step, bound)
+        try:
+            completion = await self.llm.complete(prompt, tokens_max=tokens_max, seconds_max=CALL_SECONDS_MAX)
+        except LlmError as error:
+            self.ports.book.unanswered(call, paid=error.paid)
+            raise
+        self.ports.book.answered(call, completion)
+        return completion.text
+
+
+def batch_bytes(llm: Llm) -> int:
+    """How much a batch may hold for this model."""
+    room = llm.identity.context_tokens - REFLECTION_TOKENS - _EARLIER_BYTES // _BYTES_PER_TOKEN - 1000
+    return max(min(BATCH_TOKENS, room) * _BYTES_PER_TOKEN, BATCH_BYTES_MIN)
+
+
+def count_batches(sources: Sequence[Source], size_max: int) -> int:
+    """How many batches these will be."""
+    count = at = 0
+    while at < len(sources):
+        at += batch_length(sources, at, size_max)
+        count += 1
+    return count
+
+
+async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
+    """Goes on with the agent's unfinished run, or begins one.
+
+    Raises:
+        LlmError: the model failed; what was done is kept, and the next call goes on.
+    """
+    from crystal_core.weaver.pages import write_pages
+
+    found = run_to_go_on(ports, plan, Method.MODEL)
+    if found is None and not unread_sources(ports, plan, Method.MODEL, None):
+        return Woven(None, False, 0, 0, (), False, False, (), 0)
+    run = take_up(ports, plan, Method.MODEL)
+    asking = Asking(llm, ports, run, plan.budget)
+    weaver = _Weaver(asking, ports, plan, run)
+    stopped, context_updated = False, False
+    write_journals(ports, plan, run)
+    try:
+        await weaver.batches()
+        ports.heard("writing the pages", 1, 1)
+        context_updated = await write_pages(asking, ports, plan, run)
+        ports.book.set_run(run.id, RunState.DONE, run.leg)
+    except BudgetReached:
+        stopped = True
+        ports.book.set_run(run.id, RunState.STOPPED, run.leg)
+    return woven(ports, plan, run, stopped=stopped, context_updated=context_updated, unread=asking.unread)
+
+
+class _Weaver:
+    """The batches of one run."""
+
+    def __init__(self, asking: Asking, ports: Ports, plan: Plan, run: Run) -> None:
+        self._asking = asking
+        self._ports = ports
+        self._plan = plan
+        self._run = run
+        self._by_key = {one.key: one for one in plan.sources}
+        self._model = str(asking.llm.identity)
+
+    async def batches(self) -> None:
+        """Reads until nothing is left. Raises BudgetReached, LlmError."""
+        book, run = self._ports.book, self._run
+        left = unread_sources(self._ports, self._plan, Method.MODEL, run)
+        total = sum(one.size for one in left) or 1
+        done = 0
+        at = 0
+        while True:
+            batch = book.open_batch(run.id)
+            if batch is None:
+                found = self._next(left, at)
+                if not found:
+                    return
+                at += len(found)
+                batch = book.begin_batch(
+                    run.id, found[0].day, [(one.key, session_mark(one.session), one.mark) for one in found]
+                )
+            self._ports.heard(f"{batch.day}: {len(batch.keys):,} messages", done, total)
+            if await self._batch(batch):
+                done += sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
+            else:
+                left = unread_sources(self._ports, self._plan, Method.MODEL, run)
+                at = 0
+
+    def _next(self, left: Sequence[Source], at: int) -> list[Source]:
+        """The next batch, smaller where the budget is almost used."""
+        if at >= len(left):
+            return []
+        affordable = self._asking.left - tokens_bound(self._asking.llm.identity, Prompt(prompts.REFLECT, ""))
+        affordable -= REFLECTION_TOKENS + _EARLIER_BYTES
+        if affordable < BATCH_BYTES_MIN:
+            raise BudgetReached
+        size = min(batch_bytes(self._asking.llm), affordable)
+        return list(left[at : at + batch_length(left, at, size)])
+
+    async def _batch(self, batch: Batch) -> bool:
+        """One batch to its end. False: it was shortened, and the rest of it waits."""
+        here = [self._by_key[key] for key in batch.keys if key in self._by_key]
+        said = await self._ports.load(here)
+        if not said:  # forgotten meanwhile
+            self._finish(batch, Outcome(self._model, 0, 0, 0, 0))
+            return True
+        outcome = Outcome(
+            self._model,
+            len({one.source.session for one in said}),
+            len(said),
+            min(one.source.moment for one in said),
+            max(one.source.moment for one in said),
+        )
+        try:
+            made = await self._made(batch, said)
+        except BudgetReached:
+            size = sum(one.size for one in here)
+            if size < BATCH_BYTES_MIN or not self._shortened(batch):
+                raise
+            return False
+        except TooLong:
+            if self._shortened(batch):
+                return False
+            made = _Made(note="This part is longer than the model takes; it was not read.", unread=1)
+        except Declined:
+            made = _Made(note="The model declined to write about this part.", unread=1)
+        self._finish(batch, made.onto(outcome))
+        return True
+
+    def _shortened(self, batch: Batch) -> bool:
+        """Halves a batch that nothing was answered about yet."""
+        if len(batch.keys) < 2 or self._ports.book.answers(batch.run, batch.number, "reflect"):
+            return False
+        self._ports.book.shorten_batch(batch, len(batch.keys) // 2)
+        return True
+
+    async def _made(self, batch: Batch, said: Sequence[Said]) -> "_Made":
+        quotable = Quotable(one.text for one in said)
+        size = batch_bytes(self._asking.llm)
+        earlier = self._earlier()
+        reflection = await self._asking.ask(
+            batch.number,
+            "reflect",
+            prompts.reflect(said, earlier, self._plan.zone, batch.day, size),
+            REFLECTION_TOKENS,
+            lambda text: read_reflection(text, quotable),
+        )
+        if reflection is None:
+            return _Made(note="The model's answer about this part could not be read.", unread=1)
+        if reflection == Reflection(cut=reflection.cut):
+            return _Made(reflection=reflection)
+        prose = await self._asking.ask(
+            batch.number,
+            "journal",
+            prompts.journal(reflection, earlier, batch.day),
+            JOURNAL_TOKENS,
+            lambda text: woven_prose(text, reflection.quotations, quotable),
+        )
+        text, cut = prose or ("", 0)
+        facts = await self._asking.ask(
+            batch.number,
+            "facts",
+            prompts.facts(reflection, text, batch.day),
+            FACTS_TOKENS,
+            lambda answer: read_facts(answer, quotable),
+        )
+        return _Made(reflection, text, facts or Facts(), cut, unread=(prose is None) + (facts is None))
+
+    def _finish(self, batch: Batch, outcome: Outcome) -> None:
+        """Memories first, once only, then the outcome, then the file: each may be repeated after a crash."""
+        ports, plan = self._ports, self._plan
+        before = sum(
+            decode_outcome(data).remembered for data in ports.book.outcomes_of_day(plan.agent, batch.day)
+        )
+        memories = outcome.memories[: max(MEMORIES_A_DAY_MAX - before, 0)]
+        taken = ports.output.remember(batch.run, batch.number, memories, outcome.last) if memories else 0
+        kept = structs.replace(outcome, memories=memories, remembered=taken)
+        ports.book.finish_batch(batch, encode_outcome(kept))
+        write_journals(ports, plan, self._run, batch.day)
+
+    def _earlier(self) -> str:
+        """The end of what the run has written so far, for the thread of it."""
+        last = self._ports.book.last_outcome(self._run.id)
+        return decode_outcome(last).prose[-_EARLIER_BYTES // 3 :] if last is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    reflection: Reflection = field(default_factory=Reflection)
+    prose: str = ""
+    facts: Facts = field(default_factory=Facts)
+    cut: int = 0
+    note: str = ""
+    unread: int = 0
+
+    def onto(self, outcome: Outcome) -> Outcome:
+        noted = self.reflection
+        return Outcome(
+            outcome.model,
+            outcome.sessions,
+            outcome.pieces,
+            outcome.first,
+            outcome.last,
+            self.prose,
+            self.note,
+            noted.decided,
+            noted.promised,
+            noted.concerned,
+            noted.missed,
+            noted.quotations,
+            self.facts.memories,
+            self.facts.references,
+            0,
+            self.cut + noted.cut + self.facts.cut,
+            self.unread,
+        )
+
+
+def woven_prose(answer: str, quotations: Sequence[str], quotable: Quotable) -> tuple[str, int]:
+    """A model's prose with the quotations that it refers to put in, and how many others were cut. Raises Unreadable."""
+    text, cut = honest(whole(answer), quotable)
+
+    def put_in(found: re.Match[str]) -> str:
+        nonlocal cut
+        numbers = [int(number[:6]) for number in _NUMBER.findall(found[0])]
+        known = [quotations[number - 1] for number in numbers if 1 <= number <= len(quotations)]
+        cut += len(numbers) - len(known)
+        return " ".join(f"“{quotation}”" for quotation in known)
+
+    prose = paragraphs(_REFERENCE_TO_QUOTATION.sub(put_in, text), JOURNAL_BYTES_MAX)
+    if not prose.strip():
+        raise Unreadable("there is no prose in the answer")
+    return prose, cut

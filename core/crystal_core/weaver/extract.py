@@ -1,0 +1,173 @@
+"""Weaving without any model: sentences are taken over as they were said, and the files say so.
+
+A word such as "decided" or "blocked" in a sentence is all that chooses it. Nobody weighs, sums up or understands anything, so
+there is no identity, no soul and no memory of it, and what a model once wrote is never replaced by an extract.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import tzinfo
+
+from crystal_core.weaver import documents
+from crystal_core.weaver.answers import WarmStart
+from crystal_core.weaver.book import Method, Run, RunState
+from crystal_core.weaver.documents import NO_MODEL
+from crystal_core.weaver.limits import ITEM_CHARS_MAX
+from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
+from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.prose import one_line
+from crystal_core.weaver.quotations import flat
+from crystal_core.weaver.runs import (
+    Woven,
+    run_to_go_on,
+    session_mark,
+    take_up,
+    unread_sources,
+    woven,
+    write_journals,
+)
+from crystal_core.weaver.sources import Said, batch_length, clock_of, day_of
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""What is held in memory at once; each is a part of a day's journal."""
+_SENTENCES_MAX = 8
+_SENTENCE_CHARS_MIN = 12
+_SENTENCE_CHARS_MAX = 240
+_FIRST_CHARS_MAX = 300
+_TEXT_CHARS_MAX = 20_000
+"""Of a message, so much is looked at for sentences."""
+_TWO_DAYS_MS = 48 * 3600 * 1000
+
+_SENTENCE = re.compile(r"[^.!?\n]{3,400}[.!?]?")
+_DECIDED = re.compile(
+    r"\b(decided|decision|we(?:'ll| will) use|agreed|settled on|entschieden|beschlossen)\b", re.IGNORECASE
+)
+_PROMISED = re.compile(r"\b(i(?:'ll| will)|i am going to|i'm going to|i promise|ich werde)\b", re.IGNORECASE)
+_MATTERED = re.compile(
+    r"\b(prefer|important|worried|annoy\w*|please (?:always|never)|don't ever|wichtig)\b", re.IGNORECASE
+)
+_BLOCKED = re.compile(
+    r"\b(blocked|waiting (?:for|on)|stuck|cannot continue|blockiert|warte auf)\b", re.IGNORECASE
+)
+_NEXT = re.compile(
+    r"\b(next step|next,|to-?do|remaining|follow[- ]up|as a next|als nächstes)\b", re.IGNORECASE
+)
+
+
+async def extract(ports: Ports, plan: Plan) -> Woven:
+    """Goes on with the agent's unfinished extract, or begins one. Costs nothing and needs nobody."""
+    found = run_to_go_on(ports, plan, Method.EXTRACTIVE)
+    if found is None and not unread_sources(ports, plan, Method.EXTRACTIVE, None):
+        return Woven(None, False, 0, 0, (), False, False, (), 0)
+    run = take_up(ports, plan, Method.EXTRACTIVE)
+    by_key = {one.key: one for one in plan.sources}
+    left = unread_sources(ports, plan, Method.EXTRACTIVE, run)
+    total, at = len(left) or 1, 0
+    while True:
+        batch = ports.book.open_batch(run.id)
+        if batch is None:
+            part = left[at : at + batch_length(left, at, BATCH_BYTES)] if at < len(left) else []
+            if not part:
+                break
+            at += len(part)
+            marks = [(one.key, session_mark(one.session), one.mark) for one in part]
+            batch = ports.book.begin_batch(run.id, part[0].day, marks)
+        ports.heard(f"{batch.day}: {len(batch.keys):,} messages", at - len(batch.keys), total)
+        said = await ports.load([by_key[key] for key in batch.keys if key in by_key])
+        ports.book.finish_batch(batch, encode_outcome(extracted(said, plan.zone)))
+        write_journals(ports, plan, run, batch.day)
+    write_journals(ports, plan, run)
+    updated = _write_context(ports, plan, run)
+    ports.book.set_run(run.id, RunState.DONE, run.leg)
+    return woven(ports, plan, run, stopped=False, context_updated=updated)
+
+
+def extracted(said: Sequence[Said], zone: tzinfo) -> Outcome:
+    """A part of a day: for each conversation how it began and ended, and sentences with telling words."""
+    sessions: dict[str, list[Said]] = {}
+    for one in said:
+        sessions.setdefault(one.source.session, []).append(one)
+    lines: list[str] = []
+    quotations: list[str] = []
+    for number, pieces in enumerate(sessions.values(), start=1):
+        first = next((piece for piece in pieces if piece.role == "user"), pieces[0])
+        last = next((piece for piece in reversed(pieces) if piece.role == "assistant"), pieces[-1])
+        begun, ended = clock_of(pieces[0].source.moment, zone), clock_of(pieces[-1].source.moment, zone)
+        hours = f", {begun} to {ended}" if begun and ended else ""
+        lines.append(f"Conversation {number}{hours}: {len(pieces):,} messages.")
+        for what, piece in (("It began with", first), ("It ended with", last)):
+            quoted = _beginning(piece.text)
+            if quoted:
+                quotations.append(quoted)
+                lines.append(f"{what} ({one_line(piece.role, 20)}): “{one_line(quoted, _FIRST_CHARS_MAX)}”")
+    return Outcome(
+        NO_MODEL,
+        len(sessions),
+        len(said),
+        min((one.source.moment for one in said), default=0),
+        max((one.source.moment for one in said), default=0),
+        prose="\n\n".join(lines),
+        decided=_sentences(said, _DECIDED),
+        promised=_sentences(said, _PROMISED),
+        concerned=_sentences(said, _MATTERED),
+        quotations=tuple(quotations[-24:]),
+        references=tuple(
+            (kind, text)
+            for kind, telling in (("blocked", _BLOCKED), ("next", _NEXT))
+            for text in _sentences(said, telling)
+        ),
+    )
+
+
+def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
+    """CONTEXT, unless a model or a person wrote that: then the extract stands beside it. Returns whether it was CONTEXT."""
+    outcomes = [
+        (day, decode_outcome(data)) for _, day, data in ports.book.all_outcomes(plan.agent, Method.EXTRACTIVE)
+    ]
+    told = [(day, outcome) for day, outcome in outcomes if outcome.pieces]
+    if not told:
+        return False
+    recent = [
+        (day, outcome) for day, outcome in told if outcome.last >= ports.now_ms() - _TWO_DAYS_MS
+    ] or told[-1:]
+    items = [item for _, outcome in recent for item in outcome.references]
+    warm = WarmStart(
+        now=tuple(f"Last: “{one_line(text, ITEM_CHARS_MAX)}”" for text in told[-1][1].quotations[-2:]),
+        recent=tuple(
+            f"{day}: {outcome.sessions:,} conversations, {outcome.pieces:,} messages"
+            for day, outcome in recent
+        ),
+        user=("Not known: no model has read the conversations.",),
+        blocked=tuple(text for kind, text in items if kind == "blocked"),
+        next=tuple(text for kind, text in items if kind == "next"),
+    )
+    text = documents.context(
+        plan.agent, warm, documents.recent_days(told), NO_MODEL, day_of(ports.now_ms(), plan.zone)
+    )
+    written = ports.book.written(plan.agent, documents.CONTEXT)
+    free = ports.output.read(documents.CONTEXT) is None or (
+        written is not None and written[1] is Method.EXTRACTIVE
+    )
+    ports.output.write(documents.CONTEXT if free else documents.EXTRACT, text, Method.EXTRACTIVE, run.id)
+    return free
+
+
+def _beginning(text: str) -> str:
+    """The first words of a message, as they stand."""
+    short = flat(text[: _FIRST_CHARS_MAX * 2])
+    return short if len(short) <= _FIRST_CHARS_MAX else short[:_FIRST_CHARS_MAX].rpartition(" ")[0]
+
+
+def _sentences(said: Sequence[Said], telling: re.Pattern[str]) -> tuple[str, ...]:
+    found = dict.fromkeys(_telling(said, telling))
+    return tuple(list(found)[-_SENTENCES_MAX:])
+
+
+def _telling(said: Sequence[Said], telling: re.Pattern[str]) -> Iterator[str]:
+    for one in said:
+        if one.role not in ("user", "assistant"):
+            continue
+        for match in _SENTENCE.finditer(one.text[:_TEXT_CHARS_MAX]):
+            sentence = flat(match[0])
+            if _SENTENCE_CHARS_MIN <= len(sentence) <= _SENTENCE_CHARS_MAX and telling.search(sentence):
+                yield f"“{one_line(sentence, _SENTENCE_CHARS_MAX)}”"

@@ -1,0 +1,93 @@
+"""No invented quotation stands as one: what is between quotation marks, or set off as a quotation, is in the source or goes.
+
+Compared are the characters; only runs of white space count as one space, since a line may break anywhere. A model that mends
+a typing error, leaves out a word or changes a mark has not quoted. What is not found is cut and counted: a short term loses its
+marks, anything longer is taken out, with a note in its place. Marks without a partner go too, since a viewer pairs them anew.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+TAKEN_OUT = "[a quotation that is in no transcript was taken out]"
+TERM_WORDS_MAX = 2
+"""So many words between marks are a term, and not somebody's sentence."""
+
+_QUOTED = re.compile(
+    r"“(?P<a>[^“”]*)”|„(?P<b>[^„“”]*)[“”]|«(?P<c>[^«»]*)»|»(?P<d>[^«»]*)«|「(?P<e>[^「」]*)」|\"(?P<f>[^\"]*)\""
+    r"|‘(?P<g>[^‘\n]{3,}?)’(?!\w)|(?<![\w'])'(?P<h>[^'\n]+(?:'\w[^'\n]*)*)'(?![\w'])"
+)
+_STRAY = re.compile(r"[“”„«»「」\"]")
+_BLOCK = re.compile(r"^[ \t]*>.*(?:\n[ \t]*>.*)*", re.MULTILINE)
+_ENDS = ".,;:!?…"
+_MARKS = "“”„«»「」\"‘’'"
+
+
+class Quotable:
+    """Texts that may be quoted."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = [flat(text) for text in texts]
+
+    def has(self, quotation: str) -> bool:
+        """Whether these very words stand in one of the texts."""
+        wanted = flat(quotation)
+        return bool(wanted) and any(wanted in text for text in self._texts)
+
+    def exact(self, quotation: str) -> str:
+        """The quotation without marks around it and punctuation that is not its own; "" if it is none."""
+        wanted = flat(quotation)
+        for candidate in (wanted, wanted.strip(_MARKS).strip(), wanted.strip(_MARKS).strip().rstrip(_ENDS)):
+            if candidate and self.has(candidate):
+                return candidate
+        return ""
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def honest(text: str, quotable: Quotable) -> tuple[str, int]:
+    """The text with only true quotations, and how many others were cut."""
+    cut = 0
+
+    def block(found: re.Match[str]) -> str:
+        nonlocal cut
+        words = " ".join(line.strip().lstrip(">").strip() for line in found[0].splitlines())
+        exact = quotable.exact(words)
+        if exact:
+            return f"> {exact}"
+        cut += 1
+        return TAKEN_OUT
+
+    def inline(found: re.Match[str]) -> str:
+        nonlocal cut
+        words = next(group for group in found.groups() if group is not None)
+        exact = quotable.exact(words)
+        if exact:
+            end = words.rstrip()[-1:]
+            return f"“{exact}”" + (end if end in _ENDS and not exact.endswith(end) else "")
+        if not words.strip():
+            return ""
+        cut += 1
+        return words if len(words.split()) <= TERM_WORDS_MAX else TAKEN_OUT
+
+    pieces: list[str] = []
+    at = 0
+    held = _BLOCK.sub(block, text)
+    for found in _BLOCK.finditer(held):  # what is left of these is exact
+        pieces += [_unstrayed(held[at : found.start()], inline), found[0]]
+        at = found.end()
+    pieces.append(_unstrayed(held[at:], inline))
+    return "".join(pieces), cut
+
+
+def _unstrayed(text: str, inline: Callable[[re.Match[str]], str]) -> str:
+    """Each paragraph by itself: a mark that lacks its partner must not pair with one far away."""
+    done: list[str] = []
+    for paragraph in re.split(r"(\n[ \t]*\n)", text):
+        out, at = "", 0
+        for found in _QUOTED.finditer(paragraph):
+            out += _STRAY.sub("", paragraph[at : found.start()]) + inline(found)
+            at = found.end()
+        done.append(out + _STRAY.sub("", paragraph[at:]))
+    return "".join(done)

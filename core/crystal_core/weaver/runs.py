@@ -1,0 +1,127 @@
+"""Which run goes on or begins, what it has left to read, and what became of it: the same with and without a model."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from crystal_core.weaver.book import Method, Run, RunState
+from crystal_core.weaver.documents import IDENTITY, journal, journal_name
+from crystal_core.weaver.outcome import Outcome, decode_outcome
+from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.sources import Source
+
+FULL = "full"
+INCREMENTAL = "incremental"
+
+
+@dataclass(frozen=True, slots=True)
+class Woven:
+    """How a call of the engine ended. ``run`` None: there was nothing to read."""
+
+    run: Run | None
+    stopped: bool
+    sessions_done: int
+    sessions_left: int
+    journals: tuple[str, ...]
+    identity_created: bool
+    context_updated: bool
+    outcomes: tuple[Outcome, ...]
+    unread: int
+
+
+def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) -> list[Source]:
+    """What is left to read for ``run``, or for the one that would begin now."""
+    full = run.mode == FULL if run is not None else plan.full
+    since = run.since if run is not None else plan.since
+    methods = (Method.MODEL,) if method is Method.MODEL else tuple(Method)
+    if not full:
+        done = ports.book.done_keys(plan.agent, methods)
+    elif run is not None:
+        done = ports.book.done_keys(plan.agent, methods, run.id)
+    else:
+        done = set[bytes]()
+    return [one for one in plan.sources if one.key not in done and (not since or one.moment >= since)]
+
+
+def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:
+    """The unfinished run that this call takes up. A full one gives way to nothing; others give way to a full one."""
+    found = ports.book.unfinished(plan.agent, method)
+    if found is None or not plan.full or (found.mode == FULL and found.since == plan.since):
+        return found
+    return None
+
+
+def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
+    """That run, or a new one. A leg that ended by a crash goes on with its budget, one that the budget stopped is over."""
+    found = run_to_go_on(ports, plan, method)
+    if found is not None:
+        leg = found.leg if found.state is RunState.OPEN else found.leg + 1
+        ports.book.set_run(found.id, RunState.OPEN, leg)
+        return Run(
+            found.id,
+            found.agent,
+            found.method,
+            found.mode,
+            found.since,
+            RunState.OPEN,
+            leg,
+            found.identity_new,
+        )
+    given_up = ports.book.unfinished(plan.agent, method)
+    if given_up is not None:
+        ports.book.set_run(given_up.id, RunState.ABANDONED, given_up.leg)
+    run = Run(
+        plan.new_id,
+        plan.agent,
+        method,
+        FULL if plan.full else INCREMENTAL,
+        plan.since,
+        RunState.OPEN,
+        1,
+        ports.output.read(IDENTITY) is None,
+    )
+    ports.book.begin(run, ports.now_ms())
+    return run
+
+
+def write_journals(ports: Ports, plan: Plan, run: Run, day: str = "") -> tuple[str, ...]:
+    """Writes the journals of a run, or that of one of its days, from what the book has. Returns their names."""
+    by_day: dict[str, list[Outcome]] = {}
+    for when, data in ports.book.outcomes(run.id, day):
+        by_day.setdefault(when, []).append(decode_outcome(data))
+    names: list[str] = []
+    for when, outcomes in by_day.items():
+        telling = [outcome for outcome in outcomes if outcome.pieces]
+        if telling:
+            names.append(journal_name(when, run.id))
+            text = journal(plan.agent, when, run.id, telling, plan.zone)
+            ports.output.write(names[-1], text, run.method, run.id)
+    return tuple(names)
+
+
+def woven(
+    ports: Ports, plan: Plan, run: Run, *, stopped: bool, context_updated: bool, unread: int = 0
+) -> Woven:
+    """How a call of the engine ended, from what the book has."""
+    left = {one.session for one in unread_sources(ports, plan, run.method, run)}
+    opened = ports.book.open_batch(run.id)
+    if opened is not None:
+        keys = frozenset(opened.keys)
+        left |= {one.session for one in plan.sources if one.key in keys}
+    outcomes = [(day, decode_outcome(data)) for day, data in ports.book.outcomes(run.id)]
+    days = dict.fromkeys(day for day, outcome in outcomes if outcome.pieces)
+    return Woven(
+        run,
+        stopped,
+        ports.book.sessions_done(run.id),
+        len(left),
+        tuple(journal_name(day, run.id) for day in days),
+        run.identity_new and ports.output.read(IDENTITY) is not None,
+        context_updated,
+        tuple(outcome for _, outcome in outcomes),
+        unread + sum(outcome.unread for _, outcome in outcomes),
+    )
+
+
+def session_mark(session: str) -> bytes:
+    """What the book knows a session by."""
+    return sha256(session.encode("utf-8", "surrogatepass")).digest()[:8]

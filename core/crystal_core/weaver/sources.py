@@ -1,0 +1,129 @@
+"""What an agent said and was told, in order, from the replicated rows.
+
+A piece is known by its key, a hash of where it stands and of its text's keyed hash: the same on a rebuilt database, and of no
+use to whoever wants to guess a forgotten text. Pieces come in the order of their days, in a day session by session, in a
+session by time. A piece without a time has its session's first one; a session without any is undated and comes first.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from hashlib import sha256
+
+from crystal_core.database import Database
+
+KEY_BYTES = 16
+UNDATED = "undated"
+PIECE_OVERHEAD_BYTES = 96
+"""What a piece takes in a prompt beside its text."""
+
+_LISTED = """
+SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text), c.forget_hash
+FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.agent = ?
+"""
+_TEXT = """
+SELECT c.text, o.role, o.created_at FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.rowid = ? AND o.agent = ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a piece is. ``moment``: milliseconds, 0 if unknown. ``size``: bytes in a prompt, about."""
+
+    key: bytes
+    rowid: int
+    session: str
+    moment: int
+    size: int
+    day: str
+    mark: bytes
+    """The keyed hash under which the text can be forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece with its text."""
+
+    source: Source
+    role: str
+    text: str
+
+
+def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0) -> list[Source]:
+    """All pieces of an agent from ``since`` on, in order."""
+    rows = list(database.each(_LISTED, (agent,)))
+    firsts: dict[str, int] = {}
+    for _, session, _, _, moment, _, _ in rows:
+        if moment > 0:
+            firsts[session] = min(moment, firsts.get(session, moment))
+    found: list[Source] = []
+    for rowid, session, message, part, moment, size, forget_hash in rows:
+        when = moment if moment > 0 else firsts.get(session, 0)
+        if since and when < since:
+            continue
+        key = _key(agent, session, message, part, forget_hash)
+        found.append(
+            Source(key, rowid, session, when, size + PIECE_OVERHEAD_BYTES, day_of(when, zone), forget_hash)
+        )
+    begins: dict[tuple[str, str], int] = {}
+    for one in found:
+        place = (one.day, one.session)
+        begins[place] = min(one.moment, begins.get(place, one.moment))
+    found.sort(
+        key=lambda one: (
+            one.day != UNDATED,
+            one.day,
+            begins[one.day, one.session],
+            one.session,
+            one.moment,
+            one.rowid,
+        )
+    )
+    return found
+
+
+def load(database: Database, agent: str, sources: Iterable[Source]) -> list[Said]:
+    """Their texts, as far as they are still there."""
+    said: list[Said] = []
+    for source in sources:
+        row = database.row(_TEXT, (source.rowid, agent))
+        if row is not None:
+            said.append(Said(source, str(row[1]), str(row[0])))
+    return said
+
+
+def batch_length(sources: Sequence[Source], at: int, size_max: int) -> int:
+    """How many pieces from ``at`` on make a batch: of one day, and so many as fit. A piece that is larger comes alone."""
+    size = 0
+    for number in range(at, len(sources)):
+        one = sources[number]
+        if number > at and (one.day != sources[at].day or size + one.size > size_max):
+            return number - at
+        size += one.size
+    return len(sources) - at
+
+
+def day_of(moment: int, zone: tzinfo) -> str:
+    """The day of a moment, where days begin as in ``zone``."""
+    if moment <= 0:
+        return UNDATED
+    try:
+        return datetime.fromtimestamp(moment / 1000, zone).date().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return UNDATED
+
+
+def clock_of(moment: int, zone: tzinfo) -> str:
+    """ "09:31", or "" if it is unknown."""
+    if day_of(moment, zone) == UNDATED:
+        return ""
+    return datetime.fromtimestamp(moment / 1000, zone).strftime("%H:%M")
+
+
+def _key(agent: str, session: str, message: str, part: int, forget_hash: bytes) -> bytes:
+    digest = sha256()
+    for text in (agent, session, message, str(part)):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(4, "big") + data)
+    digest.update(forget_hash)
+    return digest.digest()[:KEY_BYTES]

@@ -1,0 +1,49 @@
+"""What was forgotten leaves what was woven of it: at the beginning of each run, and by a duty of its own on the Core."""
+
+from crystal_core.weaver.book import Batch, Run, WeaverBook
+from crystal_core.weaver.documents import REFERENCE, journal, journal_name, reference
+from crystal_core.weaver.forgetting import let_go
+from crystal_core.weaver.outcome import decode_outcome
+from crystal_core.weaver.sources import day_of
+from crystal_node.clock import now_ms
+from crystal_node.device import Device
+from crystal_node.weaving.output import DeviceOutput
+
+_SUPPRESSED = "SELECT forget_hash FROM suppressed"
+
+
+def let_go_of_forgotten(device: Device, book: WeaverBook) -> int:
+    """Takes out all parts of journals that were made of texts which have been forgotten. Returns how many. Idempotent."""
+    forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
+    gone = let_go(book, forgotten)
+    days: dict[tuple[str, str], Run] = {(run.id, batch.day): run for run, batch in gone}
+    for (_, day), run in days.items():
+        _write_anew(device, book, run, day)
+    for run in {run.agent: run for run in days.values()}.values():
+        _write_reference(device, book, run)
+    if gone:
+        book.scrub()
+    return len(_parts(gone))
+
+
+def _write_anew(device: Device, book: WeaverBook, run: Run, day: str) -> None:
+    output = DeviceOutput(device, book, run.agent, lambda: None)
+    outcomes = [decode_outcome(data) for _, data in book.outcomes(run.id, day)]
+    zone = device.settings.capture.zone()
+    output.rewrite(
+        journal_name(day, run.id), journal(run.agent, day, run.id, outcomes, zone), run.method, run.id
+    )
+
+
+def _write_reference(device: Device, book: WeaverBook, run: Run) -> None:
+    output = DeviceOutput(device, book, run.agent, lambda: None)
+    outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(run.agent, run.method)]
+    models = ", ".join(sorted({outcome.model for _, outcome in outcomes if outcome.model}))
+    today = day_of(now_ms(), device.settings.capture.zone())
+    written = book.written(run.agent, REFERENCE)
+    if written is not None:
+        output.rewrite(REFERENCE, reference(run.agent, outcomes, models, today), written[1], run.id)
+
+
+def _parts(gone: list[tuple[Run, Batch]]) -> set[tuple[str, int]]:
+    return {(batch.run, batch.number) for _, batch in gone}

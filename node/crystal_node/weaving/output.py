@@ -1,0 +1,136 @@
+"""Where the Dream Weaver writes on this device: an agent's folder, and memories as operations.
+
+Names come from `crystal_core.weaver.documents`; the folder from `capture.agents`. Nothing is written through a link. What a
+person changed in a page is kept beside the new one, in ``memory/former/``. Memories are accepted in one transaction with a
+note of the batch that they are from, in the same journal, so that a crash can neither lose nor double them.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_core.weaver.answers import Memory
+from crystal_core.weaver.book import Method, WeaverBook
+from crystal_core.weaver.documents import JOURNALS, PAGES
+from crystal_mirror.operations import Remember
+from crystal_node.capture.agents import agent_folder
+from crystal_node.device import Device
+from crystal_node.errors import LocalStorage, Usage
+from crystal_node.home import DIRECTORY_MODE, write_private
+from crystal_node.privacy import PrivateNow, read_privacy
+from crystal_node.recording import clean_text
+
+FILE_BYTES_MAX = 8 * 1024 * 1024
+"""A page of a person that is larger is not read, and not replaced."""
+FORMER = "memory/former"
+_META = "node.woven."
+
+
+class DeviceOutput:
+    """One agent's files and memories. ``allowed`` is asked before each write and raises if this device may not any more."""
+
+    def __init__(self, device: Device, book: WeaverBook, agent: str, allowed: Callable[[], None]) -> None:
+        self._device = device
+        self._book = book
+        self._agent = agent
+        self._allowed = allowed
+        self._folder = agent_folder(device.settings.home, agent)
+        self._marker = _META + sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def read(self, name: str) -> str | None:
+        path = self._path(name)
+        try:
+            with path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > FILE_BYTES_MAX:
+            raise LocalStorage(f"{path} is over {FILE_BYTES_MAX // 2**20} MiB", hint="Move it elsewhere.")
+        return data.decode("utf-8", "replace")
+
+    def write(self, name: str, text: str, method: Method, run: str) -> bool:
+        return self._write(name, text, method, run, keep=True)
+
+    def rewrite(self, name: str, text: str, method: Method, run: str) -> bool:
+        """As ``write``, and nothing of the old text is kept: something in it was forgotten. A file that is gone stays gone."""
+        return self.read(name) is not None and self._write(name, text, method, run, keep=False)
+
+    def _write(self, name: str, text: str, method: Method, run: str, *, keep: bool) -> bool:
+        self._allowed()
+        data = text.encode("utf-8", "replace")
+        before = self.read(name)
+        digest = sha256(data).digest()
+        if before is not None and before.encode() == data:
+            self._note(name, digest, method)
+            return False
+        known = self._book.written(self._agent, name)
+        if keep and before is not None and before not in text and not _is_ours(before, known):
+            stem = name.rpartition("/")[2].removesuffix(".md")
+            former = self._path(f"{FORMER}/{stem}-{run}.md")
+            if not former.exists():
+                self._put(former, before.encode())
+        self._put(self._path(name), data)
+        self._note(name, digest, method)
+        return True
+
+    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+        self._allowed()
+        journal = self._device.journal
+        place = f"{run}:{number}:"
+
+        def taken_before() -> int | None:
+            value = (journal.meta_get(self._marker) or b"").decode()
+            return int(value.removeprefix(place)) if value.startswith(place) else None
+
+        before = taken_before()
+        if before is not None:
+            return before
+        operations = [
+            Remember(text, memory.category.value, self._agent, moment)
+            for memory in memories
+            if (text := _clean(memory.text))
+            and not self._device.replica.hides(sha256(text.encode()).digest())
+        ]
+
+        def mark() -> None:
+            if read_privacy(journal).on:
+                raise PrivateNow("private mode is on: nothing is recorded")
+            assert taken_before() is None, "one process weaves at a time"
+            journal.meta_set(self._marker, f"{place}{len(operations)}".encode())
+
+        if operations:
+            self._device.accept(operations, mark)
+        return len(operations)
+
+    def _note(self, name: str, digest: bytes, method: Method) -> None:
+        if self._book.written(self._agent, name) != (digest, method):
+            self._book.set_written(self._agent, name, digest, method)
+
+    def _path(self, name: str) -> Path:
+        """Raises LocalStorage: something on the way is a link."""
+        assert name in PAGES or name.startswith((f"{JOURNALS}/", f"{FORMER}/")), "names are ours"
+        home = self._device.settings.home.root
+        path = self._folder / name
+        for part in (path, *path.parents):
+            if part == home:
+                break
+            if part.is_symlink():
+                raise LocalStorage(
+                    f"{part} is a link", hint="Put the file or folder itself there; nothing was written."
+                )
+        return path
+
+    def _put(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        write_private(path, data)
+
+
+def _is_ours(text: str, known: tuple[bytes, Method] | None) -> bool:
+    return known is not None and known[0] == sha256(text.encode()).digest()
+
+
+def _clean(text: str) -> str:
+    try:
+        return clean_text(text).text
+    except Usage:  # nothing is left of it
+        return ""

@@ -2,6 +2,7 @@
 
 Pieces stand in the order of their times; pieces of one message, and messages of one moment, in the order in which they were
 recorded. What was forgotten is not there. What this device recorded and the Core has not ordered yet is, marked as such.
+Of a message that its tool wrote again with other words, the last version is shown, and the one that was asked for.
 """
 
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ def _in_order(rows: list[tuple[object, ...]], hit: bytes) -> list[Spoken]:
     """By time; pieces of one message together, each once even if it is pending here and ordered already."""
     firsts: dict[object, int] = {}
     sortable: list[tuple[int, int, int, Spoken]] = []
+    last: dict[tuple[str, int, str, int], Spoken] = {}
     seen: set[tuple[object, object, object]] = set()
     for number, row in enumerate(rows):
         content, text, _, _, message, part, role, created_at, _, _, _, device, provisional = row
@@ -122,7 +124,14 @@ def _in_order(rows: list[tuple[object, ...]], hit: bytes) -> list[Spoken]:
             content == hit,
         )
         sortable.append((created_at, first, part, piece))
-    return [one[3] for one in sorted(sortable, key=lambda one: one[:3])]
+        last[_version(piece)] = piece
+    shown = (one for one in sortable if one[3].hit or not one[3].message or last[_version(one[3])] is one[3])
+    return [one[3] for one in sorted(shown, key=lambda one: one[:3])]
+
+
+def _version(piece: Spoken) -> tuple[str, int, str, int]:
+    """What versions of one piece have in common: the moment, too, for ids that a tool uses twice."""
+    return piece.message, piece.part, piece.role, piece.created_at
 
 
 def _memory(replica: Replica, content: bytes, text: str) -> Spoken:

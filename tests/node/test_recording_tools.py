@@ -123,3 +123,16 @@ def test_private_mode_is_for_tools_that_are_not_recorded_too(person: Machine) ->
     _write(person, drop, "said 1")
     assert _messages(person) == 1
     assert person.found("undated") == []
+
+
+def test_of_a_message_that_its_tool_wrote_again_the_last_version_is_shown(person: Machine) -> None:
+    shutil.copytree(FIXTURES / "gemini", person.root / ".gemini")
+    person.call("capture")
+    found = person.call("search", "--json", "March is not in it", "-n", "9").json["results"]
+    versions = {hit["text"]: hit["id"] for hit in found if hit["text"].startswith("March")}
+    assert len(versions) == 2, "both can be found"
+    for asked in ("and March?", *versions):
+        hit = next(hit["id"] for hit in found if hit["text"] == asked)
+        shown = [piece["text"] for piece in person.call("open", hit, "--json").json["pieces"]]
+        expected = {"March is not in it. April is."} | ({asked} & versions.keys())
+        assert {text for text in shown if text.startswith("March")} == expected

@@ -83,8 +83,8 @@ class LineReader:
     """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line.
 
     ``restarted``: the file is not the one that the state was of, and is read from its start (``from_start``). ``more``: the
-    pass ended at its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at ``quiet_ns`` or
-    before. ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
+    pass ended at its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at
+    ``quiet_ns`` or before. ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
     """
 
     def __init__(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> None:

@@ -48,6 +48,7 @@ VERBS = (
     _Verb("run", "run", _LOOK),
     _Verb("commands", "commands", _LOOK),
     _Verb("staging", "staging", _LOOK),
+    _Verb("dream-weave", "dream_weave", _LOOK),
     _Verb("devices", "devices", _LOOK),
     _Verb("role", "role", _LOOK),
     _Verb("promote", "promote", _LOOK),

@@ -1,0 +1,320 @@
+"""The engine: what was answered is never asked for again, a budget is never passed, nothing invented stands as a quotation."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
+from crystal_core.weaver import documents, prompts
+from crystal_core.weaver.book import RunState, WeaverBook
+from crystal_core.weaver.engine import weave_with
+from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
+from crystal_core.weaver.quotations import TAKEN_OUT
+from crystal_core.weaver.runs import Woven
+from tests.support.woven import (
+    AGENT,
+    INVENTED,
+    Shelf,
+    WrittenModel,
+    days_of,
+    good_answer,
+    plan_of,
+    ports_of,
+    said,
+)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+class DyingBook(WeaverBook):
+    """Dies at its n-th transaction, before or after the commit."""
+
+    left = -1
+    after = False
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        self.left -= 1
+        with super().transaction():
+            yield
+            if self.left == 0 and not self.after:
+                raise Killed
+        if self.left == 0:
+            raise Killed
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Generator[WeaverBook]:
+    with WeaverBook.open(tmp_path / "weaver.db") as opened:
+        yield opened
+
+
+async def woven(book: WeaverBook, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object) -> Woven:
+    texts = days_of(days)
+    return await weave_with(model, ports_of(book, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]
+
+
+async def test_a_run_writes_journals_pages_and_memories(book: WeaverBook) -> None:
+    model, shelf = WrittenModel(), Shelf()
+    result = await woven(book, model, shelf)
+    assert model.steps == ["reflect", "journal", "facts"] * 2 + ["identity", "soul", "context"]
+    assert result.sessions_done == 2
+    assert result.sessions_left == 0
+    assert not result.stopped
+    assert result.identity_created
+    assert result.context_updated
+    assert result.journals == (
+        "memory/journals/2026-01-05-0a0b0c0d.md",
+        "memory/journals/2026-01-06-0a0b0c0d.md",
+    )
+    assert shelf.accepted == 4
+    assert set(shelf.files) == {*result.journals, *documents.PAGES} - {documents.EXTRACT}
+    assert "written (test)" in shelf.files[result.journals[0]]
+    assert len(shelf.files[documents.IDENTITY].encode()) <= IDENTITY_BYTES_MAX
+    context = shelf.files[documents.CONTEXT]
+    assert 5000 <= len(context.encode()) <= CONTEXT_BYTES_MAX
+    warm = context.partition("## Warm start")[2].partition("\n## ")[0]
+    assert len(warm.splitlines()) < 50
+    for title in ("Now", "The last 48 hours", "The user", "Blocked", "Next"):
+        assert f"**{title}**" in warm
+    assert "- [ ] 2026-01-05: The anchor was never weighed." in shelf.files[documents.MISSED]
+    assert "Ships are listed in fleet.md" in shelf.files[documents.REFERENCE]
+
+
+async def test_an_invented_quotation_is_cut_and_counted_and_a_true_one_stands(book: WeaverBook) -> None:
+    shelf = Shelf()
+    result = await woven(book, WrittenModel(), shelf)
+    for name, text in shelf.files.items():
+        assert INVENTED not in text, name
+    journal = shelf.files[result.journals[0]]
+    assert "“On day 0 we talked about ship number 0 and its sails.”" in journal
+    assert TAKEN_OUT in journal
+    assert sum(outcome.cut for outcome in result.outcomes) == 4  # two in notes, two in prose
+
+
+async def test_what_was_woven_is_not_woven_again_until_everything_is_asked_for(book: WeaverBook) -> None:
+    model, shelf = WrittenModel(), Shelf()
+    await woven(book, model, shelf)
+    asked = len(model.asked)
+    again = await woven(book, model, shelf, new_id="11111111")
+    assert again.run is None
+    assert len(model.asked) == asked
+    more = await woven(book, model, shelf, days=3, new_id="22222222")
+    assert model.steps[asked:] == ["reflect", "journal", "facts", "identity", "soul", "context"]
+    assert more.journals == ("memory/journals/2026-01-07-22222222.md",)
+    assert not more.identity_created
+    full = await woven(book, model, shelf, days=3, full=True, new_id="33333333")
+    assert len(full.journals) == 3
+
+
+async def test_what_comes_late_for_a_day_that_was_woven_is_woven_next_time(book: WeaverBook) -> None:
+    model, shelf = WrittenModel(), Shelf()
+    texts = days_of(2)
+    await weave_with(model, ports_of(book, texts, shelf), plan_of(texts))
+    late = [*texts, said(5, "A laptop that was away for a week says this.", session="late")]
+    late.sort(key=lambda one: one.source.day)
+    result = await weave_with(model, ports_of(book, late, shelf), plan_of(late, new_id="22222222"))
+    assert result.journals == ("memory/journals/2026-01-05-22222222.md",)
+    assert "A laptop that was away" in shelf.files[result.journals[0]]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before a commit", "after a commit"])
+async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
+    tmp_path: Path, after: bool
+) -> None:
+    """The one call whose answer had not reached the disk may be made once more, and counts in full."""
+    whole, expected = WrittenModel(), Shelf()
+    with WeaverBook.open(tmp_path / "whole.db") as book:
+        await woven(book, whole, expected, days=1)
+    steps = 0
+    for step in range(1, 60):
+        model, shelf = WrittenModel(), Shelf()
+        path = tmp_path / f"{step}.db"
+        with WeaverBook.open(path) as opened:
+            book = DyingBook(opened._db)
+            book.left, book.after = step, after
+            try:
+                await woven(book, model, shelf, days=1)
+                break
+            except Killed:
+                steps += 1
+        before = len(model.asked)
+        with WeaverBook.open(path) as book:
+            run = book.unfinished(AGENT, "model")  # type: ignore[arg-type]
+            kept = 0 if run is None else book.spent(run.id).lost
+            result = await woven(book, model, shelf, days=1)
+            if result.run is not None:
+                assert book.spent(result.run.id).lost == kept
+        assert len(model.asked) <= len(whole.asked) + kept, step
+        assert before <= len(model.asked)
+        assert shelf.files == expected.files, step
+        assert shelf.accepted == expected.accepted, step
+    else:
+        pytest.fail("the run never came to its end")
+    assert steps > 15
+
+
+async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_lost_call(
+    book: WeaverBook,
+) -> None:
+    shelf = Shelf()
+
+    def dies(system: str, data: str) -> str:
+        if system.startswith(prompts.FACTS):
+            raise Killed
+        return good_answer(system, data)
+
+    model = WrittenModel(dies)
+    with pytest.raises(Killed):
+        await woven(book, model, shelf)
+    model.answer = good_answer
+    result = await woven(book, model, shelf)
+    assert model.steps.count("reflect") == 2
+    assert model.steps.count("journal") == 2
+    assert model.steps.count("facts") == 3
+    assert result.run is not None
+    spent = book.spent(result.run.id)
+    assert spent.lost == 1
+    assert spent.unsure > 2500
+
+
+@pytest.mark.parametrize("budget", [1_000, 8_000, 12_000, 20_000, 40_000, 60_000])
+async def test_a_budget_stops_before_it_is_passed_and_the_next_run_goes_on(
+    book: WeaverBook, budget: int
+) -> None:
+    model, shelf = WrittenModel(), Shelf()
+    result = await woven(book, model, shelf, days=6, budget=budget)
+    assert model.tokens <= budget
+    if result.stopped:
+        assert result.sessions_left + result.sessions_done >= 6
+        assert result.run is not None
+        assert book.unfinished(AGENT, result.run.method).state is RunState.STOPPED  # type: ignore[union-attr]
+    rest = await woven(book, model, shelf, days=6)
+    assert not rest.stopped
+    assert len(model.asked) == 6 * 3 + 3
+    assert rest.sessions_left == 0
+    assert shelf.accepted == 12
+
+
+async def test_small_budgets_one_after_the_other_come_to_the_end(book: WeaverBook) -> None:
+    model, shelf = WrittenModel(), Shelf()
+    for _ in range(40):
+        before = model.tokens
+        result = await woven(book, model, shelf, days=3, budget=30_000)
+        assert model.tokens - before <= 30_000
+        if not result.stopped:
+            break
+    else:
+        pytest.fail("the runs never came to the end")
+    assert len(model.asked) == 3 * 3 + 3
+
+
+async def test_a_batch_that_the_rest_of_a_budget_cannot_pay_is_cut_smaller(book: WeaverBook) -> None:
+    texts = [said(number, f"{number}: " + '"\\\n' * 300) for number in range(40)]
+    model, shelf = WrittenModel(), Shelf()
+    for _ in range(60):
+        before = model.tokens
+        plan = plan_of(texts, budget=30_000)
+        result = await weave_with(model, ports_of(book, texts, shelf), plan)
+        assert model.tokens - before <= 30_000
+        if not result.stopped:
+            break
+    else:
+        pytest.fail("the runs never came to the end")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "I am sorry, Dave.",
+        "[1, 2]",
+        '{"decisions": ',
+        "{" * 5000,
+        '{"decisions": "text", "quotations": 7}',
+    ],
+)
+async def test_an_answer_of_no_use_is_asked_for_once_more_and_then_said(
+    book: WeaverBook, answer: str
+) -> None:
+    model, shelf = WrittenModel(lambda _system, _data: answer), Shelf()
+    result = await woven(book, model, shelf, days=1)
+    assert len(model.asked) <= 2 + 3 * 2
+    assert not result.stopped
+    assert documents.CONTEXT not in shelf.files or "Nothing known." in shelf.files[documents.CONTEXT]
+    assert (await woven(book, model, shelf, days=1)).run is None
+
+
+@pytest.mark.parametrize("error", [Unavailable, RateLimited])
+async def test_a_model_that_fails_ends_the_run_which_goes_on_later(
+    book: WeaverBook, error: Callable[[str], Exception]
+) -> None:
+    shelf = Shelf()
+    calls = 0
+
+    def fails(system: str, data: str) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise error("not now")
+        return good_answer(system, data)
+
+    model = WrittenModel(fails)
+    with pytest.raises((Unavailable, RateLimited)):
+        await woven(book, model, shelf)
+    result = await woven(book, model, shelf)
+    assert len(model.asked) == 2 * 3 + 3 + 1
+    assert result.run is not None
+    assert book.spent(result.run.id).lost == 0
+
+
+async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: WeaverBook) -> None:
+    def declines(system: str, data: str) -> str:
+        if "ship number 0" in data and system == prompts.REFLECT:
+            raise Declined("no", paid=True)
+        return good_answer(system, data)
+
+    shelf = Shelf()
+    result = await woven(book, WrittenModel(declines), shelf)
+    assert result.unread == 1
+    assert "declined" in shelf.files[result.journals[0]]
+    assert "declined" not in shelf.files[result.journals[1]]
+
+
+async def test_a_batch_over_the_context_is_halved_until_it_fits(book: WeaverBook) -> None:
+    def short(system: str, data: str) -> str:
+        if system == prompts.REFLECT and data.count('{"n"') > 2:
+            raise TooLong("too long")
+        return good_answer(system, data)
+
+    texts, shelf = [said(number, f"Message {number} about ships.") for number in range(9)], Shelf()
+    result = await weave_with(WrittenModel(short), ports_of(book, texts, shelf), plan_of(texts))
+    assert sum(outcome.pieces for outcome in result.outcomes) == 9
+    assert result.unread == 0
+
+
+async def test_one_giant_message_is_read_without_its_middle(book: WeaverBook) -> None:
+    texts, shelf = [said(1, "x" * 60_000), said(2, "short and sweet")], Shelf()
+    model = WrittenModel(context_tokens=8_192)
+    result = await weave_with(model, ports_of(book, texts, shelf), plan_of(texts))
+    assert "bytes left out" in model.asked[0][1]
+    assert sum(outcome.pieces for outcome in result.outcomes) == 2
+
+
+async def test_a_forgotten_text_is_not_read_by_a_run_that_goes_on(book: WeaverBook) -> None:
+    shelf = Shelf()
+    with pytest.raises(Unavailable):
+        await woven(book, WrittenModel(_unavailable), shelf)
+    texts = days_of(2)[3:]
+    model = WrittenModel()
+    result = await weave_with(model, ports_of(book, texts, shelf), plan_of(texts))
+    assert not any("ship number 0" in data for _, data in model.asked)
+    assert result.journals == ("memory/journals/2026-01-06-0a0b0c0d.md",)
+
+
+def _unavailable(_system: str, _data: str) -> str:
+    raise Unavailable("nobody")

@@ -2,8 +2,8 @@
 
 ``<root>/tmp/<project>/chats/session-<time>-<id>.jsonl``, and for sub-agents ``chats/<session>/<id>.jsonl``. The first line
 names the session; then each line is a message, a change of the session's own fields (``$set``, which may hold all messages
-again), or a mark that the person went back (``$rewindTo``: what was taken back was said nevertheless). Until spring 2026 a
-session was one JSON document, ``session-….json``, that was written anew with every message.
+again), or a mark that the person went back or the tool made room (``$rewindTo``, ``$patch``: what was taken back was said
+nevertheless). Until spring 2026 a session was one JSON document, ``session-….json``, that was written anew with every message.
 
 A message is written again, under the same id, whenever something of it changed: tool calls, tokens, rarely its words. Each
 version whose words differ is recorded under that id, the last one last; the same words are recorded once. Nothing that was
@@ -98,8 +98,8 @@ class GeminiCli(ObjectLines):
         return reader.skip(self._document(path, reader.data))
 
     def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
-        if "$rewindTo" in record:
-            yield Silent("record $rewindTo")
+        if "$rewindTo" in record or "$patch" in record:
+            yield Silent("record $rewindTo" if "$rewindTo" in record else "record $patch")
         elif "$set" in record:
             changes = as_object(record["$set"])
             yield Silent("record $set")

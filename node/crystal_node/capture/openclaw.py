@@ -45,6 +45,10 @@ _MARKERS = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 """What the model answers when nothing is to be said."""
 _TOOLS_OWN = ("Read HEARTBEAT.md if it exists", "Pre-compaction memory flush")
 _METADATA = re.compile(r"[A-Z][A-Za-z ]{0,60} \(untrusted[a-z ,]{0,40}\):\n```json\n")
+_STAMP = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})? [^\]\n]{1,20}\][ \t]*")
+"""When the message came in; the entry says it, too."""
+_DIRECTIVE = re.compile(r"\[\[[a-z_]{1,30}(?::[^\]\n]{0,100})?\]\][ \t]*")
+"""What the model tells the gateway before its words: which message it answers, or that they are to be spoken."""
 _SYSTEM_LINE = re.compile(r"System: \[[^\]\n]{1,60}\][^\n]*\n*")
 _RESET = re.compile(r"(.+\.jsonl)\.reset\.[^/]+")
 
@@ -138,7 +142,7 @@ def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[Sil
             known = isinstance(kind, str) and kind in _SILENT_BLOCKS
             silent.append(Silent(f"block {kind}" if known else "block of unknown form"))
             continue
-        cleaned = _cleaned(text) if role == "user" else plain(text)
+        cleaned = _cleaned(text) if role == "user" else _answered(text)
         if cleaned and cleaned not in _MARKERS:
             found.append(("thinking" if kind == "thinking" else role, cleaned))
         else:
@@ -150,7 +154,7 @@ def _cleaned(text: str) -> str:
     """What the person said, without what the gateway put before it. "" if the gateway spoke for itself."""
     text = plain(text)
     while True:
-        if (ahead := _SYSTEM_LINE.match(text)) is not None:
+        if (ahead := _STAMP.match(text) or _SYSTEM_LINE.match(text)) is not None:
             text = text[ahead.end() :].lstrip()
         elif (ahead := _METADATA.match(text)) is not None:
             _, closed, behind = text[ahead.end() :].partition("\n```")
@@ -159,6 +163,14 @@ def _cleaned(text: str) -> str:
             text = behind.lstrip()
         else:
             return "" if text.startswith(_TOOLS_OWN) else text
+
+
+def _answered(text: str) -> str:
+    """What the model said, without what it told the gateway."""
+    text = plain(text)
+    while (ahead := _DIRECTIVE.match(text)) is not None:
+        text = text[ahead.end() :]
+    return text.strip()
 
 
 def _is_transcript(name: str) -> bool:

@@ -10,14 +10,14 @@ import logging
 import logging.handlers
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from crystal_node.clock import now_ms
-from crystal_node.home import FILE_MODE
+from crystal_node.home import DIRECTORY_MODE, FILE_MODE
 from crystal_node.watch import Report, WatchEvent
 from crystal_node.wording import iso
 
@@ -61,6 +61,7 @@ class _Lines(logging.Formatter):
 @contextmanager
 def logging_to(path: Path, level: str) -> Generator[None]:
     """While this lasts, what the agent's process logs goes to that file; of libraries only warnings."""
+    path.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
     handler = _Handler(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES - 1, delay=True, encoding="utf-8")
     handler.setFormatter(_Lines())
     root, ours = logging.getLogger(), logging.getLogger("crystal_node")
@@ -112,24 +113,26 @@ def last_lines(path: Path, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Iterator[dict[str, Any]]:
+def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Generator[dict[str, Any]]:
     """New lines as they come, through rotations, for ever. Begins at the end of what is there."""
-    position, inode, rest = _end(path)
-    while True:
-        try:
-            with path.open("rb") as log:
-                info = os.fstat(log.fileno())
-                if info.st_ino != inode or info.st_size < position:
-                    position, inode, rest = 0, info.st_ino, b""
-                log.seek(position)
-                data = log.read()
-                position += len(data)
-        except FileNotFoundError:
-            data = b""
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            yield parsed(line)
-        sleep(FOLLOW_SECONDS)
+    log, rest = _opened(path), b""
+    if log is not None:
+        log.seek(0, os.SEEK_END)
+    try:
+        while True:
+            sleep(FOLLOW_SECONDS)
+            turned = _turned(path, log)
+            data = b"" if log is None else log.read()
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield parsed(line)
+            if turned:  # what was written to the old file until then has been read
+                if log is not None:
+                    log.close()
+                log, rest = _opened(path), b""
+    finally:
+        if log is not None:
+            log.close()
 
 
 def parsed(line: bytes) -> dict[str, Any]:
@@ -143,9 +146,17 @@ def parsed(line: bytes) -> dict[str, Any]:
     return {"at": iso(now_ms()), "level": "unknown", "event": "", "text": line.decode("utf-8", "replace")}
 
 
-def _end(path: Path) -> tuple[int, int, bytes]:
+def _opened(path: Path) -> BufferedReader | None:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _turned(path: Path, log: BufferedReader | None) -> bool:
+    """Whether the name is another file's by now."""
     try:
         info = path.stat()
     except FileNotFoundError:
-        return 0, 0, b""
-    return info.st_size, info.st_ino, b""
+        return False
+    return log is None or os.fstat(log.fileno()).st_ino != info.st_ino

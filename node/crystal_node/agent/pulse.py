@@ -13,7 +13,7 @@ Each beat costs some microseconds, and nothing is started for it.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class Pulse:
     elapsed: Callable[[], float] | None = None
     wall: Callable[[], float] = time.time
     where: Callable[[], tuple[str, ...]] = network
+    beat: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> None:
         """Goes on until it is cancelled."""
@@ -46,7 +47,7 @@ class Pulse:
         here, config = self.where(), _mark(self.config_file)
         beats = 0
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await self.beat(BEAT_SECONDS)
             beats += 1
             now, seen = elapsed(), self.wall()
             gone, moved = now - beaten, seen - shown
@@ -56,15 +57,15 @@ class Pulse:
             elif abs(moved - gone) > SLEPT_SECONDS:
                 self.again("the clock was set")
             self.asked()
+            if (mark := _mark(self.config_file)) != config:
+                config = mark
+                self.settings()
             if beats % NETWORK_BEATS:
                 continue
             if (there := self.where()) != here:
                 here = there
                 if there:
                     self.again("another network")
-            if (mark := _mark(self.config_file)) != config:
-                config = mark
-                self.settings()
             if not beats % (NETWORK_BEATS * 12):
                 self.every_minute()
 

@@ -54,11 +54,11 @@ def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
         NotSetUp, Revoked, and whatever does not pass by itself.
     """
     settings = resolve()
-    settings.home.logs.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    home = settings.home
     with (
         opened(settings) as device,
-        watch_lock(settings.home, PURPOSE),  # before the log: two processes would rotate it under each other
-        logging_to(settings.home.log_file, settings.agent_process.log_level),
+        watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
+        logging_to(home.log_file, settings.agent_process.log_level),
     ):
         agent = _Agent(device, resolve, logged(report))
         try:

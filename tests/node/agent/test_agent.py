@@ -1,0 +1,190 @@
+"""`crystal agent` as a person meets it: one process a home, seen, asked, stopped, killed."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.node.agent.running import agent, children, descriptors, ended, is_running
+from tests.support.machine import Machine, Vault, transcript
+from tests.support.watchers import until
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks into /proc")
+
+
+def test_it_records_and_sends_what_is_said_and_says_so_in_its_log(vault: Vault) -> None:
+    core = vault.core
+    with agent(core, "--quiet") as process:
+        transcript(core, "the walrus sleeps on the ice")
+        until(lambda: core.found("walrus") == ["the walrus sleeps on the ice"], "the text")
+        log = core.home / "logs" / "agent.log"
+        until(lambda: '"captured"' in log.read_text(), "a line of the log")
+        shown = core.call("agent", "logs", "-n", "100", "--json")
+        events = [json.loads(line)["event"] for line in shown.out.splitlines()]
+        assert {"progress", "captured"} <= set(events)
+        assert "walrus" not in log.read_text()
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+        assert children(process.pid) == []
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == (0, "", "")
+
+
+def test_a_second_agent_on_a_home_says_who_runs_and_leaves_it_alone(vault: Vault) -> None:
+    core = vault.core
+    with agent(core) as first:
+        second = core.call("agent", "run", check=False)
+        assert second.code == 9
+        assert f"process {first.pid} (crystal agent)" in second.err
+        watcher = core.call("sync", "--watch", check=False)
+        assert watcher.code == 9
+        assert f"process {first.pid} (crystal agent)" in watcher.err
+        assert is_running(core, first)
+
+
+def test_stop_ends_the_agent_that_was_started_by_hand_and_waits_for_it(vault: Vault) -> None:
+    core = vault.core
+    with agent(core) as process:
+        stopped = core.call("agent", "stop", "--json").json
+        assert (stopped["ran"], stopped["by"]) == (True, None)
+        assert process.wait(5) == 0
+    assert core.call("agent", "stop", "--json").json["ran"] is False
+    assert core.call("agent", "status", "--json").json["running"] is False
+
+
+def test_stop_leaves_a_persons_own_watcher_alone(vault: Vault) -> None:
+    core = vault.core
+    process = core.start("sync", "--watch")
+    try:
+        until(lambda: core.call("agent", "status", "--json").json["watching"], "a watcher")
+        refused = core.call("agent", "stop", check=False)
+        assert refused.code == 9
+        assert f"process {process.pid} (crystal sync --watch)" in refused.err
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_agent_that_was_killed_leaves_nothing_in_the_way_of_the_next(vault: Vault) -> None:
+    core = vault.core
+    with agent(core) as process:
+        process.kill()
+        process.wait()
+    assert core.call("agent", "status", "--json").json["running"] is False
+    transcript(core, "said while no agent ran")
+    with agent(core):
+        until(lambda: core.found("said while no agent ran") != [], "what was said meanwhile")
+
+
+def test_jobs_are_listed_paused_resumed_and_run_by_the_agent(vault: Vault) -> None:
+    core = vault.core
+    with agent(core):
+        listed = core.call("jobs", "list", "--json").json
+        assert listed["running"] is True
+        assert {"snapshot", "idle-model"} <= {job["name"] for job in listed["jobs"]}
+        assert core.call("jobs", "pause", "snapshot", "--json").json["paused"] is True
+        done = core.call("jobs", "run", "snapshot", "--json").json
+        assert (done["by"], done["finished"], done["paused"]) == ("agent", True, True)
+        assert done["outcome"] in ("done", "nothing")
+        assert core.call("jobs", "resume", "snapshot", "--json").json["paused"] is False
+        assert core.call("jobs", "run", "sing", check=False).code == 10
+
+
+def test_a_job_is_run_without_an_agent_by_the_command_itself(vault: Vault) -> None:
+    core = vault.core
+    assert core.call("jobs", "list", "--json").json == {"running": False, "jobs": []}
+    done = core.call("jobs", "run", "snapshot", "--json").json
+    assert (done["by"], done["finished"]) == ("here", True)
+    others = [job for job in core.call("jobs", "list", "--json").json["jobs"] if job["name"] != "snapshot"]
+    assert others
+    assert all(job["last_ended"] is None for job in others)
+
+
+def test_another_setting_is_heard_of_without_a_restart_and_a_damaged_one_changes_nothing(
+    vault: Vault,
+) -> None:
+    core = vault.core
+    log = core.home / "logs" / "agent.log"
+    with agent(core, "--quiet") as process:
+        core.call("config", "set", "pause_on_battery", "yes")
+        until(lambda: log.exists() and "the settings were read again" in log.read_text(), "new settings")
+        config = core.home / "config.json"
+        whole = config.read_text()
+        config.write_text(whole[:-3])
+        until(lambda: "the settings from before hold on" in log.read_text(), "the complaint")
+        config.write_text(whole)
+        assert process.poll() is None
+
+
+def test_what_was_started_to_outlive_its_terminal_does(vault: Vault) -> None:
+    core = vault.core
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IGNORING_HANGUPS, "agent", "run", "--quiet"],
+        env=core.environment,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: core.call("agent", "status", "--json").json["started_at"] is not None, "an agent")
+        process.send_signal(signal.SIGHUP)
+        transcript(core, "still there after the hangup")
+        until(lambda: core.found("still there after the hangup") != [], "the text")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_agents_that_are_killed_over_and_over_lose_and_double_nothing(vault: Vault) -> None:
+    node = vault.add()
+    texts: list[str] = []
+    for life in range(3):
+        with agent(node) as process:
+            for number in range(3):
+                text = f"remark {number} of life {life} about the tide gauge"
+                texts.append(text)
+                transcript(node, text)
+            if life % 2:
+                until(lambda: bool(node.found(texts[-1])), "the last text")
+            process.kill()
+    vault.settle()
+    with agent(node):
+        until(lambda: set(node.found("tide gauge", "--limit", "50")) >= set(texts), "all texts")
+    vault.settle()
+    found = vault.core.found("remark about the tide gauge", "--limit", "100")
+    assert sorted(found) == sorted(texts)
+    assert len(vault.digests()) == 1
+
+
+def test_descriptors_stay_as_many_as_they_were_over_hundreds_of_events(vault: Vault) -> None:
+    core = vault.core
+    with agent(core, "--quiet") as process:
+        counts: list[int] = []
+        for burst in range(2):
+            for number in range(150):
+                transcript(core, f"text {number} of {burst}", name=f"session-{number % 7}")
+                os.utime(core.home / "state" / "nudge" / "now")
+            until(lambda burst=burst: core.found(f"text 149 of {burst}") != [], "the last text")  # type: ignore[misc]
+            core.call("jobs", "run", "snapshot")
+            counts.append(descriptors(process.pid))
+        assert counts[1] <= counts[0] + 12, "more than the relay's connections that are kept"
+        assert children(process.pid) == []
+
+
+_IGNORING_HANGUPS = """
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from crystal_node.cli import main
+sys.exit(main())
+"""
+
+
+def test_a_home_without_a_vault_is_told_before_anything_is_begun(machine: Machine) -> None:
+    for words in (("agent", "run"), ("agent", "install"), ("jobs", "run", "snapshot")):
+        assert machine.call(*words, check=False).code == 3
+    assert not (machine.home / "logs").exists()

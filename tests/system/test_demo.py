@@ -24,7 +24,7 @@ def person(tmp_path: Path) -> Machine:
 def test_the_demo_shows_each_step_with_its_time_and_leaves_nothing(person: Machine, tmp_path: Path) -> None:
     outcome = person.run("demo")
     steps = [line for line in outcome.out.splitlines() if line.startswith("  ✓ ")]
-    assert len(steps) == 17
+    assert len(steps) == 19
     assert all(line.endswith(")") and " s" in line for line in steps)
     assert re.search(r"laptop recorded \d+ messages", outcome.out)
     assert "blanked out 1 credential" in outcome.out

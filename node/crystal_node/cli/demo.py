@@ -63,17 +63,10 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
     say(f"Done in {seconds:.1f} s." + (f" The homes are in {folder}." if keep else " Nothing is left of it."))
     say()
     say("Next, for real:")
-    say("  crystal-relay serve --host ADDRESS                      on a machine that the others reach")
-    say(
-        "  crystal init --role core --relay URL --enroll-token -   on the machine that is on most; asks for its token"
-    )
-    say(
-        "  crystal pair                                            there: invites another machine, asks for its digits"
-    )
-    say(
-        "  crystal pair --code -                                   on that machine: asks for the invite's code"
-    )
-    say("  crystal capture && crystal sync --watch                 everywhere")
+    say("  crystal-relay serve --host ADDRESS     on a machine that the others reach")
+    say("  crystal up --role core --relay URL     on the machine that is on most: vault, hooks, service")
+    say("  crystal pair                           there: invites another machine, asks for its digits")
+    say("  crystal up --role node --code -        on that machine: asks for the invite's code")
     if not mine:
         say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")
 

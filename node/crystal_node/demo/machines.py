@@ -59,7 +59,12 @@ class DemoDevice:
 
     def environment(self, token: str = "") -> dict[str, str]:
         """What a command of this home runs with."""
-        variables = {"CRYSTAL_HOME": str(self.home), "CRYSTAL_KEY_STORE": "file"}
+        variables = {
+            "CRYSTAL_HOME": str(self.home),
+            "CRYSTAL_KEY_STORE": "file",
+            "CRYSTAL_CAPTURE_WITHOUT": "claude-code,codex,gemini-cli,openclaw",
+            "CRYSTAL_DESKTOP_NOTICES": "no",
+        }
         if token:
             variables["CRYSTAL_RELAY_ENROLL_TOKEN"] = token
         return child_environment(variables)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.demo.agents import agents, say, until_found
 from crystal_node.demo.machines import CommandFailed, DemoDevice, DemoRelay
 from crystal_node.demo.pairing import pair
 from crystal_node.demo.source import DemoSource
@@ -24,6 +25,8 @@ from crystal_node.wording import counted, one_line, size
 DESKTOP, LAPTOP, TABLET, PHONE = "desktop", "laptop", "tablet", "phone"
 FILE = "agents/tide/CONTEXT.md"
 """Written on one device, in its memory home."""
+SAID = "The lock keeper asks for the tide tables of next week, on paper."
+"""Written by some tool on one device, while agents run."""
 
 
 class DemoFailed(CrystalError):
@@ -73,6 +76,7 @@ class Demo:
             self._step(lambda: self._revoke(relay))
             self._step(lambda: self._come_in_by_snapshot(relay))
             self._step(self._hand_over)
+            self._run_agents()
             self._step(lambda: self._stop(relay))
             self._step(lambda: self._find(DESKTOP))
             self._step(lambda: self._find(LAPTOP))
@@ -191,6 +195,26 @@ class Demo:
         laptop.run("sync")
         self._must(laptop.run("role")["role"] == "core", "the lead did not go over")
         return "desktop gave the lead to laptop, and goes on as a Node: nothing was lost on the way.", moved
+
+    def _run_agents(self) -> None:
+        desktop, laptop = self.devices[DESKTOP], self.devices[LAPTOP]
+        with agents(desktop, laptop):
+            self._step(self._follow_a_conversation)
+            self._step(self._ask_the_core)
+
+    def _follow_a_conversation(self) -> tuple[str, int]:
+        say(self.devices[DESKTOP], "harbour-bot", SAID)
+        seconds = until_found(self.devices[LAPTOP], SAID)
+        said = f"Agents run on desktop and laptop: what a tool wrote on desktop was in laptop's memory after {seconds:.2f} s."
+        return said, len(SAID)
+
+    def _ask_the_core(self) -> tuple[str, int]:
+        report = self.devices[DESKTOP].run("run", "verify", "--on", LAPTOP, "--wait")
+        self._must(report["state"] == "done", f"laptop was asked to verify, and answered {report['state']}")
+        return (
+            "desktop asked laptop to check its whole memory: it did, once, and its answer came back sealed.",
+            0,
+        )
 
     def _shut_out(self) -> tuple[str, int]:
         hits: list[dict[str, Any]] = self.devices[TABLET].run("search", "--", self.source.afterwards)[

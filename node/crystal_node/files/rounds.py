@@ -4,7 +4,6 @@ One process of a home at a time syncs files, under a lock of its own: a large fi
 """
 
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
@@ -15,6 +14,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.files.book import FileBook
 from crystal_node.files.disk import HomeDisk
+from crystal_node.files.kept import META_REPORT, KeptReport, kept_report
 from crystal_node.files.marker import Marker
 from crystal_node.files.parts import cut_seed
 from crystal_node.files.rules import TreeRules
@@ -28,20 +28,7 @@ LOCK_WAIT_SECONDS = 60.0
 LISTED_MAX = 1000
 """Paths of one kind that a report keeps."""
 
-_META_REPORT = "report"
 _META_REPUT = "reput"
-
-
-class KeptReport(msgspec.Struct, frozen=True):
-    """What the last round left, for people who ask later. ``at``: when, in milliseconds."""
-
-    at: int = 0
-    halted: str = ""
-    waiting: int = 0
-    busy: tuple[str, ...] = ()
-    lacking: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    refused_count: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def open_book(device: Device) -> FileBook:
@@ -120,14 +107,6 @@ def put_parts_back(book: FileBook) -> None:
     book.meta_set(_META_REPUT, b"1")
 
 
-def kept_report(book: FileBook) -> KeptReport:
-    data = book.meta_get(_META_REPORT)
-    try:
-        return msgspec.msgpack.decode(data, type=KeptReport) if data else KeptReport()
-    except msgspec.MsgspecError:
-        return KeptReport()
-
-
 def words(report: FilesReport) -> str:
     """One line for people, "" when nothing moved."""
     parts = [
@@ -161,7 +140,7 @@ def _keep(book: FileBook, report: FilesReport, *, scanned: bool) -> None:
         shown,
         len(refused),
     )
-    book.meta_set(_META_REPORT, msgspec.msgpack.encode(kept))
+    book.meta_set(META_REPORT, msgspec.msgpack.encode(kept))
 
 
 def _inside(root: Path, path: Path) -> set[str]:

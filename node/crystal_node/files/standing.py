@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from crystal_mirror.files.tree import Direction
 from crystal_node.device import Device
-from crystal_node.files.rounds import KeptReport, kept_report, open_book
+from crystal_node.files.book import FileBook
+from crystal_node.files.kept import KeptReport, kept_report
 from crystal_node.files.trash import Trash
 from crystal_node.wording import iso
 
@@ -43,7 +44,7 @@ def files_standing(device: Device) -> FilesStanding:
         )
         if _CONFLICT.search(path)
     ]
-    book = open_book(device)
+    book = FileBook.open(device.settings.home.files_database)
     try:
         waiting = tuple(book.waiting())  # agreed once, and not here or not there any more
         trashed = [item.record.size for item in Trash(device.settings.home.root).items()]

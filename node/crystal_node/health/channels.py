@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from crystal_mirror.status import MemberStatus
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.files.book import FileBook
 from crystal_node.files.standing import FilesStanding
 from crystal_node.members.listing import Row
 
@@ -92,9 +93,8 @@ def _furthest(rows: list[Row]) -> str | None:
 
 def _oldest_file(device: Device) -> float | None:
     """For how long the oldest change waits: since the file changed, by this machine's clock. Deletions leave no moment."""
-    from crystal_node.files.rounds import open_book
-
-    book, root = open_book(device), device.settings.home.root
+    home = device.settings.home
+    book, root = FileBook.open(home.files_database), home.root
     try:
         paths = [offer.path for offer in book.offers() if offer.content is not None][:_LOOKED_AT_MAX]
     finally:

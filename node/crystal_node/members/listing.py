@@ -4,7 +4,6 @@ The relay is asked for both, for a few seconds; without it, what is known here i
 word (last seen, position, whether it holds the root) is a report: it deceives whoever reads it, and nothing depends on it.
 """
 
-import asyncio
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -22,8 +21,6 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import describe
 from crystal_node.members.rootholders import Known, known_of
-from crystal_node.runner import Runner, TokenRefused
-from crystal_relay.errors import RelayError
 
 REFRESH_SECONDS_MAX = 4.0
 
@@ -71,6 +68,11 @@ class Row:
 
 async def refresh(device: Device) -> str:
     """Reads the log and the devices' positions from the relay. Returns why that could not be done, "" if it was."""
+    import asyncio
+
+    from crystal_node.runner import Runner, TokenRefused
+    from crystal_relay.errors import RelayError
+
     try:
         async with asyncio.timeout(REFRESH_SECONDS_MAX), device.online() as store:
             await Runner(store, None).run(_read(device.member))

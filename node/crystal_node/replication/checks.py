@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_mirror.retention.forgets import FORGOTTEN_MS
 from crystal_mirror.retention.outlook import brief
 from crystal_mirror.retention.state import read_state
@@ -28,7 +27,11 @@ class Finding:
 def other_model(device: Device) -> str:
     """The model that made the vault's vectors, if this Core has another one; "" otherwise."""
     kept = (device.replica.meta_get(META_MODEL) or b"").decode()
-    return kept if device.member.is_core and kept and kept != BuiltinEmbedder().identity else ""
+    if not (device.member.is_core and kept):
+        return ""
+    from crystal_core.embed.builtin import BuiltinEmbedder
+
+    return kept if kept != BuiltinEmbedder().identity else ""
 
 
 def retention_finding(device: Device) -> Finding:

@@ -11,7 +11,7 @@ import logging.handlers
 import os
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,18 @@ class _Handler(logging.handlers.RotatingFileHandler):
         return TextIOWrapper(os.fdopen(os.open(self.baseFilename, flags, FILE_MODE), "ab"), encoding="utf-8")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """Nothing: there is nowhere left to say it."""
+        """There is nowhere left to say it. The next line opens the file anew."""
+        self._drop()
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _drop(self) -> None:
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            with suppress(OSError):  # what is not written yet cannot be written now either
+                stream.close()
 
 
 class _Lines(logging.Formatter):

@@ -3,6 +3,7 @@
 import json
 import logging
 import stat
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_what_comes_is_followed_through_a_turn_of_the_file(tmp_path: Path) -> No
         path.rename(tmp_path / "agent.log.1")
         add('{"text": "after the turn"}\n')
 
-    steps = [
+    steps: list[Callable[[], None]] = [
         lambda: add('{"text": "new"}\n{'),
         lambda: add('"text": "in two"}\n'),
         turn,

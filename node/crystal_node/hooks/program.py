@@ -1,6 +1,7 @@
 """How another program is to call this one: an absolute command, and how such a command is known again.
 
-The command that was installed beside the interpreter, if there is one. Otherwise the interpreter with ``-P``: hooks run in a
+The command that was installed beside the interpreter, if it is ours: the compiler of a programming language has the same
+name. Otherwise the interpreter with ``-P``: hooks run in a
 project's folder, and a file there must not be taken for one of ours.
 """
 
@@ -11,12 +12,13 @@ from pathlib import Path
 
 _NAME = "crystal"
 _PACKAGE = "crystal_node"
+_SCRIPT_BYTES_MAX = 4096
 
 
 def program() -> tuple[str, ...]:
     """The words that start Crystal, whatever the working folder and the search path are."""
     beside = Path(sys.executable).absolute().with_name(_NAME)
-    if beside.is_file() and os.access(beside, os.X_OK):
+    if os.access(beside, os.X_OK) and _starts_us(beside):
         return (str(beside),)
     return (str(Path(sys.executable).absolute()), "-P", "-m", _PACKAGE)
 
@@ -38,3 +40,11 @@ def arguments_after(words: list[str]) -> list[str] | None:
     if _PACKAGE in words[1:] and words[words.index(_PACKAGE) - 1] == "-m":
         return words[words.index(_PACKAGE) + 1 :]
     return None
+
+
+def _starts_us(script: Path) -> bool:
+    try:
+        with script.open("rb") as file:
+            return _PACKAGE.encode() in file.read(_SCRIPT_BYTES_MAX)
+    except OSError:
+        return False

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from crystal_node.hooks.entries import HookEvent
+from crystal_node.hooks.program import program
 from tests.support.machine import Machine
 
 _FOREIGN: dict[str, Any] = {
@@ -228,3 +229,14 @@ def test_a_nudge_reads_no_standard_input(person: Machine) -> None:
     assert nudge.wait(30) == 0, "it would wait for an end that never comes"
     assert nudge.stdin is not None
     nudge.stdin.close()
+
+
+def test_a_compiler_of_the_same_name_beside_the_interpreter_is_not_taken_for_this_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    (tmp_path / "crystal").write_bytes(b"\x7fELF a compiler")
+    (tmp_path / "crystal").chmod(0o755)
+    assert program() == (str(tmp_path / "python3"), "-P", "-m", "crystal_node")
+    (tmp_path / "crystal").write_text("#!/usr/bin/python3\nfrom crystal_node.cli import main\n")
+    assert program() == (str(tmp_path / "crystal"),)

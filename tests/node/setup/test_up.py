@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import time
 from collections.abc import Generator
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from crystal_node.hooks.entries import HookEvent
 from tests.support.machine import Machine, Outcome, Vault, transcript
+from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess
 from tests.support.terminal import terminal
 from tests.support.user_manager import UserManager, with_manager
@@ -247,6 +250,39 @@ def test_a_node_joins_by_one_command_and_says_no_secret(vault: Vault, machine: M
     status = machine.call("capture", "status", "--json").json
     assert status["capture"] is False
     assert machine.call("status", "--json").json["role"] == "node"
+
+
+def test_a_person_at_a_terminal_joins_by_an_invite_and_its_digits(vault: Vault, machine: Machine) -> None:
+    with (
+        inviting(vault.core) as inviter,
+        terminal(machine, "up", "--role", "node", "--capture", "all", "--no-service") as newcomer,
+    ):
+        newcomer.until("Go on?")
+        newcomer.type("yes\n")
+        newcomer.until("The code that")
+        newcomer.type(f"{inviter.code()}\n")
+        newcomer.until("Type these digits")
+        newcomer.until("Waiting for the digits")
+        found = re.search(r"\b([0-9]{3}) ([0-9]{3})\b", newcomer.shown.partition("Type these digits")[2])
+        assert found is not None
+        inviter.type(found[1] + found[2])
+        newcomer.until("added this machine?")
+        newcomer.type("yes\n")
+        assert newcomer.end() == 0
+        assert inviter.end() == 0
+    assert "is a Node of vault" in newcomer.shown
+    assert machine.call("status", "--json").json["role"] == "node"
+
+
+def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> None:
+    words = ("up", "--role", "core", "--relay", relay.url, "--yes", "--no-service", "--json")
+    both = [person.start(*words, CRYSTAL_RELAY_ENROLL_TOKEN=relay.enroll_token) for _ in range(2)]
+    vaults = {json.loads(one.communicate(timeout=60)[0].splitlines()[-1])["vault"] for one in both}
+    assert 0 in {one.returncode for one in both} <= {0, 9}, "one of them may find the home in use"
+    assert vaults - {None} == {person.call("status", "--json").json["vault"]}
+    assert person.found("lighthouse") == ["The lighthouse was painted."]
+    hooks = json.loads((person.root / ".claude" / "settings.json").read_text())["hooks"]
+    assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(HookEvent, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`crystal demo`: it works, it leaves nothing, and it fails when what it shows is not so."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ class _Forgetful(machines.DemoDevice):
             "snapshot": {},
             "demote": {},
             "role": {"role": "core"},
+            "run": {"state": "done"},
             "search": {"results": []},
         }
         if arguments[0] == "devices":
@@ -105,11 +107,13 @@ def test_it_fails_when_a_device_does_not_find_what_another_recorded(
 ) -> None:
     monkeypatch.setattr("crystal_node.demo.steps.DemoDevice", _Forgetful)
     monkeypatch.setattr("crystal_node.demo.steps.pair", _paired)
+    monkeypatch.setattr("crystal_node.demo.steps.agents", lambda *_: nullcontext())
+    monkeypatch.setattr("crystal_node.demo.steps.until_found", lambda *_: 0.1)
     told: list[str] = []
     demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):
         demo.run()
-    assert len(told) == 14
+    assert len(told) == 16
 
 
 def test_a_relay_that_stores_in_clear_would_be_seen(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server.invites import Invites
 from crystal_relay.wire import InviteCreation
 from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
+from tests.house.command_machines import asking as asking_another
+from tests.house.command_machines import target_again, target_once
 from tests.house.log_machines import devices, reigns, roots
 from tests.house.moving_machines import asking, giving
 from tests.house.replication_machines import forgets, restoring, snapshots
@@ -292,6 +294,9 @@ MACHINES: dict[str, Callable[[], set[Edge]]] = {
     "a snapshot at its Core": snapshots,
     "restoring from a snapshot": restoring,
     "what was forgotten": forgets,
+    "a request at its target, of what runs once": target_once,
+    "a request at its target, of what may run again": target_again,
+    "a request at its asker": asking_another,
     "an invite at the relay": mailboxes,
     "the inviter's messages": inviters_messages,
     "the newcomer's messages": newcomers_messages,

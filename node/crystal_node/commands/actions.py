@@ -36,12 +36,18 @@ async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
 
 
 async def _verify(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
-    from crystal_node.device import opened
+    from dataclasses import replace
+
+    from crystal_core.replica import Replica
     from crystal_node.health.verifying import Verification, verify
 
     def read() -> Verification:
-        with opened(work.settings) as device:
-            return verify(device)
+        device = work.device
+        replica = Replica.open(device.settings.home.database, device.member.secret)
+        try:
+            return verify(replace(device, replica=replica))
+        finally:
+            replica.close()
 
     tell("reading every row", 0, 0)
     found = await asyncio.to_thread(read)
@@ -122,14 +128,8 @@ async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
 
 
 async def _dream_weave(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
-    from importlib import import_module
-
     from crystal_node.timespans import parse_since
-    from crystal_node.weaving.request import WeaveMode, WeaveRequest
-
-    weave = getattr(import_module("crystal_node.weaving"), "weave", None)
-    if weave is None:
-        raise Usage("this version weaves no dreams")
+    from crystal_node.weaving import WeaveMode, WeaveRequest, weave
 
     if arguments.mode and arguments.mode not in set(WeaveMode):
         raise Usage(f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")

@@ -83,6 +83,7 @@ def forget_report(device: Device) -> ForgetReport:
     if pending:
         holders += _on_the_relay(device, pending)
         holders += _on_devices(device, pending)
+        holders += _in_backups(device, pending)
     holders += _here(device)
     texts = device.replica.database.value("SELECT count(*) FROM suppressed")
     return ForgetReport(int(texts or 0), pending, tuple(holders))
@@ -171,6 +172,23 @@ def _on_devices(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
     if oldest is not None and oldest <= last:
         found.append(Holder(Where.OWN_LOG, "this machine's copy of the log: sealed", until))
     return found
+
+
+def _in_backups(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
+    """Those in the folder that was chosen for them, if its disk is here."""
+    folder = device.settings.backup.folder
+    if folder is None or not folder.is_dir():
+        return []
+    from crystal_node.backup.shelf import backups
+
+    vault, last = device.member.vault.hex(), pending[-1].place
+    return [
+        Holder(Where.BACKUP, f"{each.folder.name}, a backup in {folder} that was made before")
+        for each in backups(folder)
+        if each.manifest is not None
+        and each.manifest.vault == vault
+        and (each.manifest.epoch, each.manifest.sequence) <= last
+    ]
 
 
 def _here(device: Device) -> list[Holder]:

@@ -267,6 +267,18 @@ def test_a_file_that_cannot_be_read_is_told_and_costs_no_older_backup(lived: Mac
     assert (made["deleted"], older.is_dir()) == ([], True)
 
 
+def test_a_forget_names_the_backups_that_still_hold_the_text(lived: Machine, tmp_path: Path) -> None:
+    lived.call("backup", "setup", "--to", str(tmp_path / "shelf"))
+    before = Path(lived.call("backup", "--json").json["folder"]).name
+    found = lived.call("search", "--json", "boiler serviced in October").json["results"][0]
+    lived.call("forget", str(found["id"]))
+    lived.call("sync")
+    after = Path(lived.call("backup", "--json").json["folder"]).name
+    told = lived.call("forget", "--report").out
+    assert before in told
+    assert after not in told
+
+
 def test_a_backup_into_the_home_itself_is_refused(lived: Machine, tmp_path: Path) -> None:
     (tmp_path / "way").symlink_to(lived.home)
     for place in (lived.home / "backups", tmp_path / "way" / "backups", lived.home / "memory"):

@@ -1,4 +1,4 @@
-"""``crystal dream-weave``: what an agent lived through, woven into journals, pages and memories. On the Core, or asked of it."""
+"""``crystal dream-weave``: what an agent lived through becomes journals, pages and memories. On the Core, or asked of it."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -81,8 +81,8 @@ def run(
     """Weave an agent's conversations into journals, pages (identity, soul, context, reference) and memories.
 
     The texts go to the configured language model; where it is not on this machine, what they may cost is said and asked first.
-    A budget stops it before it is passed. Broken off anywhere, it goes on when run again, and nothing is paid for twice. Without
-    a model it is an extract, and says so. On a Node it runs on the Core, with the Core's settings.
+    A budget stops it before it is passed. Broken off anywhere, it goes on when run again, and no answer that was kept is paid
+    for twice. Without a model it is an extract, and says so. On a Node it runs on the Core, with the Core's settings.
 
     Example:
 
@@ -118,12 +118,13 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
     from crystal_node.errors import Usage
     from crystal_node.weaving import llm_of, weave
 
+    budget = request.budget or device.settings.dreams.tokens_max
     estimate = asyncio.run(weave(device, replace(request, dry_run=True)))
     if request.dry_run:
         if as_json:
             emit(estimate.document())
         else:
-            _print_estimate(device, estimate)
+            _print_estimate(estimate, budget)
         return
     llm = llm_of(device.settings, request.provider)
     far = llm is not None and not llm.identity.local
@@ -133,7 +134,7 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
                 f"the conversations would go to {llm.identity.host}, which nobody has agreed to",
                 hint="Look with --dry-run, then add --yes, or choose another model with --provider.",
             )
-        _print_estimate(device, estimate, out=note)
+        _print_estimate(estimate, budget, out=note)
         if not ask(f"Send these conversations to {llm.identity.host}? [y/N] "):
             raise Usage("not confirmed, nothing was done", hint="Add --yes to be asked nothing.")
 
@@ -153,7 +154,7 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
     _print(result)
 
 
-def _print_estimate(device: "Device", result: "WeaveResult", out: Callable[[str], None] = say) -> None:
+def _print_estimate(result: "WeaveResult", budget: int, out: Callable[[str], None] = say) -> None:
     from crystal_node.wording import counted, one_line, size
 
     estimate = result.estimate
@@ -171,7 +172,7 @@ def _print_estimate(device: "Device", result: "WeaveResult", out: Callable[[str]
         return
     out(
         f"About {estimate.tokens_in + estimate.tokens_out:,} tokens in {counted(estimate.calls, 'call')}; "
-        f"the budget is {device.settings.dreams.tokens_max:,}."
+        f"the budget is {budget:,}."
     )
     if estimate.dollars is None:
         out("What this model costs is not known here.")

@@ -121,7 +121,9 @@ class DeviceOutput:
         return path
 
     def _put(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        for folder in reversed(path.parents):
+            if folder.is_relative_to(self._device.settings.home.root):
+                folder.mkdir(DIRECTORY_MODE, exist_ok=True)
         write_private(path, data)
 
 

@@ -87,6 +87,7 @@ def _device(settings: Settings, *, offline: bool, deep: bool) -> list[Check]:
     checks += guarded("hooks", lambda: background.hooks(settings))
     checks += guarded("service", lambda: background.service(settings))
     checks += guarded("jobs", lambda: background.jobs(settings))
+    checks += guarded("staging", lambda: background.staging(settings))
     checks += guarded("copies", lambda: leftovers_here(settings))
     return checks + relay
 
@@ -100,10 +101,12 @@ def _relay(settings: Settings) -> list[Check]:
 def _opened(settings: Settings, *, reached: bool, deep: bool) -> list[Check]:
     """The device is opened once: a passphrase may be asked for."""
     from crystal_node.device import opened
+    from crystal_node.health.checks.background import backups
     from crystal_node.health.checks.device import device_checks
 
     with opened(settings) as device:
         checks = device_checks(settings, device, deep=deep)
+        checks += guarded("backups", lambda: backups(settings, device))
         if reached and not any(
             check.name == "access" or check.exit_code == ExitCode.WRONG_KEY for check in checks
         ):

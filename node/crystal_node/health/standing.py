@@ -14,6 +14,7 @@ from crystal_node.health.channels import Channels, channels
 from crystal_node.health.concerns import Concern, concerns
 from crystal_node.health.disks import disks_of
 from crystal_node.health.moments import Moment, Trouble, read_moments, read_problems, read_trouble
+from crystal_node.health.others import others
 from crystal_node.health.stuck import CoreSeen, Facts, Stuck, stuck
 from crystal_node.members.listing import Row, rows_of
 from crystal_node.members.naming import name_of
@@ -68,7 +69,8 @@ def standing(device: Device) -> Standing:
     rows = [row for row in rows_of(device) if not row.revoked]
     files = files_standing(device)
     behind = background(device.settings.home)
-    through = channels(device, member, rows, files, None)
+    other = others(device.settings.home)
+    through = channels(device, member, rows, files, other.commands)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
     facts = Facts(
         now_ms=now,
@@ -86,6 +88,7 @@ def standing(device: Device) -> Standing:
         problems=tuple(read_problems(device.journal)),
         files_halted=files.last.halted,
         files_withheld=len(files.withheld),
+        others=other,
     )
     return Standing(
         member=member,

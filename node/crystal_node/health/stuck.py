@@ -5,7 +5,7 @@ person decides on are concerns (``concerns``); a thing is told once, here or the
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crystal_mirror.notices import Notice
@@ -15,6 +15,7 @@ from crystal_node.health.background import Background
 from crystal_node.health.channels import Channels
 from crystal_node.health.disks import Disk
 from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.health.others import Others
 from crystal_node.wording import ago, counted, one_line
 
 _HOUR_MS = 3600 * 1000
@@ -25,6 +26,8 @@ ORDERED_MS_MAX = _HOUR_MS
 """What lies on the relay for longer, while nothing at all becomes durable, waits for a Core that is away."""
 UNSENT_MS_MAX = _HOUR_MS // 4
 """What waits here for longer, with nobody to send it, is worth a word."""
+ASKED_MS_MAX = 24 * _HOUR_MS
+"""A command that was not answered for longer waits for a machine that is away."""
 CLOCK_BACK_MS = _HOUR_MS // 6
 """A clock that is so much behind its own notes was set back."""
 
@@ -45,7 +48,8 @@ class StuckName(StrEnum):
     CAPTURE = "capture"
     JOB = "job"
     STAGING = "staging"
-    COMMAND = "command"
+    COMMANDS = "commands"
+    DATABASE = "database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class Facts:
     problems: tuple[Problem, ...]
     files_halted: str
     files_withheld: int
-    staging: tuple[str, ...] = ()
+    others: Others = field(default_factory=Others)
 
 
 def stuck(facts: Facts) -> list[Stuck]:
@@ -102,6 +106,8 @@ def stuck(facts: Facts) -> list[Stuck]:
         _capture,
         _jobs,
         _staging,
+        _commands,
+        _faults,
     )
     return [found for look in looks for found in look(facts)]
 
@@ -240,10 +246,40 @@ def _jobs(facts: Facts) -> Iterator[Stuck]:
 
 
 def _staging(facts: Facts) -> Iterator[Stuck]:
-    for text in facts.staging:
-        yield Stuck(
-            StuckName.STAGING, text, "`crystal staging list` shows it; `crystal staging run AGENT` decides."
+    for each in facts.others.staging:
+        if each.failed:
+            remedy = f"`crystal staging run {each.folder}` tries it again, once what was in the way is gone."
+        else:
+            remedy = f"`crystal staging run {each.folder}` weaves it or not, as you say; `crystal staging reject` drops it."
+        yield Stuck(StuckName.STAGING, f"The new agent {each.agent} {each.words}.", remedy, each.since)
+
+
+def _commands(facts: Facts) -> Iterator[Stuck]:
+    found = facts.channels.commands
+    if found is None:
+        return
+    here, seconds = found.running + found.waiting, found.oldest_seconds or 0.0
+    since = facts.now_ms - round(seconds * 1000)
+    if here and facts.background.runner is None:
+        text = f"{counted(here, 'command')} of other devices wait here, and no agent runs that would see to them."
+        remedy = "`crystal agent run` does, or `crystal agent install` for good; `crystal commands list` shows them."
+        yield Stuck(StuckName.COMMANDS, text, remedy, since)
+    elif found.asked and seconds * 1000 > ASKED_MS_MAX:
+        text = f"{counted(found.asked, 'command')} that this device asked for, for up to {ago(seconds)}, had no result yet."
+        remedy = (
+            "`crystal commands list` shows who was asked: wake that machine, or `crystal commands cancel ID`."
         )
+        yield Stuck(StuckName.COMMANDS, text, remedy, since)
+
+
+def _faults(facts: Facts) -> Iterator[Stuck]:
+    faults = [
+        *facts.others.faults,
+        *([("jobs.db", facts.background.fault)] if facts.background.fault else []),
+    ]
+    for name, why in faults:
+        text = f"{name} cannot be read: {one_line(why, 200)}"
+        yield Stuck(StuckName.DATABASE, text, "`crystal doctor` says what that means, and what to do.")
 
 
 def _since(facts: Facts, moment: int) -> str:

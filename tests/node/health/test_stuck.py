@@ -10,9 +10,10 @@ from crystal_node.access import Access
 from crystal_node.agent.standing import PURPOSE, Holder
 from crystal_node.errors import ExitCode
 from crystal_node.health.background import Background, JobTrouble
-from crystal_node.health.channels import Channels, Conversations, FilesOut, MirrorIn
+from crystal_node.health.channels import Channels, CommandsOpen, Conversations, FilesOut, MirrorIn
 from crystal_node.health.disks import Disk
 from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.health.others import Others, Waiting
 from crystal_node.health.stuck import CoreSeen, Facts, StuckName, stuck
 
 NOW = 1_800_000_000_000
@@ -20,8 +21,8 @@ HOUR = 3_600_000
 NOTHING = Conversations(0, 0, None)
 
 
-def channels(talk: Conversations = NOTHING) -> Channels:
-    return Channels(talk, MirrorIn(0, None), FilesOut(0, None), None)
+def channels(talk: Conversations = NOTHING, commands: CommandsOpen | None = None) -> Channels:
+    return Channels(talk, MirrorIn(0, None), FilesOut(0, None), commands)
 
 
 WELL = Facts(
@@ -124,6 +125,43 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             StuckName.JOB,
             "The job backup failed 3 times in a row: no room",
             "crystal jobs run backup",
+        ),
+        (
+            replace(
+                WELL,
+                others=Others(
+                    staging=(Waiting("b; rm -rf ~", "b-rm-1a2b3c4d", "waits for you", False, NOW),)
+                ),
+            ),
+            StuckName.STAGING,
+            "The new agent b; rm -rf ~ waits for you",
+            "`crystal staging run b-rm-1a2b3c4d` weaves",
+        ),
+        (
+            replace(
+                WELL, others=Others(staging=(Waiting("b", "b", "failed while weaving: no key", True, NOW),))
+            ),
+            StuckName.STAGING,
+            "no key",
+            "`crystal staging run b` tries it again",
+        ),
+        (
+            replace(WELL, channels=channels(commands=CommandsOpen(0, 0, 2, 60.0)), background=ALONE),
+            StuckName.COMMANDS,
+            "2 commands of other devices wait here",
+            "crystal agent run",
+        ),
+        (
+            replace(WELL, channels=channels(commands=CommandsOpen(1, 0, 0, 30 * 3600.0))),
+            StuckName.COMMANDS,
+            "for up to 30 h",
+            "crystal commands cancel ID",
+        ),
+        (
+            replace(WELL, others=Others(faults=(("commands.db", "it is damaged"),))),
+            StuckName.DATABASE,
+            "commands.db cannot be read: it is damaged",
+            "crystal doctor",
         ),
     ],
 )

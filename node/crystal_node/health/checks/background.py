@@ -1,12 +1,20 @@
 """What works by itself: hooks, the service, jobs. A device that has none of them is well; one that has half of them is not."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.clock import now_ms
 from crystal_node.errors import ExitCode
 from crystal_node.health.check import Check, State, warned
 from crystal_node.settings import Settings
-from crystal_node.wording import counted, one_line
+from crystal_node.wording import ago, counted, one_line
+
+if TYPE_CHECKING:
+    from crystal_node.device import Device
+
+BACKUPS_LATE = 3
+"""Times of their interval: a machine sleeps now and then."""
 
 
 def hooks(settings: Settings) -> Iterator[Check]:
@@ -91,3 +99,35 @@ def jobs(settings: Settings) -> Iterator[Check]:
         yield Check("jobs", State.WARNING, what, fix)
     if found.paused:
         yield Check("jobs", State.WARNING, f"paused: {', '.join(found.paused)}", "crystal jobs resume NAME")
+
+
+def staging(settings: Settings) -> Iterator[Check]:
+    """Agents that wait for a person, on a Core."""
+    from crystal_node.health.others import others
+
+    for each in others(settings.home).staging:
+        fix = f"crystal staging run {each.folder}"
+        yield Check("staging", State.WARNING, f"the new agent {each.agent} {each.words}", fix)
+
+
+def backups(settings: Settings, device: "Device") -> Iterator[Check]:
+    """How old the newest is; nothing where no backups were set up."""
+    from crystal_node.health.moments import Moment, read_moments
+
+    folder = settings.backup.folder
+    if folder is None:
+        return
+    made = read_moments(device.journal).get(Moment.BACKUP, 0)
+    if not made:
+        what = f"none was made yet, though they were set up to go to {folder}"
+        yield Check("backups", State.WARNING, what, "crystal backup")
+        return
+    age = max(now_ms() - made, 0) / 1000
+    late = age > BACKUPS_LATE * settings.backup.every_hours * 3600 > 0
+    state = State.WARNING if late else State.OK
+    fix = (
+        "`crystal backup` makes one now; `crystal jobs list` tells why none was made by itself."
+        if late
+        else ""
+    )
+    yield Check("backups", state, f"the newest is {ago(age)} old, in {folder}", fix)

@@ -21,7 +21,7 @@ from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
 from crystal_node.capture.adapters import adapters_of, all_adapters
 from crystal_node.capture.choosing import Choice, chosen, discovered
-from crystal_node.capture.follow import FileState, unchanged
+from crystal_node.capture.follow import FileState, unchanged, unsure
 from crystal_node.capture.lines import QUIET_MS
 from crystal_node.capture.redact import Redacted, redact
 from crystal_node.clock import now_ms
@@ -141,7 +141,7 @@ class Recorder:
         """Records what was said before private mode went on, once."""
         if not privacy.on or privacy.caught_up:
             return RecordReport()
-        report = await self._pass(discovered(self._wanted()), privacy, privacy.hides_if_unsure)
+        report = await self._pass(discovered(self._wanted()), privacy, privacy.hides)
         journal = self._device.journal
         with journal.transaction():
             if read_privacy(journal) == privacy:
@@ -155,12 +155,14 @@ class Recorder:
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
                 continue
+            key = _key(found.path)
             try:
                 state = await asyncio.to_thread(adapter.skip, found.path)
             except OSError as error:
                 _problem(report, found.path, error)
-                continue
-            states[_key(found.path)] = encode_state(state)
+                before = self._device.journal.file_state(key)
+                state = unsure(None if before is None else decode_state(before))
+            states[key] = encode_state(state)
         return states
 
     async def _pass(self, choices: Iterable[Choice], privacy: Privacy, hides: Hides) -> RecordReport:
@@ -196,6 +198,10 @@ class Recorder:
             reading = await asyncio.to_thread(
                 adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns
             )
+            if privacy.on and not _written_before(reading.state, privacy):
+                reading = await asyncio.to_thread(
+                    adapter.read, path, state, agent=agent, hides=privacy.hides_if_unsure, quiet_ns=quiet_ns
+                )
             try:
                 self._commit(path, before, privacy, reading)
             except TransactionStale:
@@ -268,6 +274,13 @@ def clean_text(text: str) -> Redacted:
 def _problem(report: RecordReport, path: Path, error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         report.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
+
+
+def _written_before(state: FileState, privacy: Privacy) -> bool:
+    """Whether all that was read stood in the file before private mode went on, by the file's own times: then what bears no
+    time is not private either."""
+    since = privacy.since or 0
+    return max(state.modified, state.changed) < since * 1_000_000 and state.offset <= state.size
 
 
 def _key(path: Path) -> str:

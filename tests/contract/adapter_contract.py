@@ -115,13 +115,17 @@ class AdapterContract:
 
     @many
     @given(
-        cuts=st.lists(st.integers(0, 2000), max_size=8),
+        steps=st.lists(st.tuples(st.integers(0, 2000), st.booleans(), st.booleans()), max_size=8),
         bound=st.sampled_from([1, 200, 4_194_304]),
-        kept=st.booleans(),
     )
     def test_any_way_of_growing_and_any_death_of_the_reader_give_the_same_messages(
-        self, tool: Tool, tmp_path_factory: pytest.TempPathFactory, cuts: list[int], bound: int, kept: bool
+        self,
+        tool: Tool,
+        tmp_path_factory: pytest.TempPathFactory,
+        steps: list[tuple[int, bool, bool]],
+        bound: int,
     ) -> None:
+        """Each step: how much of the file is there, whether it has been quiet, whether the reader dies before it commits."""
         talk = Conversation(tool, tmp_path_factory.mktemp("grow"))
         whole = talk.whole()
         talk.write(whole)
@@ -130,13 +134,17 @@ class AdapterContract:
         got = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(follow, "PASS_BYTES_MAX", bound)
-            for cut in [*sorted(min(cut, len(whole)) for cut in cuts), len(whole)]:
+            for cut, quiet, dies in [
+                *sorted((min(step[0], len(whole)), *step[1:]) for step in steps),
+                (len(whole), False, False),
+            ]:
                 talk.path.write_bytes(whole[:cut])
-                if not kept:
-                    read_all(talk.adapter, talk.path, state)  # and died before it committed
-                operations, _, state = read_all(talk.adapter, talk.path, state)
-                state = decode_state(encode_state(state))
-                got += pieces(operations)
+                operations, _, after = read_all(
+                    talk.adapter, talk.path, state, quiet_ns=QUIET_NS if quiet else -1
+                )
+                if not dies:
+                    state = decode_state(encode_state(after))
+                    got += pieces(operations)
         assert got == at_once
 
     def test_a_file_that_is_read_again_gives_the_same_ids(self, talk: Conversation) -> None:

@@ -136,3 +136,30 @@ def test_of_a_message_that_its_tool_wrote_again_the_last_version_is_shown(person
         shown = [piece["text"] for piece in person.call("open", hit, "--json").json["pieces"]]
         expected = {"March is not in it. April is."} | ({asked} & versions.keys())
         assert {text for text in shown if text.startswith("March")} == expected
+
+
+def test_what_has_no_time_and_stood_there_before_is_recorded_on_going_private(person: Machine) -> None:
+    path = person.root / FOLDERS["drop"] / "lighthouse" / "undated.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"role": "user", "text": "undated and before"}\n')
+    time.sleep(0.05)  # the file's clock ticks more slowly than ours
+    person.call("private", "on")
+    with path.open("a") as file:
+        file.write('{"role": "user", "text": "undated and private"}\n')
+    person.call("private", "off")
+    with path.open("a") as file:
+        file.write('{"role": "user", "text": "undated and after"}\n')
+    person.call("capture")
+    assert sorted(person.found("undated")) == ["undated and after", "undated and before"]
+
+
+def test_a_file_that_cannot_be_stepped_over_gives_nothing_without_a_time_later(person: Machine) -> None:
+    path = person.root / FOLDERS["drop"] / "lighthouse" / "note.md"
+    path.parent.mkdir(parents=True)
+    person.call("private", "on")
+    path.write_text("".join(f"## user\n\nprivate {number}\n" for number in range(9000)))
+    problems = person.call("private", "off")
+    assert "messages in one document" in problems.err
+    path.write_text("## user\n\nprivate 1\n")
+    assert _messages(person) == 0
+    assert person.found("private") == []

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import msgspec
+from msgspec import structs
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 """A longer line is stepped over, and counted, without being held in memory."""
@@ -246,6 +247,12 @@ def rewound(state: FileState | None) -> FileState | None:
     if state is None or not state.stepped_over:
         return None
     return FileState(stepped_over=True, unsure_until=OFFSET_MAX, memo=state.memo)
+
+
+def unsure(state: FileState | None) -> FileState:
+    """A state of a file that was to be stepped over and cannot be read: what bears no time stays out of all that it holds when
+    it is read again."""
+    return structs.replace(state or START, size=-1, stepped_over=True, unsure_until=OFFSET_MAX)
 
 
 def open_regular(path: Path) -> FileIO:

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crystal_node.capture import follow
 from crystal_node.capture.drop import DropFolder
@@ -129,3 +131,25 @@ def test_a_document_with_too_many_messages_is_refused(adapter: DropFolder, note:
     note.write_text("".join(f"## user\n\n{number}\n" for number in range(9000)))
     with pytest.raises(OSError, match="messages in one document"):
         texts(adapter, note)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans(), st.booleans()), max_size=8))
+def test_any_way_of_growing_gives_the_messages_of_a_document_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, bool, bool]]
+) -> None:
+    """Each step: how many messages are there, whether the file has been quiet, and whether the reader dies."""
+    folder = tmp_path_factory.mktemp("grow")
+    adapter, path = DropFolder(folder, HOME, "cc-mini"), folder / "note.md"
+    messages = [f"## {'user' if number % 2 else 'assistant'}\n\n{number // 4}" for number in range(12)]
+    path.write_text("\n\n".join(messages) + "\n")
+    at_once = {(piece.message, piece.role, piece.text) for _, piece in pieces(read_all(adapter, path)[0])}
+    state: FileState | None = None
+    got: list[tuple[str, str, str]] = []
+    for count, quiet, dies in [*sorted(steps), (12, False, False)]:
+        path.write_text("\n\n".join(messages[:count]) + ("\n" if count == 12 else ""))
+        operations, _, after = read_all(adapter, path, state, quiet_ns=QUIET_NS if quiet else -1)
+        if not dies:
+            state = after
+            got += [(piece.message, piece.role, piece.text) for _, piece in pieces(operations)]
+    assert len(got) == len(set(got)), "each once"
+    assert set(got) == at_once

@@ -86,6 +86,7 @@ def run(
     from crystal_node.cli.pair import check_argument
     from crystal_node.cli.up_vault import Enrolment
     from crystal_node.settings import Flags, resolve
+    from crystal_node.setup.history import History
     from crystal_node.setup.raising import raising
     from crystal_node.setup.steps import carry_out, exit_code
     from crystal_node.setup.tools import find_tools, read_states
@@ -109,6 +110,8 @@ def run(
     plan = raising(wish, lambda: resolve(flags), enrolment.enrol)
     if asks and people.has_work(plan):
         people.confirm_plan(plan)
+    if wish.history is History.RECORDED and not as_json:
+        people.tell_size(tools)
     outcomes: list[Outcome] = []
     for outcome in carry_out(plan):
         people.tell_outcome(outcome, as_json=as_json)
@@ -179,12 +182,14 @@ def _wish(
     from crystal_node.cli import up_people as people
     from crystal_node.hooks.claude_code import ClaudeHooks
     from crystal_node.locking import is_held
+    from crystal_node.settings import Source
     from crystal_node.setup.choosing import check_names
     from crystal_node.setup.history import decided
     from crystal_node.setup.raising import Wish
 
     known = [tool.name for tool in tools]
-    if capture is None and settings.config.capture is None:
+    decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
+    if capture is None and decided_by == {Source.DEFAULT}:
         capture = people.ask_tools(known) if asks else "all"
     wanted = None if capture is None else people.names_in(capture, known)
     check_names(known, wanted or ())

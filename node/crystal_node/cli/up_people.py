@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crystal_node.cli.options import SECRET_CHARS_MAX, confirm
-from crystal_node.cli.output import emit_line, say
+from crystal_node.cli.output import emit_line, note, say
 from crystal_node.errors import Usage
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from crystal_node.setup.tools import Tool
 
 ALL, NONE = "all", "none"
+WORTH_A_WORD_BYTES = 64 * 1024 * 1024
+"""Of transcripts: some seconds."""
 
 
 def tell_tools(tools: "Sequence[Tool]", *, as_json: bool) -> None:
@@ -101,7 +103,13 @@ def ask(question: str) -> bool:
 
 
 def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The tools that "all", "none" or a list of names means. Unknown names stay, for whoever checks them."""
+    """The tools that "all", "none" or a list of names means. Unknown names stay, for whoever checks them.
+
+    Raises:
+        Usage: there is no name.
+    """
+    if not text.replace(",", "").strip():
+        raise Usage("no tool is named", hint="Say all, none, or names with commas.")
     if text.strip().lower() == ALL:
         return tuple(known)
     if text.strip().lower() == NONE:
@@ -122,6 +130,17 @@ def confirm_plan(plan: "Sequence[Step]") -> None:
         if not step.why_not and not _is_so(step):
             say(f"  - {step.what}")
     confirm("Go on? [yes/no] ", expect="yes")
+
+
+def tell_size(tools: "Sequence[Tool]") -> None:
+    """That recording what there is takes its time, where it does."""
+    from crystal_node.wording import size
+
+    waiting = sum(tool.waiting for tool in tools if tool.wanted)
+    if waiting > WORTH_A_WORD_BYTES:
+        note(
+            f"There are {size(waiting)} to read: that takes a while. It can be stopped with Ctrl-C, and goes on the next time."
+        )
 
 
 def tell_outcome(outcome: "Outcome", *, as_json: bool) -> None:

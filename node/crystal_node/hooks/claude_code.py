@@ -150,10 +150,12 @@ class ClaudeHooks:
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
             text = document.without(text, path)
-            for outer in (path[:-1], path[:-2], path[:2], path[:1]):
-                left = document.value_at(document.parse(text), outer)
-                bare = isinstance(left, dict) and set(left) <= {"matcher"}
-                if left in ([], {}) or (outer == path[:-2] and bare):
+            group = document.value_at(document.parse(text), path[:-2])
+            # A group of a person's own with more in it stays: without its list it would be no group any more.
+            if isinstance(group, dict) and group[_HOOKS] == [] and set(group) <= {_HOOKS, "matcher"}:
+                text = document.without(text, path[:-2])
+            for outer in (path[:2], path[:1]):
+                if not document.value_at(document.parse(text), outer):
                     text = document.without(text, outer)
         return text
 

@@ -109,6 +109,8 @@ def _history(wish: Wish, latest: Callable[[], Settings]) -> Step:
             report = asyncio.run(history.record(device))
         if report.private:
             return "private mode is on: nothing was recorded"
+        if report.off:
+            return "recording is off: it waits until that is over"
         odd = f"; {counted(len(report.problems), 'transcript')} could not be read" if report.problems else ""
         return (report.words() or "there was nothing yet") + odd
 

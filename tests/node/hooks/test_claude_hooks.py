@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -164,6 +165,22 @@ def test_hooks_of_an_earlier_place_are_replaced_and_those_of_another_home_stay(p
     assert len(_commands(person)) == 5
 
 
+def test_what_a_person_put_beside_our_hook_stays(person: Machine) -> None:
+    person.call("hooks", "install")
+    settings = json.loads(_file(person).read_bytes())
+    mine = {"type": "command", "command": "mine"}
+    settings["hooks"]["Stop"][0]["hooks"].insert(0, mine)
+    settings["hooks"]["PreCompact"][0]["note"] = "keep this group"
+    settings["hooks"]["SessionStart"][0]["matcher"] = "*"
+    _write(person, settings)
+    assert person.call("hooks", "install", "--json").json["changed"] is False
+    person.call("hooks", "uninstall")
+    assert json.loads(_file(person).read_bytes())["hooks"] == {
+        "Stop": [{"hooks": [mine]}],
+        "PreCompact": [{"hooks": [], "note": "keep this group"}],
+    }
+
+
 def test_two_installs_at_once_and_an_uninstall_between_leave_a_sound_file(person: Machine) -> None:
     _write(person, _FOREIGN)
     commands = ["install", "install", "uninstall", "install"]
@@ -218,6 +235,17 @@ def test_a_nudge_succeeds_whatever_it_is_given(machine: Machine, arguments: tupl
     done = machine.call("nudge", *arguments)
     assert (done.code, done.out, done.err) == (0, "", "")
     assert machine.call("nudge", "--home", "with\0zero").code == 0
+
+
+def test_a_nudge_takes_less_than_a_tenth_of_a_second(person: Machine) -> None:
+    def cost() -> float:
+        """In time of a processor: how many others want it is not the nudge's doing."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        person.run("nudge", "--home", str(person.home))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cost() for _ in range(3)) < 0.1
 
 
 def test_a_nudge_reads_no_standard_input(person: Machine) -> None:

@@ -227,6 +227,14 @@ def test_damaged_settings_of_claude_code_stop_no_other_step_and_stay_as_they_are
     assert person.call("status", "--json").json["role"] == "core"
 
 
+def test_what_a_variable_decides_is_left_as_it_is(person: Machine, relay: RelayProcess) -> None:
+    person.extra["CRYSTAL_CAPTURE"] = "off"
+    outcome = _core(person, relay, "--no-service")
+    assert (outcome.code, _states(outcome)["capture"]) == (0, "was-so")
+    assert _events(outcome)[-1]["capture"] is False
+    assert person.found("lighthouse") == []
+
+
 def test_a_relay_that_is_away_stops_it_where_nothing_could_be_built_on(person: Machine) -> None:
     outcome = person.call(
         *("up", "--role", "core", "--relay", "http://127.0.0.1:9", "--yes", "--json"),
@@ -293,6 +301,7 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
         (("--role", "node", "--enroll-token", "-"), "needs no enrolment token"),
         (("--role", "node", "--code", "mc1:AAAA"), "not taken from a command line"),
         (("--role", "core", "--capture", "nope"), "no tool 'nope'"),
+        (("--role", "core", "--capture", " ,"), "no tool is named"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_done(

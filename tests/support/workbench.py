@@ -1,8 +1,10 @@
 """A memory, and what makes files of it, without a relay: rows are applied as a Core applies them."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from crystal_core.replica import Replica
@@ -116,3 +118,21 @@ def _add(total: Made, made: Made) -> None:
 def texts_of(files: dict[str, str], needles: Sequence[str]) -> set[str]:
     """Which of the needles stand in any of the files."""
     return {needle for needle in needles if any(needle in text for text in files.values())}
+
+
+def step_at_commits(step: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """For a process that is to die: each commit of works.db is a step, and so is each change that commits by itself."""
+    run = Works.run
+    alone = step(run)
+
+    def stepped(works: Works, *arguments: Any) -> int:
+        return run(works, *arguments) if works.in_transaction else alone(works, *arguments)
+
+    Works.run = stepped  # type: ignore[method-assign]
+    Works.commit = step(Works.commit)  # type: ignore[method-assign]
+
+
+def quick_folder() -> Path | None:
+    """Memory where the system offers it: what kills processes by the hundred need not wait for a disk."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() and os.access(shared, os.W_OK) else None

@@ -148,10 +148,14 @@ class Works:
     def set_meta(self, name: str, value: bytes) -> None:
         self.run("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
+
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All or nothing, durable when it is left. Within another one it is part of that."""
-        if self._db.in_transaction:
+        if self.in_transaction:
             yield
             return
         self._db.execute("BEGIN IMMEDIATE")

@@ -56,6 +56,7 @@ def run(
 
 def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
     from crystal_mirror.operations import Forget
+    from crystal_node.artefacts.places import is_made_here
     from crystal_node.lookup import find_text
     from crystal_node.replication.forgetting import note_files
     from crystal_node.replication.searching import files_with
@@ -64,26 +65,33 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
     found = {text.forget_hash: text for text in (find_text(device.replica, given) for given in ids)}
     texts = [text.words for text in found.values()]
     device.accept([Forget(tuple(found))])
-    paths = files_with(device, texts)
+    holding = files_with(device, texts)
+    paths = [path for path in holding if not is_made_here(path)]
+    made = [path for path in holding if is_made_here(path)]
     if paths:
         note_files(device, paths)
     if as_json:
-        emit({"forgotten": [text.id.hex() for text in found.values()], "files": paths})
+        emit(
+            {"forgotten": [text.id.hex() for text in found.values()], "files": paths, "files_made_anew": made}
+        )
         return
     for text in found.values():
         say(f"Forgotten: {text.id.hex()[:12]}. Other devices follow with their next sync.")
+    for path in made:
+        note(f"This file holds it, and the Core makes it anew without: {one_line(path, 300)}")
     for path in paths:
         note(f"This file holds it, and is yours to change: {one_line(path, 300)}")
 
 
 def _report(device: "Device", *, text: bool, as_json: bool) -> None:
+    from crystal_node.artefacts.places import is_made_here
     from crystal_node.replication.forgetting import forget_report, note_files
     from crystal_node.replication.searching import files_with
 
     if text:
         wanted = read_secret("The text to look for: ", what="text")
         holding = files_with(device, [wanted])
-        note_files(device, holding)
+        note_files(device, [path for path in holding if not is_made_here(path)])
         if not holding:
             note("No file of this home holds that text.")
     found = forget_report(device)

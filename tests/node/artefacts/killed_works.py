@@ -1,6 +1,6 @@
 """`python -m tests.node.artefacts.killed_works DIRECTORY`: processes that make files of the memory die at each step.
 
-A step is a call that changes the disk, or a change of works.db. Prints how many died. Raises when what the next run makes is
+A step is a call that changes the disk, or a commit of works.db. Prints how many died. Raises when what the next run makes is
 not what a run makes that nobody stopped, or when a forgotten text is left anywhere.
 """
 
@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crystal_node.artefacts.works import Works
 from tests.core.builders import capture, forget
 from tests.support.dying_process import kill_at_each_step
-from tests.support.workbench import Workbench, known
+from tests.support.workbench import Workbench, known, step_at_commits
 
 Step = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -40,8 +39,7 @@ def main() -> None:
         shutil.copytree(source, home)
 
     def work(step: Step) -> None:
-        Works.run = step(Works.run)  # type: ignore[method-assign]
-        Works.commit = step(Works.commit)  # type: ignore[method-assign]
+        step_at_commits(step)
         Workbench(home).run()
 
     def check(done: bool) -> None:

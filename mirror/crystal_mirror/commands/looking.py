@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from crystal_crypto.entry import Entry
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.commands.asking import take_report
+from crystal_mirror.commands.asking import ended_here, take_report
 from crystal_mirror.commands.messages import CommandState, Message, Report, Request, Withdraw
 from crystal_mirror.commands.ports import Book, Tail
 from crystal_mirror.commands.sealing import (
@@ -86,7 +86,7 @@ def look(member: Member, book: Book, now_ms: int) -> Flow[Looked]:
     if fresh and not looked.more:
         with book.transaction() as transaction:
             transaction.meta_set(META_LOOKED, b"1")
-    _prune(member, book)
+    _prune(member, book, now_ms)
     return looked
 
 
@@ -276,13 +276,18 @@ def _read_claims(member: Member, book: Book, claims: list[Place], looked: Looked
                 looked.reports += take_report(transaction, place.device, said, now_ms)
 
 
-def _prune(member: Member, book: Book) -> None:
-    """Forgets requests that have ended and could only come again as expired ones."""
+def _prune(member: Member, book: Book, now_ms: int) -> None:
+    """Forgets requests that have ended and could only come again as expired ones; ends those to devices that are out."""
     position = member.replica.position()[:2]
     with book.transaction() as transaction:
         for row in transaction.all_received():
             if row.state.ended and (row.epoch, row.sequence) < position and row.action:
                 transaction.remove_received(row.sender, row.id)
+        for asked in transaction.all_asked():
+            if not asked.state.ended and not member.log.is_active(asked.target):
+                ended_here(
+                    transaction, asked, CommandState.REFUSED, "that device is out of the vault", now_ms
+                )
 
 
 def _where(place: Place) -> str:

@@ -10,8 +10,8 @@ from crystal_node.home import Home
 
 @dataclass(frozen=True, slots=True)
 class CommandsStanding:
-    """``asked`` of others and not over; ``running`` here; ``waiting`` here to run; ``noticed``: what was wrong in the channel, by
-    name, and how often. ``oldest_ms``: when the oldest of these was written down here, by this machine's clock."""
+    """``asked`` of others and not over; ``running`` here; ``waiting`` here to run; ``oldest_ms``: when the oldest of these was
+    written down here, by this machine's clock. ``noticed``: what was wrong in the channel, by name, and how often."""
 
     asked: int
     running: int

@@ -251,3 +251,14 @@ def test_a_stream_that_was_not_used_for_long_is_not_gone_on_with(office: Office)
     assert after is not None
     assert after.incarnation != before.incarnation
     assert len(office.desk.ran) == 2
+
+
+def test_a_request_to_a_device_that_was_put_out_is_over(office: Office) -> None:
+    tablet = office.party("tablet", office.add("tablet"))
+    office.sync(office.core)
+    request = office.desk.ask(tablet)
+    office.desk.exchange()
+    assert office.desk.state(request) is CommandState.SENT
+    office.revoke(tablet.member)
+    office.desk.exchange()
+    assert office.desk.state(request) is CommandState.REFUSED

@@ -1,0 +1,1 @@
+"""Backups: made while others write, kept, read back, and brought back."""

@@ -14,8 +14,6 @@ STOP_SECONDS = 30
 """How long the agent may take to end before the manager kills it, which loses nothing."""
 RESTART_SECONDS = 10
 """Before it is started again after it fell over."""
-_FOLDERS = frozenset({"drop_folder", "openclaw_dir", "codex_dir", "gemini_dir", "backup_folder"})
-"""Options that a person may have given relative to where they were: a service is somewhere else."""
 
 
 class Unwritable(CrystalError):
@@ -49,9 +47,7 @@ def program_of(settings: Settings, *, interpreter: str = "") -> Program:
     root = settings.home.root
     mark = "" if root == usual else sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     variables = {
-        setting.variable: str(Path(setting.value).expanduser().absolute())
-        if setting.name in _FOLDERS and setting.value
-        else setting.value
+        setting.variable: setting.value
         for setting in settings.shown()
         if setting.source is Source.ENVIRONMENT
     }

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from crystal_node.home import DIRECTORY_MODE, write_private
 from crystal_node.service.calling import Called, call, required
-from crystal_node.service.command import RESTART_SECONDS, STOP_SECONDS, Program
+from crystal_node.service.command import STOP_SECONDS, Program
 from crystal_node.service.manager import NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.settings.surroundings import Surroundings
 
 LABEL = "org.memory-crystal.agent"
 _UMASK = 0o077
+_AGAIN_SECONDS = 60
+"""launchd cannot be told which ends are not worth another start, so that each costs little."""
 _GONE = 113
 """What `launchctl print` says of a service that it does not know."""
 
@@ -40,7 +42,7 @@ class Launchd:
             "WorkingDirectory": "/",
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
-            "ThrottleInterval": RESTART_SECONDS,
+            "ThrottleInterval": _AGAIN_SECONDS,
             "ExitTimeOut": STOP_SECONDS,
             "ProcessType": "Background",
             "Umask": _UMASK,

@@ -14,7 +14,7 @@ from crystal_node.service.manager import NotInstalled, ServiceState, ServiceUnav
 from crystal_node.settings.surroundings import Surroundings
 
 NAMESPACE = "http://schemas.microsoft.com/windows/2004/02/mit/task"
-_ATTEMPTS = 999
+_ATTEMPTS = 255
 """Of starting it again: the most that the schema allows for."""
 
 
@@ -41,8 +41,13 @@ class TaskScheduler:
         triggers = ET.SubElement(task, "Triggers")
         logon = ET.SubElement(triggers, "LogonTrigger")
         ET.SubElement(logon, "Enabled").text = "true"
+        user = self._user()
+        if user:  # else it would start at anybody's logon
+            ET.SubElement(logon, "UserId").text = user
         principals = ET.SubElement(task, "Principals")
         principal = ET.SubElement(principals, "Principal", {"id": "Author"})
+        if user:
+            ET.SubElement(principal, "UserId").text = user
         ET.SubElement(principal, "LogonType").text = "InteractiveToken"
         ET.SubElement(principal, "RunLevel").text = "LeastPrivilege"
         settings = ET.SubElement(task, "Settings")
@@ -106,6 +111,11 @@ class TaskScheduler:
         if found.code:
             return ServiceState.ABSENT
         return ServiceState.RUNNING if '"Running"' in found.out else ServiceState.STOPPED
+
+    def _user(self) -> str:
+        known = self._surroundings.environment
+        name, domain = known.get("USERNAME", ""), known.get("USERDOMAIN", "")
+        return f"{domain}\\{name}" if name and domain else name
 
     def _do(self, *words: str, must: bool = True) -> None:
         (required if must else call)(("schtasks", *words), self._surroundings)

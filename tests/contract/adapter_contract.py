@@ -1,8 +1,7 @@
 """What every adapter of a tool's transcripts must hold: each message once and none lost, whatever becomes of the file and of
 who reads it; nothing that was private; bounded memory, no error, and no path outside, whatever a file says.
 
-A suite takes these functions over (``from tests.contract.adapter_contract import *`` is not needed: it subclasses) and gives
-the fixture ``tool``.
+Whoever runs it subclasses ``AdapterContract`` and gives the fixture ``tool``.
 """
 
 import json
@@ -15,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crystal_mirror.operations import decode_operation, encode_operation
+from crystal_mirror.operations import Piece, decode_operation, encode_operation
 from crystal_node.capture import follow
 from crystal_node.capture.adapter import Adapter, Found, decode_state, encode_state
 from crystal_node.capture.adapters import TOOLS as NAMES
 from crystal_node.capture.follow import FileState
+from crystal_node.capture.jsonvalues import as_array, is_object
 from tests.node.capture.tools import QUIET_NS, Tool, line, pieces, read_all
 from tests.node.capture.transcripts import nothing, said
 
@@ -58,13 +58,12 @@ class Conversation:
         return [text for _, text in said(operations)], state
 
 
-@pytest.fixture
-def talk(tool: Tool, tmp_path: Path) -> Conversation:
-    return Conversation(tool, tmp_path)
-
-
 class AdapterContract:
     """The suite."""
+
+    @pytest.fixture
+    def talk(self, tool: Tool, tmp_path: Path) -> Conversation:
+        return Conversation(tool, tmp_path)
 
     def test_it_has_a_name_a_title_and_folders(self, talk: Conversation) -> None:
         assert talk.adapter.name == talk.tool.name
@@ -131,7 +130,7 @@ class AdapterContract:
         talk.write(whole)
         at_once = pieces(read_all(talk.adapter, talk.path)[0])
         state: FileState | None = None
-        got = []
+        got: list[tuple[str, Piece]] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(follow, "PASS_BYTES_MAX", bound)
             for cut, quiet, dies in [
@@ -278,8 +277,8 @@ class AdapterContract:
 
 def _places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inside:
+    inside: dict[Any, Any] = value if is_object(value) else dict(enumerate(as_array(value)))
+    for key, part in inside.items():
         yield from _places(part, (*path, key))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.adapter_contract import AdapterContract, talk  # noqa: F401  the suite's fixture
+from tests.contract.adapter_contract import AdapterContract
 from tests.node.capture.tools import TOOLS, Tool
 
 

@@ -22,7 +22,7 @@ from crystal_node.capture.documents import DocumentReader, Said
 from crystal_node.capture.finding import below, files_below, folders_in
 from crystal_node.capture.follow import FileState
 from crystal_node.capture.gathering import Spoken, derived_id, joined
-from crystal_node.capture.jsonvalues import as_array, as_object, as_text, is_object, parse_json
+from crystal_node.capture.jsonvalues import as_array, as_object, as_text, is_array, is_object, parse_json
 from crystal_node.capture.lines import At
 from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
 from crystal_node.capture.records import Damage
@@ -185,7 +185,7 @@ def _content(content: object) -> tuple[list[str], list[str], list[Silent]]:
     silent: list[Silent] = []
     if content is None:
         return texts, thoughts, silent
-    for part in content if isinstance(content, list) else [content]:
+    for part in content if is_array(content) else [content]:
         fields = as_object(part)
         text = as_text(part) if isinstance(part, str) else as_text(fields.get("text"))
         if text is not None:

@@ -8,10 +8,10 @@ import re
 import unicodedata
 
 _KEPT = frozenset("\n\t")
-_TAG = re.compile(r"(?<!\\)<(?=[A-Za-z/!?])")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_ENTITY = re.compile(r"&(?=#)")
 _IMAGE = re.compile(r"!(?=\[)")
-_LINK = re.compile(r"\](?=[(\[])")
-_DEFINITION = re.compile(r"^(\s{0,3})\[(?=[^\]]+\]:)", re.MULTILINE)
+_LINK = re.compile(r"\](?=[(\[:])")
 _HEADING = re.compile(r"^\s{0,3}(?:>\s*)?#{1,6}\s*(.*?)\s*#*$", re.MULTILINE)
 _UNDERLINE = re.compile(r"^\s{0,3}(=+|-+)\s*$", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
@@ -53,11 +53,7 @@ def cut(text: str, bytes_max: int) -> str:
 
 
 def _disarmed(text: str) -> str:
-    for pattern, replacement in (
-        (_TAG, r"\\<"),
-        (_IMAGE, r"\\!"),
-        (_LINK, r"]\\"),
-        (_DEFINITION, r"\1\\["),
-    ):
+    """Not by backslashes: one that stands before it already would turn ours into text."""
+    for pattern, replacement in ((_ENTITY, "&amp;"), (_TAG, "&lt;"), (_IMAGE, "! "), (_LINK, "] ")):
         text = pattern.sub(replacement, text)
     return text

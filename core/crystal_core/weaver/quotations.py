@@ -69,7 +69,7 @@ def honest(text: str, quotable: Quotable) -> tuple[str, int]:
         if not words.strip():
             return ""
         cut += 1
-        return words if len(words.split()) <= TERM_WORDS_MAX else TAKEN_OUT
+        return _STRAY.sub("", words) if len(words.split()) <= TERM_WORDS_MAX else TAKEN_OUT
 
     pieces: list[str] = []
     at = 0

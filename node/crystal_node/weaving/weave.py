@@ -188,7 +188,8 @@ def _told(result: WeaveResult) -> WeaveResult:
     texts = {
         WeaveState.NOTHING: f"Nothing new of {result.agent}.",
         WeaveState.DRY_RUN: f"{counted(left, 'conversation')} of {result.agent} to read.",
-        WeaveState.BUDGET: f"Stopped by the budget, {counted(left, 'session')} left.",
+        WeaveState.BUDGET: f"Stopped by the budget, {counted(left, 'session')} left"
+        + ("." if left else ": all is read, but not all pages are written."),
         WeaveState.DONE: (
             f"{counted(result.sessions_processed, 'session')} of {result.agent} woven by {result.model}: "
             f"{counted(len(result.journals), 'journal')}, "

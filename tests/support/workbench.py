@@ -128,7 +128,7 @@ def step_at_commits(step: Callable[[Callable[..., Any]], Callable[..., Any]]) ->
     def stepped(works: Works, *arguments: Any) -> int:
         return run(works, *arguments) if works.in_transaction else alone(works, *arguments)
 
-    Works.run = stepped  # type: ignore[method-assign]
+    Works.run = stepped  # type: ignore[method-assign, assignment]
     Works.commit = step(Works.commit)  # type: ignore[method-assign]
 
 

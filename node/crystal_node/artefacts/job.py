@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crystal_node.agent.jobs import Job
+from crystal_node.errors import HomeBusy
 from crystal_node.watch import WatchEvent
 from crystal_node.wording import counted
 
@@ -30,11 +31,14 @@ async def _run(work: "AgentWork") -> str:
     def tell(text: str) -> None:
         work.report(WatchEvent.NEWS, text)
 
-    async with workshop(work.device, work.settings, tell=tell) as shop:
-        looked = await shop.look(work.now_ms())
-        if looked.behind:
-            return "the memory is being made anew: its files wait"
-        made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
+    try:
+        async with workshop(work.device, work.settings, tell=tell) as shop:
+            looked = await shop.look(work.now_ms())
+            if looked.behind:
+                return "the memory is being made anew: its files wait"
+            made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
+    except HomeBusy:  # staging, or a command, makes files itself
+        return ""
     if not (made.written or made.removed):
         return ""
     removed = f", {counted(made.removed, 'file')} removed" if made.removed else ""

@@ -15,7 +15,7 @@ No text of a conversation stands here but a model's words about it; what is dele
 
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,8 @@ class Works:
 
     def scrub(self) -> None:
         """Empties the write-ahead log of what was deleted, as far as nobody reads."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(apsw.BusyError):  # whoever closes the file last does what is left
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _set_up(db: apsw.Connection, path: Path | str) -> None:

@@ -63,11 +63,13 @@ async def _woven(weaver: Weaver, agent: str, how: Weave) -> str | None:
 
 
 def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
-    """The Dream Weaver, as staging calls it: everything there is, with a language model or without any."""
+    """The Dream Weaver, as staging calls it: everything there is, with a language model or without any, as was said."""
 
     async def run(agent: str, how: Weave) -> str:
         from crystal_node import weaving
 
+        if how is Weave.LLM and not await _has_model(device):
+            return "no language model was found (`crystal config set llm_provider`), and one was wanted"
         request = weaving.WeaveRequest(
             agent=agent, mode=weaving.WeaveMode.FULL, provider="none" if how is Weave.EXTRACTIVE else ""
         )
@@ -75,3 +77,15 @@ def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
         return result.text if result.state is weaving.WeaveState.BUDGET else ""
 
     return run
+
+
+async def _has_model(device: Device) -> bool:
+    """Raises LlmError: the one that is configured cannot be used."""
+    import asyncio
+
+    from crystal_node.weaving import llm_of
+
+    llm = await asyncio.to_thread(llm_of, device.settings)
+    if llm is not None:
+        await llm.aclose()
+    return llm is not None

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crystal_node.agent.jobs import Job
+from crystal_node.errors import HomeBusy
 from crystal_node.home import Home
 from crystal_node.watch import WatchEvent
 
@@ -42,11 +43,14 @@ async def _run(work: "AgentWork") -> str:
         with works_lock(home):
             leave_lead(home)
         return "staging is the Core's: what was staged here is cleared away"
-    moves = await advance(
-        work.device,
-        work.settings,
-        dream_weaver(work.device, progress),
-        tell=lambda text: work.report(WatchEvent.NEWS, text),
-        progress=progress,
-    )
+    try:
+        moves = await advance(
+            work.device,
+            work.settings,
+            dream_weaver(work.device, progress),
+            tell=lambda text: work.report(WatchEvent.NEWS, text),
+            progress=progress,
+        )
+    except HomeBusy:  # files are made just now: the next run is soon
+        return ""
     return "; ".join(moves.lines)

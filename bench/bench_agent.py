@@ -1,0 +1,200 @@
+"""The agent at rest and at work, as processes: what it costs when nothing happens, and how soon it has what was written."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, Queue
+
+from bench.harness import Row, percentile, timed, value_at_most
+from crystal_node.demo.machines import DemoDevice, DemoRelay, command_of
+from crystal_node.settings import child_environment
+
+_IDLE_SECONDS = 60.0
+_SETTLE_SECONDS = 50.0
+"""Until the embedding model is given back, and every job has run once."""
+_WRITES = 100
+_PAUSE_SECONDS = 0.3
+_CAPTURED_SECONDS_MAX = 20.0
+
+
+def run(quick: bool) -> list[Row]:
+    """Idle cost on a Core and a Node, then writes one after the other on the Node."""
+    with (
+        tempfile.TemporaryDirectory(prefix="crystal-bench-") as folder,
+        _agents(Path(folder)) as (core, node),
+    ):
+        node.capture("A first remark, so that the Core has embedded something.", _CAPTURED_SECONDS_MAX)
+        time.sleep(10.0 if quick else _SETTLE_SECONDS)
+        rows = _idle({"Core": core, "Node": node}, 10.0 if quick else _IDLE_SECONDS)
+        rows += _latency(node, writes=10 if quick else _WRITES)
+        rows += _nudge(node, repeat=5 if quick else 15)
+        before = {each: each.descriptors() for each in (core, node)}
+        time.sleep(10.0)
+        grown = max(each.descriptors() - before[each] for each in (core, node))
+        rows.append(
+            Row(name="descriptors that an agent has more of after a rest", value=float(grown), unit="")
+        )
+    return rows
+
+
+@dataclass(eq=False)
+class _Agent:
+    """An agent's process, and what it says, with the moment at which it was read."""
+
+    device: DemoDevice
+    tools: Path
+    process: "subprocess.Popen[str]"
+    captured: "Queue[float]" = field(default_factory=Queue)
+
+    def listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if json.loads(line)["event"] == "captured":
+                self.captured.put(time.perf_counter())
+
+    def capture(self, text: str, seconds: float) -> float:
+        """Writes a turn and returns the seconds until the agent said that it has it."""
+        with contextlib.suppress(Empty):
+            while True:
+                self.captured.get_nowait()
+        path = self.tools / "projects" / "-work" / "live.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(_turn(text))
+        started = time.perf_counter()
+        return self.captured.get(timeout=seconds) - started
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+
+@contextlib.contextmanager
+def _agents(folder: Path) -> Generator[tuple[_Agent, _Agent]]:
+    relay = DemoRelay(folder / "relay")
+    relay.start()
+    running: list[_Agent] = []
+    try:
+        core, node = DemoDevice(folder / "core"), DemoDevice(folder / "node")
+        core.run("init", "--role", "core", "--relay", relay.url, "--yes", token=relay.token)
+        code = str(core.run("pair", "--offline", "--yes")["code"])
+        node.run("pair", "--code", "-", "--relay", relay.url, typed=code)
+        for device, name in ((core, "core-tools"), (node, "node-tools")):
+            running.append(_started(device, folder / name))
+        time.sleep(3.0)
+        yield running[0], running[1]
+    finally:
+        for agent in running:
+            agent.process.send_signal(signal.SIGTERM)
+        for agent in running:
+            agent.process.wait(30)
+        relay.stop()
+
+
+def _started(device: DemoDevice, tools: Path) -> _Agent:
+    (tools / "projects").mkdir(parents=True)
+    variables = {
+        "CRYSTAL_HOME": str(device.home),
+        "CRYSTAL_KEY_STORE": "file",
+        "CLAUDE_CONFIG_DIR": str(tools),
+        "HOME": str(tools),
+    }
+    process = subprocess.Popen(
+        command_of("agent", "run"),
+        env=child_environment(variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    )
+    agent = _Agent(device, tools, process)
+    threading.Thread(target=agent.listen, daemon=True).start()
+    return agent
+
+
+def _idle(agents: dict[str, _Agent], seconds: float) -> list[Row]:
+    before = {name: agent.cpu_seconds() for name, agent in agents.items()}
+    time.sleep(seconds)
+    rows: list[Row] = []
+    for name, agent in agents.items():
+        share = (agent.cpu_seconds() - before[name]) / seconds * 100
+        rows += [
+            Row(
+                name=f"the {name}'s agent at rest: of a core",
+                value=share,
+                unit="%",
+                target=value_at_most(0.5),
+                note=f"over {seconds:.0f} s",
+            ),
+            Row(
+                name=f"the {name}'s agent at rest: memory",
+                value=agent.resident_mb(),
+                unit="MB",
+                target=value_at_most(120),
+            ),
+            Row(name=f"the {name}'s agent at rest: descriptors", value=float(agent.descriptors()), unit=""),
+        ]
+    return rows
+
+
+def _latency(agent: _Agent, *, writes: int) -> list[Row]:
+    samples: list[float] = []
+    for number in range(writes):
+        text = f"Live remark {number}: {uuid.uuid4()}."
+        samples.append(agent.capture(text, _CAPTURED_SECONDS_MAX))
+        time.sleep(_PAUSE_SECONDS)
+    return [
+        Row(
+            name=f"end of a write until the agent has recorded it, p{percent}",
+            value=percentile(samples, percent),
+            unit="s",
+            target=value_at_most(1.0),
+            note=f"{writes} writes",
+        )
+        for percent in (50, 99)
+    ]
+
+
+def _nudge(agent: _Agent, *, repeat: int) -> list[Row]:
+    command = [sys.executable, "-m", "crystal_node", "nudge", "--home", str(agent.device.home)]
+
+    def nudge() -> None:
+        subprocess.run(command, env=child_environment({}), check=True)
+
+    return [
+        Row(
+            name="`crystal nudge --home`, as a hook starts it",
+            value=timed(nudge, repeat=repeat).median * 1000,
+            unit="ms",
+            target=value_at_most(150),
+        )
+    ]
+
+
+def _turn(text: str) -> str:
+    record = {
+        "type": "user",
+        "uuid": str(uuid.uuid4()),
+        "sessionId": "bench",
+        "timestamp": "2026-01-05T09:00:00.000Z",
+        "cwd": "/home/someone/work",
+        "message": {"role": "user", "content": text},
+    }
+    return json.dumps(record) + "\n"

@@ -9,7 +9,6 @@ import pytest
 
 from crystal_mirror.commands.expiring import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments, CommandState
-from crystal_mirror.requests import Condemn, Flow, List, Listing
 from crystal_node.clock import now_ms
 from crystal_node.commands.asking import (
     Outcome,
@@ -24,7 +23,6 @@ from crystal_node.commands.book import BookDamaged, SqliteBook
 from crystal_node.commands.desk import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
 from crystal_node.device import Device, opened
 from crystal_node.errors import NoSuchEntry, Usage
-from crystal_node.runner import DeletionRefused
 from crystal_node.sync import Syncer, syncing
 from crystal_node.watch import WatchEvent
 from tests.support.invited import settings_of
@@ -212,9 +210,7 @@ def test_who_waits_is_told_at_once(vault: Vault, node: Machine) -> None:
     assert asyncio.run(both()).state is CommandState.DONE
 
 
-def test_the_relay_takes_the_cores_word_on_what_to_delete_and_nobody_elses(
-    vault: Vault, node: Machine
-) -> None:
+def test_the_relay_takes_the_cores_word_on_what_to_delete(vault: Vault, node: Machine) -> None:
     request = asks(node, Action.STATUS)
     serves(vault.core, {Action.STATUS: counting([])})
 
@@ -223,25 +219,9 @@ def test_the_relay_takes_the_cores_word_on_what_to_delete_and_nobody_elses(
             await desk.tidy()
             for later in (ENTRIES_MS + LOOK_MS, CLAIMS_MS + 2 * LOOK_MS):
                 assert await syncer.run(expire(device.member, now_ms() + later))
-        async with a_desk(node, {}) as (_, device, syncer, _):
-            (key, *_) = await _listed(device, syncer)
-            with pytest.raises(DeletionRefused):
-                await syncer.run(_condemns(key))
 
     asyncio.run(run())
     assert known(node, request).state is CommandState.DONE
-
-
-async def _listed(device: Device, syncer: Syncer) -> tuple[str, ...]:
-    def flow() -> Flow[tuple[str, ...]]:
-        page: Listing = yield List(device.member.keys.commands_prefix, "", 10)
-        return page.keys
-
-    return await syncer.run(flow())
-
-
-def _condemns(key: str) -> Flow[None]:
-    yield Condemn(keys=(key,))
 
 
 def test_a_request_is_named_by_its_first_digits(node: Machine) -> None:

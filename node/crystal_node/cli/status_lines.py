@@ -147,7 +147,7 @@ def _sync(found: "Standing") -> str:
 
     runner = found.background.runner
     if runner is None:
-        return "no watcher is running"
+        return "nothing syncs by itself: no agent is running"
     process = f" (process {runner.pid})" if runner.pid is not None else ""
     if runner.is_agent:
         started = found.background.started

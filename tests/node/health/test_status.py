@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from crystal_node.locking import FileLock
+from tests.support.clocks import DAY, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript
+from tests.support.relay_process import RelayProcess
 from tests.support.terminal import Terminal
 from tests.support.watchers import watchers
 
 
-def document(machine: Machine, **variables: str) -> dict[str, Any]:
-    return machine.call("status", "--json", **variables).json
+def document(machine: Machine) -> dict[str, Any]:
+    return machine.call("status", "--json").json
 
 
-def names(machine: Machine, **variables: str) -> set[str]:
-    return {each["name"] for each in document(machine, **variables)["stuck"]}
+def names(machine: Machine) -> set[str]:
+    return {each["name"] for each in document(machine)["stuck"]}
 
 
 @pytest.fixture
@@ -89,6 +91,61 @@ def test_a_transcript_that_cannot_be_read_is_told_until_it_is_looked_at_again(va
     assert names(vault.core) == {"capture"}
     vault.core.call("capture")
     assert names(vault.core) == set()
+
+
+@pytest.fixture
+def clocked(relay: RelayProcess, tmp_path: Path) -> Vault:
+    """A vault of machines with clocks of their own."""
+    return Vault(relay, tmp_path, ClockedMachine)
+
+
+def test_a_core_that_sleeps_for_days_is_told_by_name_with_what_waits_for_it(clocked: Vault) -> None:
+    node = clocked.add()
+    clocked.settle()
+    assert isinstance(node, ClockedMachine)
+    node.clock.set(3 * DAY)
+    node.call("remember", "Said while the Core slept.")
+    node.call("sync")
+    told = [each for each in document(node)["stuck"] if each["name"] == "core"]
+    assert len(told) == 1
+    assert "was last heard of 3 days ago" in told[0]["text"]
+    assert "1 operation of this device lie" in told[0]["text"]
+    assert "crystal promote" in told[0]["remedy"]
+    clocked.core.call("sync")
+    node.call("sync")
+    assert document(node)["outbox"]["pending"] == 0
+
+
+def test_a_clock_that_was_set_back_is_told_by_status_and_doctor(clocked: Vault) -> None:
+    core = clocked.core
+    core.call("sync")
+    assert isinstance(core, ClockedMachine)
+    core.clock.set(-5 * DAY)
+    assert "clock" in names(core)
+    assert "5 days behind its own notes" in core.call("status").out
+    checks = {
+        check["name"]: check
+        for check in core.call("doctor", "--json", "--offline", check=False).json["checks"]
+    }
+    assert checks["clock here"]["state"] == "warning"
+
+
+def test_a_command_that_was_asked_for_is_open_until_its_result_is_here(vault: Vault) -> None:
+    node = vault.add()
+    vault.settle()
+    assert document(node)["channels"]["commands"] is None
+    node.call("run", "status", "--on", "core", "--seconds", "1", check=False)
+    assert document(node)["channels"]["commands"]["asked"] == 1
+    assert "1 asked and open" in node.call("status").out
+
+
+def test_a_database_of_another_part_that_is_damaged_hides_nothing_else(vault: Vault) -> None:
+    for name in ("commands.db", "works.db"):
+        (vault.core.home / "state" / name).write_bytes(b"\x55" * 9_000)
+        (vault.core.home / "state" / name).chmod(0o600)
+    told = document(vault.core)
+    assert [each["name"] for each in told["stuck"]] == ["database", "database"]
+    assert told["role"] == "core"
 
 
 def test_who_watches_is_named_with_its_process(vault: Vault) -> None:

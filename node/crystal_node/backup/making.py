@@ -150,6 +150,7 @@ def _fill(
     items, meter = _databases(settings, target, folder, with_keys, tell, stopped)
     found = find_files(settings.home, with_keys=with_keys)
     copied, unread = copy_tree(settings.home.root, found.files, target, meter)
+    unread += found.unread
     items += copied
     keys = Keys.NONE
     if with_keys:

@@ -115,6 +115,7 @@ def fill(
             raise BackupDamaged(f"{folder} names {item.path!r}, which is no file of a home")
         for ending in _LEFT_OVER if place.suffix == ".db" else ():
             Path(f"{place}{ending}").unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
         copied = copy_file(folder / HOME_NAME, item.path, place, meter)
         if copied is None or copied.sha256 != item.sha256:
             raise BackupDamaged(f"{HOME_NAME}/{item.path} is damaged: it changed while it was restored")

@@ -11,6 +11,7 @@ A file that is replaced while it is copied comes as it was before; one that is w
 as it is. A file that is gone by then was deleted.
 """
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from crystal_mirror.files.names import fault_of
 from crystal_mirror.files.ports import FileTrouble
-from crystal_node.backup.manifest import Item, LeftOut
+from crystal_node.backup.manifest import Item, LeftOut, is_safe
 from crystal_node.backup.meter import Meter
 from crystal_node.files.folders import READ, folder_of, troubles
 from crystal_node.files.rounds import own_places
@@ -36,14 +37,24 @@ API_KEYS = ".env"
 COPY_BYTES = 1024 * 1024
 TRIES = 3
 _EXECUTABLE = 0o100
+_ODD_NAMES = frozenset({errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.EEXIST})
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Files by their path in the home, with their sizes; ``left_out`` is what is not to be copied."""
+    """Files by their path in the home, with their sizes; ``left_out`` is what is not to be copied, ``unread`` what cannot be
+    looked at."""
 
     files: list[tuple[str, int]]
     left_out: list[LeftOut]
+    unread: list[LeftOut]
+
+
+class _Everything(TreeRules):
+    """Below ``BESIDE``, where a folder's name is an agent's, nothing is Crystal's own."""
+
+    def is_own(self, path: str) -> bool:
+        return False
 
 
 def rules_of(home: Home) -> TreeRules:
@@ -54,28 +65,59 @@ def rules_of(home: Home) -> TreeRules:
 
 def find_files(home: Home, *, with_keys: bool) -> Found:
     """What is to be copied, as it stands now. ``with_keys``: keys of services, too."""
-    scan = Scan(home.root, rules_of(home))
-    files = [(local.path, local.stamp.size) for local in scan]
-    refused = dict(scan.refused)
+    files, refused = _scanned(home.root, rules_of(home))
     for folder in BESIDE:
         if (home.root / folder).is_dir() and not (home.root / folder).is_symlink():
-            below = Scan(home.root / folder, TreeRules(databases=frozenset()))
-            files += [(f"{folder}/{local.path}", local.stamp.size) for local in below]
-            refused |= {f"{folder}/{path}": why for path, why in below.refused.items()}
+            below, refused_below = _scanned(home.root / folder, _Everything())
+            files += [(f"{folder}/{path}", length) for path, length in below]
+            refused |= {f"{folder}/{path}": why for path, why in refused_below.items()}
     if home.config_file.is_file():
         files.append((CONFIG, home.config_file.stat().st_size))
     secret = {path for path, _ in files if path.rpartition("/")[2] == API_KEYS and not with_keys}
     left_out = [LeftOut(path, "it holds keys of services") for path in sorted(secret)]
-    left_out += [LeftOut(path, why) for path, why in sorted(refused.items())]
-    return Found([each for each in files if each[0] not in secret], left_out)
+    unread: list[LeftOut] = []
+    for path, why in sorted(refused.items()):
+        (unread if _ought_to_be_read(home.root / path) else left_out).append(LeftOut(path, why))
+    return Found([each for each in files if each[0] not in secret], left_out, unread)
 
 
 def may_be_restored(path: str, home: Home) -> bool:
     """Whether a file of this path is one that ``find_files`` gives: a manifest may name anything."""
     folder, slash, rest = path.partition("/")
-    if slash and folder in BESIDE:
-        return fault_of(rest) is None
-    return path == CONFIG or rules_of(home).fault(path) is None
+    if not is_safe(path) or (slash and folder in BESIDE):
+        return is_safe(path) and bool(rest)
+    return path == CONFIG or not rules_of(home).is_own(path)
+
+
+def _scanned(root: Path, rules: TreeRules) -> tuple[list[tuple[str, int]], dict[str, str]]:
+    """The files below a folder, and what is refused there. A name that not every system takes is no reason here."""
+    scan = Scan(root, rules)
+    files = [(local.path, local.stamp.size) for local in scan]
+    refused: dict[str, str] = {}
+    for path, why in scan.refused.items():
+        length = _plain_length(root / path) if fault_of(path) is not None and is_safe(path) else None
+        if length is None:
+            refused[path] = why
+        else:
+            files.append((path, length))
+    return files, refused
+
+
+def _plain_length(path: Path) -> int | None:
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
+
+
+def _ought_to_be_read(path: Path) -> bool:
+    """Whether something is a file or a folder, so that it was refused because it cannot be read now."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return True
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
 
 
 def copy_tree(
@@ -99,9 +141,9 @@ def copy_tree(
 
 
 def copy_file(root: Path, path: str, target: Path, meter: Meter) -> Item | None:
-    """Copies one file of ``root`` to ``target``; None if it is gone. Flushes nothing.
+    """Copies one file of ``root`` to ``target``, where none is; None if it is gone. Flushes nothing.
 
-    Raises FileTrouble if it cannot be read, OSError if the copy cannot be written.
+    Raises FileTrouble if it cannot be read or its name cannot be had, OSError if the copy cannot be written.
     """
     with folder_of(root, path) as found:
         if found is None:
@@ -118,20 +160,28 @@ def copy_file(root: Path, path: str, target: Path, meter: Meter) -> Item | None:
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 raise FileTrouble("it is no regular file")
         target.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        descriptor = os.open(
-            target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE
-        )
-        with os.fdopen(descriptor, "wb", buffering=0) as copy:
+        with os.fdopen(_new(target), "wb", buffering=0) as copy:
             return _copied(file, copy, path, meter)
 
 
 def write_new(target: Path, path: str, data: bytes) -> Item:
     """Writes a file whose content is known. Flushes nothing."""
     (target / path).parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-    descriptor = os.open(target / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-    with os.fdopen(descriptor, "wb", buffering=0) as copy:
+    with os.fdopen(_new(target / path), "wb", buffering=0) as copy:
         _write_all(copy, data)
     return Item(path, len(data), sha256(data).hexdigest())
+
+
+def _new(target: Path) -> int:
+    """A new file. Raises FileTrouble if this disk does not take its name, or takes it for another one's."""
+    try:
+        return os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        if error.errno in _ODD_NAMES:
+            raise FileTrouble(
+                "the other disk does not take its name, or takes it for another one's"
+            ) from error
+        raise
 
 
 def _copied(file: FileIO, copy: FileIO, path: str, meter: Meter) -> Item:

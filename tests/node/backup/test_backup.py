@@ -354,9 +354,63 @@ _REAL = {"config.json", "memory/crystal.db", "state/state.db", "state/files.db",
 def test_conversations_that_wait_to_be_taken_in_are_in_the_backup(lived: Machine, tmp_path: Path) -> None:
     transcript(lived, "What was said here is recorded first.")
     lived.call("capture")
-    for place in ("drop/helper/one.md", "staging/helper/transcripts/one.jsonl"):
+    waiting = ("drop/helper/one.md", "drop/state/one.md", "staging/logs/transcripts/one.jsonl")
+    for place in waiting:
         (lived.home / place).parent.mkdir(parents=True)
         (lived.home / place).write_text("waiting\n")
     folder = _made(lived, tmp_path / "shelf")
-    assert (folder / "home/drop/helper/one.md").is_file()
-    assert (folder / "home/staging/helper/transcripts/one.jsonl").is_file()
+    for place in waiting:
+        assert (folder / "home" / place).is_file()
+
+
+def test_a_name_that_not_every_system_takes_is_backed_up_all_the_same(lived: Machine, tmp_path: Path) -> None:
+    for name in ("what: now?.md", "con.md", "ends with a dot."):
+        (lived.home / "notes" / name).write_text(name)
+    folder = _made(lived, tmp_path / "shelf", "--with-keys")
+    new = Machine(tmp_path / "new")
+    new.root.mkdir()
+    shutil.rmtree(lived.home)
+    new.call("backup", "restore", str(folder), "--yes")
+    for name in ("what: now?.md", "con.md", "ends with a dot."):
+        assert (new.home / "notes" / name).read_text() == name
+
+
+def test_keys_come_back_closed_or_from_the_keyring_as_files(
+    lived: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word = tmp_path / "word"
+    word.write_text("a passphrase of some length\n")
+    word.chmod(0o600)
+    lived.call("keys", "passphrase", CRYSTAL_PASSPHRASE_FILE=str(word))
+    sealed = lived.call(
+        "backup", "--to", str(tmp_path / "shelf"), "--with-keys", "--json", CRYSTAL_PASSPHRASE_FILE=str(word)
+    ).json
+    assert sealed["keys"] == "sealed"
+    new = Machine(tmp_path / "new")
+    new.root.mkdir()
+    shutil.copytree(lived.home, tmp_path / "kept", symlinks=True)
+    new.call("backup", "restore", sealed["folder"], "--yes", CRYSTAL_PASSPHRASE_FILE=str(word))
+    new.call("sync", CRYSTAL_PASSPHRASE_FILE=str(word))
+    refused = new.call("sync", check=False)
+    assert refused.code != 0, "the passphrase closes them there, too"
+    keyring = {
+        "PYTHON_KEYRING_BACKEND": "tests.support.kept_keyring.Keyring",
+        "KEPT_KEYRING": str(tmp_path / "keyring.json"),
+        "CRYSTAL_KEY_STORE": "auto",
+    }
+    lived.call("keys", "passphrase", "--remove", CRYSTAL_PASSPHRASE_FILE=str(word))
+    lived.extra |= keyring
+    lived.call("keys", "move", "--to", "keyring")
+    without, plain = (
+        lived.call("backup", "--to", str(tmp_path / "shelf"), "--json", *more).json
+        for more in ((), ("--with-keys",))
+    )
+    assert (without["keys"], plain["keys"]) == ("none", "plain")
+    shutil.rmtree(lived.home)
+    told = lived.call("backup", "restore", without["folder"], "--json").json
+    assert told["keys"] == "keyring", "this home's keys are in this machine's keyring"
+    lived.call("sync")
+    other = Machine(tmp_path / "other")
+    other.root.mkdir()
+    assert other.call("backup", "restore", plain["folder"], "--json", "--yes").json["keys"] == "file"
+    other.call("sync")

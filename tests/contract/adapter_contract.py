@@ -26,7 +26,7 @@ from tests.node.capture.transcripts import nothing, said
 TEXTS = [f"message {number}{'ä' * (number % 5)}" for number in range(6)]
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-many = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),

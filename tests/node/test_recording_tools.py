@@ -1,5 +1,6 @@
 """All tools through the recorder: found by search under their agents, once, whatever their tools do with the files."""
 
+import json
 import os
 import shutil
 import time
@@ -84,6 +85,16 @@ def test_a_session_that_ended_by_a_crash_is_finished_and_goes_on(person: Machine
     _write(person, tool, "said 3", begin=False)
     assert _messages(person) == 1
     assert sorted(person.found("said", "-n", "20")) == ["said 1", "said 2", "said 3"]
+
+
+def test_captures_at_the_same_time_record_each_message_once(person: Machine) -> None:
+    for tool in TOOLS:
+        _write(person, tool, *(f"{tool.name} said {number}" for number in range(1, 41)))
+    running = [person.start("capture", "--json") for _ in range(3)]
+    outcomes = [process.communicate(timeout=60) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], outcomes
+    assert sum(json.loads(out)["messages"] for out, _ in outcomes) == 40 * len(TOOLS)
+    assert _messages(person) == 0
 
 
 def test_recording_that_is_off_waits_and_catches_up(person: Machine) -> None:

@@ -150,9 +150,9 @@ class ClaudeHooks:
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
             text = document.without(text, path)
-            group = document.value_at(document.parse(text), path[:-2])
+            group = document.members(document.value_at(document.parse(text), path[:-2]))
             # A group of a person's own with more in it stays: without its list it would be no group any more.
-            if isinstance(group, dict) and group[_HOOKS] == [] and set(group) <= {_HOOKS, "matcher"}:
+            if group.get(_HOOKS) == [] and set(group) <= {_HOOKS, "matcher"}:
                 text = document.without(text, path[:-2])
             for outer in (path[:2], path[:1]):
                 if not document.value_at(document.parse(text), outer):
@@ -163,8 +163,8 @@ class ClaudeHooks:
         ours = [path for path in self._ours(found) if path[1] == event.value]
         if not ours:
             return HookState.MISSING
-        group = document.value_at(found, ours[0][:3])
-        narrowed = isinstance(group, dict) and group.get("matcher", "") not in _EVERYTHING
+        group = document.members(document.value_at(found, ours[0][:3]))
+        narrowed = group.get("matcher", "") not in _EVERYTHING
         same = document.value_at(found, ours[0]) == hook(event, self._home)
         return HookState.INSTALLED if len(ours) == 1 and same and not narrowed else HookState.OUTDATED
 
@@ -175,16 +175,16 @@ class ClaudeHooks:
 
     def _checked(self, text: str) -> dict[str, object]:
         """The settings. Raises DamagedDocument if hooks could not be put into them."""
-        found = document.parse(text)
-        if not isinstance(found, dict):
+        parsed = document.parse(text)
+        found = document.members(parsed)
+        if parsed != found:
             raise DamagedDocument(f"{document.place(text, ())}: the settings are no object")
-        hooks = found.get(_HOOKS, {})
-        if not isinstance(hooks, dict):
+        if _HOOKS in found and not isinstance(found[_HOOKS], dict):
             raise DamagedDocument(f'{document.place(text, (_HOOKS,))}: "hooks" is no object')
-        for event in HookEvent:
-            if not isinstance(hooks.get(event.value, []), list):
-                where = document.place(text, (_HOOKS, event.value))
-                raise DamagedDocument(f'{where}: "{event.value}" is no list of hooks')
+        for event, groups in document.members(found.get(_HOOKS)).items():
+            if event in set(HookEvent) and not isinstance(groups, list):
+                where = document.place(text, (_HOOKS, event))
+                raise DamagedDocument(f'{where}: "{event}" is no list of hooks')
         return found
 
     def _named(self) -> "_Named":
@@ -207,9 +207,7 @@ class _Named:
 
 def _entries(found: dict[str, object]) -> Iterator[tuple[document.Path, object]]:
     """Every hook of any program, with its place. What has another shape is nobody's hook."""
-    hooks = found.get(_HOOKS)
-    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for at, group in enumerate(groups) if isinstance(groups, list) else ():
-            entries = group.get(_HOOKS) if isinstance(group, dict) else None
-            for index, entry in enumerate(entries) if isinstance(entries, list) else ():
+    for event, groups in document.members(found.get(_HOOKS)).items():
+        for at, group in enumerate(document.elements(groups)):
+            for index, entry in enumerate(document.elements(document.members(group).get(_HOOKS))):
                 yield (_HOOKS, event, at, _HOOKS, index), entry

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from crystal_node.errors import ExitCode, LocalStorage
 
@@ -30,7 +31,7 @@ class DamagedDocument(LocalStorage):
 def parse(text: str) -> object:
     """The document's value. Raises DamagedDocument with line and column."""
     try:
-        return json.loads(text, object_pairs_hook=_members, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise DamagedDocument(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except ValueError as error:
@@ -42,13 +43,22 @@ def parse(text: str) -> object:
 def value_at(document: object, path: Path) -> object:
     """What stands there, None if nothing does."""
     for step in path:
-        if isinstance(document, dict) and isinstance(step, str):
-            document = document.get(step)
-        elif isinstance(document, list) and isinstance(step, int) and step < len(document):
-            document = document[step]
+        if isinstance(step, str):
+            document = members(document).get(step)
         else:
-            return None
+            found = elements(document)
+            document = found[step] if step < len(found) else None
     return document
+
+
+def members(value: object) -> dict[str, object]:
+    """The members of an object; of anything else none."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def elements(value: object) -> list[object]:
+    """The elements of an array; of anything else none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def place(text: str, path: Path) -> str:
@@ -90,13 +100,13 @@ class _Item:
     end: int
 
 
-def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"it has {twice[:80]!r} twice in one object, and which one counts cannot be known")
-    return members
+    return found
 
 
 def _no_number(name: str) -> object:

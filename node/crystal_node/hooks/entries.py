@@ -9,6 +9,7 @@ import shlex
 from enum import StrEnum
 from pathlib import Path
 
+from crystal_node.hooks.document import members
 from crystal_node.hooks.program import program, words_after
 
 TIMEOUT_SECONDS = 5
@@ -42,12 +43,11 @@ def is_ours(entry: object, home: Path, default_home: Path) -> bool:
 
     A command that names no home means the default one.
     """
-    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
-        return False
-    words = words_after(entry["command"])
+    given = members(entry).get("command")
+    words = words_after(given) if isinstance(given, str) else None
     if not words or words[0] != "nudge":
         return False
     named = default_home
     if words[1:2] == ["--home"] and len(words) > 2:
-        named = Path(words[2])
+        named = default_home.parent / words[2].removeprefix("~/")  # an absolute path stays what it is
     return named == home

@@ -20,7 +20,7 @@ class McpEntries:
 
     def __init__(self, settings: Settings) -> None:
         self._home = settings.home.root
-        self._default_home = settings.person_home / ".ldm"
+        self._person, self._default_home = settings.person_home, settings.person_home / ".ldm"
         self._files = dict.fromkeys(
             (settings.person_home / ".claude.json", settings.claude_folder / ".claude.json")
         )
@@ -49,19 +49,20 @@ class McpEntries:
 
     def _ours(self, found: object) -> Iterator[document.Path]:
         """The entries of the person, and those of single projects."""
-        projects = document.value_at(found, ("projects",))
-        outer: list[document.Path] = [()]
-        outer += [("projects", name) for name in projects] if isinstance(projects, dict) else []
+        projects = document.members(document.value_at(found, ("projects",)))
+        outer: list[document.Path] = [(), *(("projects", name) for name in projects)]
         for path in outer:
-            entry = document.value_at(found, (*path, _SERVERS, _NAME))
-            if isinstance(entry, dict) and self._is_ours(entry):
+            entry = document.members(document.value_at(found, (*path, _SERVERS, _NAME)))
+            if self._is_ours(entry):
                 yield (*path, _SERVERS, _NAME)
 
     def _is_ours(self, entry: dict[str, object]) -> bool:
-        command, more, variables = entry.get("command"), entry.get("args", []), entry.get("env")
-        if not isinstance(command, str) or not isinstance(more, list):
+        command = entry.get("command")
+        if not isinstance(command, str):
             return False
-        words = arguments_after([command, *(str(word) for word in more)])
-        named = variables.get("CRYSTAL_HOME") if isinstance(variables, dict) else None
-        home = Path(named).expanduser() if isinstance(named, str) and named else self._default_home
+        words = arguments_after([command, *map(str, document.elements(entry.get("args")))])
+        named = document.members(entry.get("env")).get("CRYSTAL_HOME")
+        home = self._default_home
+        if isinstance(named, str) and named:
+            home = self._person / named.removeprefix("~/")  # an absolute path stays what it is
         return words is not None and words[:1] == ["mcp"] and home == self._home

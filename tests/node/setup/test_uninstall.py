@@ -67,6 +67,8 @@ def test_nothing_of_ours_is_left_in_other_programs_and_the_home_stays(person: Ma
         {"command": "/opt/other-crystal", "args": ["mcp"]},
         {"type": "http", "url": "http://127.0.0.1:1"},
         _OURS | {"env": {"CRYSTAL_HOME": "/another/home"}},
+        _OURS | {"env": {"CRYSTAL_HOME": "~nobody/x"}},
+        {"command": ["crystal"], "args": "mcp", "env": 3},
     ],
 )
 def test_an_mcp_server_of_that_name_that_is_not_ours_stays(machine: Machine, entry: dict[str, Any]) -> None:

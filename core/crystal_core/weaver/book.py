@@ -45,6 +45,9 @@ CREATE TABLE call (id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, numb
 CREATE INDEX call_by_place ON call (run, number, step);
 CREATE TABLE document (agent TEXT NOT NULL, name TEXT NOT NULL, sha256 BLOB NOT NULL, method TEXT NOT NULL,
                        PRIMARY KEY (agent, name)) WITHOUT ROWID, STRICT;
+CREATE TABLE assumed (agent TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE self (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL) STRICT;
+INSERT INTO self VALUES (1, randomblob(8));
 """
 
 
@@ -156,6 +159,19 @@ class WeaverBook:
                 self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+
+    @property
+    def id(self) -> str:
+        """Tells this book from that of another machine, or from one that was lost."""
+        return bytes(_one(self._db, "SELECT id FROM self")).hex()
+
+    def assumed_until(self, agent: str) -> int:
+        """What is not later than this another book has read; 0 if there was none."""
+        return int(_one(self._db, "SELECT until FROM assumed WHERE agent = ?", (agent,)) or 0)
+
+    def assume(self, agent: str, until: int) -> None:
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO assumed VALUES (?, ?)", (agent, until))
 
     def unfinished(self, agent: str, method: Method) -> Run | None:
         """The run of an agent that is not over."""

@@ -22,6 +22,8 @@ MISSED = "memory/missed-tasks.md"
 JOURNALS = "memory/journals"
 EXTRACT = "EXTRACT.md"
 """Stands in for CONTEXT.md where a model wrote that, and now there is none."""
+WOVEN = "memory/woven.json"
+"""Up to when which book has read: for the next Core."""
 PAGES = (IDENTITY, SOUL, CONTEXT, REFERENCE, MISSED, EXTRACT)
 
 NO_MODEL = "extractive, no model"

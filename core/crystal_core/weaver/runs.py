@@ -39,7 +39,12 @@ def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) ->
         done = ports.book.done_keys(plan.agent, methods, run.id)
     else:
         done = set[bytes]()
-    return [one for one in plan.sources if one.key not in done and (not since or one.moment >= since)]
+    until = 0 if full else ports.book.assumed_until(plan.agent)
+    return [
+        one
+        for one in plan.sources
+        if one.key not in done and (not since or one.moment >= since) and (not until or one.moment > until)
+    ]
 
 
 def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import Method, WeaverBook
-from crystal_core.weaver.documents import JOURNALS, PAGES
+from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
 from crystal_mirror.operations import Remember
 from crystal_node.capture.agents import agent_folder
 from crystal_node.device import Device
@@ -64,6 +64,7 @@ class DeviceOutput:
             self._note(name, digest, method)
             return False
         known = self._book.written(self._agent, name)
+        keep = keep and name != WOVEN
         if keep and before is not None and before not in text and not _is_ours(before, known):
             stem = name.rpartition("/")[2].removesuffix(".md")
             former = self._path(f"{FORMER}/{stem}-{run}.md")
@@ -108,7 +109,7 @@ class DeviceOutput:
 
     def _path(self, name: str) -> Path:
         """Raises LocalStorage: something on the way is a link."""
-        assert name in PAGES or name.startswith((f"{JOURNALS}/", f"{FORMER}/")), "names are ours"
+        assert name in (*PAGES, WOVEN) or name.startswith((f"{JOURNALS}/", f"{FORMER}/")), "names are ours"
         home = self._device.settings.home.root
         path = self._folder / name
         for part in (path, *path.parents):

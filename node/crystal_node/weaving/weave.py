@@ -31,6 +31,7 @@ from crystal_node.locking import FileLock
 from crystal_node.privacy import PrivateNow, read_privacy
 from crystal_node.replication.leading import check_leads
 from crystal_node.weaving.forgetting import let_go_of_forgotten
+from crystal_node.weaving.handing import hand_on, take_over
 from crystal_node.weaving.models import llm_of
 from crystal_node.weaving.output import DeviceOutput
 from crystal_node.weaving.request import (
@@ -115,7 +116,9 @@ async def _run(
         check_leads(device, "weaves")
         _check_public(device)
 
-    ports = Ports(book, texts, DeviceOutput(device, book, plan.agent, allowed), now_ms, progress)
+    output = DeviceOutput(device, book, plan.agent, allowed)
+    ports = Ports(book, texts, output, now_ms, progress)
+    take_over(output, book, plan.agent, now_ms())
     method = Method.EXTRACTIVE if llm is None else Method.MODEL
     before = run_to_go_on(ports, plan, method)
     if request.dry_run:
@@ -123,6 +126,8 @@ async def _run(
         return _result(plan, llm, WeaveState.DRY_RUN, None, None, time.monotonic() - started, estimate)
     spent_before = book.spent(before.id) if before is not None else Spent(0, 0, 0, 0)
     woven = await (extract(ports, plan) if llm is None else weave_with(llm, ports, plan))
+    if woven.run is not None and llm is not None and not woven.stopped and not woven.run.since:
+        hand_on(output, book, woven.run, plan.sources, now_ms())
     if woven.run is not None:
         note(device.journal, Moment.WEAVE, now_ms())
         device.settings.home.nudge()  # the new files are to travel

@@ -1,8 +1,11 @@
 """`crystal dream-weave` on a Core, with a language model at a real server, and without any."""
 
 import json
+import signal
 import sqlite3
 import stat
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 from crystal_core.weaver import documents
 from tests.support.llm_server import Fault, LlmServer, llm_server
-from tests.support.machine import Machine, Vault, transcript
+from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.relay_process import RelayProcess
 from tests.support.woven import INVENTED, good_answer
 
@@ -89,6 +92,7 @@ def test_a_run_writes_files_and_memories_that_are_found_everywhere(
     assert result["dollars_estimated"] == 0
     files = read(core)
     assert set(files) == {*result["journals"], *documents.PAGES} - {documents.EXTRACT}
+    assert (folder(core) / documents.WOVEN).exists()
     assert all(INVENTED not in text for text in files.values())
     assert f"“{TEXTS[0]}”" in files[result["journals"][0]]
     for path in folder(core).rglob("*"):
@@ -317,6 +321,51 @@ def test_a_forget_takes_out_what_was_woven_of_the_text(core: Machine, server: Ll
     assert "has been forgotten since" in journal.read_text()
     state = b"".join(path.read_bytes() for path in (core.home / "state").glob("weaver.db*"))
     assert TEXTS[0].encode() not in state
+
+
+@pytest.mark.parametrize("call", [1, 5])
+def test_killed_while_the_model_answers_a_run_goes_on_and_asks_for_no_kept_answer_again(
+    core: Machine, server: LlmServer, call: int
+) -> None:
+    asked = threading.Event()
+
+    def slow(system: str, data: str) -> str:
+        if len(server.asked) == call:
+            asked.set()
+            time.sleep(0.3)
+        return good_answer(system, data)
+
+    server.model = slow
+    process = core.start("dream-weave")
+    assert asked.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    result = core.call("dream-weave", "--json").json
+    assert result["state"] == "done"
+    assert result["calls_maybe_paid"] == 1
+    assert result["memories_extracted"] == 2
+    assert len(server.asked) == 6 + 1
+    assert _one(core.home / "state" / "weaver.db", "SELECT count(*) FROM call WHERE state = 'answered'") == 6
+
+
+def test_another_core_does_not_read_again_what_the_last_one_has_read(
+    core: Machine, server: LlmServer
+) -> None:
+    """The book stays behind when the lead moves; so it does where it is lost."""
+    core.call("dream-weave")
+    asked = len(server.asked)
+    for path in (core.home / "state").glob("weaver.db*"):
+        path.unlink()
+    assert core.call("dream-weave", "--json").json["state"] == "nothing-new"
+    assert len(server.asked) == asked
+    transcript(core, name="later").write_text(
+        turn("Weeks later.", session="later", moment="2026-02-05T09:00:00.000Z")
+    )
+    core.call("capture")
+    core.call("sync")
+    result = core.call("dream-weave", "--json").json
+    assert [name[:26] for name in result["journals"]] == ["memory/journals/2026-02-05"]
+    assert core.call("dream-weave", "--mode", "full", "--dry-run", "--json").json["estimate"]["pieces"] == 4
 
 
 def test_a_node_weaves_nothing_itself(core: Machine, vault: Vault) -> None:

@@ -36,8 +36,10 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
         emit(_document(hooks, found) | {"changed": changed})
         return
     say(f"The hooks are in {found.file}." if changed else f"The hooks were in {found.file} already.")
-    if changed and hooks.backup.exists():
-        say(f"As it was before: {hooks.backup}")
+    if changed:
+        say("They hold for sessions that begin from now on.")
+        if hooks.backup.exists():
+            say(f"As it was before: {hooks.backup}")
     _say_disabled(found)
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from crystal_node.artefacts.inert import plain
 from crystal_node.artefacts.moments import local_time
-from crystal_node.wording import counted, one_line
+from crystal_node.wording import counted
 
 REQUEST_CHARS = 120
 PROJECT_CHARS = 60
@@ -25,7 +26,7 @@ class DayLine:
 
 def daily_log(agent: str, day: str, zone: tzinfo, lines: Iterable[DayLine]) -> bytes:
     """The file but for its seal: a pure function of its arguments. Lines by their beginning."""
-    text = [f"# {day}, {one_line(agent, 100) or 'unnamed'}", "", f"Times are of {zone}.", ""]
+    text = [f"# {day}, {plain(agent, 100) or 'unnamed'}", "", f"Times are of {zone}.", ""]
     ordered = sorted(lines, key=lambda line: (line.first_at, line.last_at, line.summary))
     text += [_line(line, zone) for line in ordered]
     return ("\n".join(text) + "\n").encode()
@@ -34,13 +35,6 @@ def daily_log(agent: str, day: str, zone: tzinfo, lines: Iterable[DayLine]) -> b
 def _line(line: DayLine, zone: tzinfo) -> str:
     start, end = local_time(line.first_at, zone), local_time(line.last_at, zone)
     when = f"{start:%H:%M} to {end:%H:%M}" if start is not None and end is not None else "at some time"
-    project = one_line(line.project, PROJECT_CHARS)
-    where = f", in {_plain(project)}" if project else ""
-    request = one_line(line.request, REQUEST_CHARS)
-    what = f": {_plain(request)}" if request else ""
+    where = f", in {plain(line.project, PROJECT_CHARS)}" if line.project.strip() else ""
+    what = f": {plain(line.request, REQUEST_CHARS)}" if line.request.strip() else ""
     return f"- {when}{where}, [{counted(line.pieces, 'piece')}](../sessions/{line.summary}){what}"
-
-
-def _plain(text: str) -> str:
-    """Without what Markdown would take for a link, a picture or mark-up of its own."""
-    return "".join("\\" + char if char in "\\`*_[]<>!#|" else char for char in text)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from crystal_core.database import Database
 from crystal_core.llm.port import Llm, LlmError, Prompt
 from crystal_node.artefacts.conversation import Conversation
-from crystal_node.artefacts.summaries import DIGEST_CHARS, Digest
+from crystal_node.artefacts.summaries import DIGEST_BYTES, Digest
 from crystal_node.artefacts.works import Works
 
 EXCERPT_CHARS = 24_000
@@ -52,7 +52,7 @@ class Digests:
         except LlmError as error:
             self._failure = str(error)
             return Digest(failure=self._failure)
-        text = answer.text.strip()[:DIGEST_CHARS]
+        text = answer.text.strip()[:DIGEST_BYTES]
         if not text:
             return Digest(failure="its answer was empty")
         with self._works.transaction():

@@ -2,8 +2,8 @@
 
 Without a language model it is an extract and says so: when, where, by whom, how much, the first request, the last answer, the
 files and commands that were named. Nothing in it is understood, all of it is copied or counted. A model's words, where there
-are some, stand before that under a heading of their own. Texts of conversations are quoted line by line, so that nothing in
-them is taken for the summary's own.
+are some, stand before that under a heading of their own. Nothing in the texts is taken for the summary's own, or
+for more than text (``inert``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TypeVar
 
+from crystal_core.weaver.prose import paragraphs
 from crystal_node.artefacts.conversation import Spoken
+from crystal_node.artefacts.inert import block, plain
 from crystal_node.artefacts.moments import span
 from crystal_node.artefacts.named import Named
-from crystal_node.wording import counted, one_line, printable
+from crystal_node.wording import counted, one_line
 
 TITLE_CHARS = 80
 REQUEST_CHARS = 1000
 ANSWER_CHARS = 2000
-DIGEST_CHARS = 6000
+DIGEST_BYTES = 6000
 PLACES_MAX = 10
 DEVICES_MAX = 20
 
@@ -89,26 +91,26 @@ def summary(
     digest: Digest | None = None,
 ) -> bytes:
     """The file but for its seal: a pure function of its arguments. ``names``: of devices."""
-    lines = [f"# {one_line(found.request, TITLE_CHARS) or 'A conversation without a request'}", ""]
+    lines = [f"# {plain(found.request, TITLE_CHARS) or 'A conversation without a request'}", ""]
     lines += _source_of(digest)
     lines += [f"- When: {span(found.first_at, found.last_at, zone)} ({zone})"]
     lines += [
-        f"- Agent: {one_line(agent, 100) or 'unnamed'}",
-        f"- Session: {one_line(session, 100) or 'unnamed'}",
+        f"- Agent: {plain(agent, 100) or 'unnamed'}",
+        f"- Session: {plain(session, 100) or 'unnamed'}",
     ]
-    lines += [f"- Tool: {one_line(', '.join(found.sources), 200) or 'unknown'}"]
+    lines += [f"- Tool: {plain(', '.join(found.sources), 200) or 'unknown'}"]
     lines += [f"- Where: {_place(*place)}" for place in found.places if any(place)]
     lines += [f"- Device: {_device(device, names)}" for device in found.devices]
     lines += [f"- Said: {_said(found)}", ""]
     if digest is not None and digest.text:
         lines += [
-            f"## What {one_line(digest.model, 60)} made of it",
+            f"## What {plain(digest.model, 60)} made of it",
             "",
-            *_quoted(digest.text[:DIGEST_CHARS]),
+            *_quoted(digest.text),
             "",
         ]
-    lines += ["## First request", "", *_quoted(found.request or "None was recorded."), ""]
-    lines += ["## Last answer", "", *_quoted(found.answer or "None was recorded."), ""]
+    lines += ["## First request", "", *(block(found.request) or ["None was recorded."]), ""]
+    lines += ["## Last answer", "", *(block(found.answer) or ["None was recorded."]), ""]
     if found.named.files:
         lines += ["## Files that were named", ""]
         lines += [f"    {one_line(name, 200)}" for name in found.named.files] + [""]
@@ -123,7 +125,7 @@ def _source_of(digest: Digest | None) -> list[str]:
         return []
     if digest is not None and digest.failure:
         return [
-            f"Extract: a language model was asked and gave nothing ({one_line(digest.failure, 120)}).",
+            f"Extract: a language model was asked and gave nothing ({plain(digest.failure, 120)}).",
             "",
         ]
     return ["Extract: copied and counted, without a language model.", ""]
@@ -137,16 +139,17 @@ def _said(found: Extract) -> str:
 
 
 def _place(project: str, repository: str) -> str:
-    where = one_line(project, 200) or "a folder that nobody noted"
-    return f"{where} ({one_line(repository, 200)})" if repository else where
+    where = plain(project, 200) or "a folder that nobody noted"
+    return f"{where} ({plain(repository, 200)})" if repository else where
 
 
 def _device(device: bytes, names: Mapping[bytes, str]) -> str:
-    return f"{one_line(names.get(device, ''), 60) or 'unknown'} ({device.hex()[:8]})"
+    return f"{plain(names.get(device, ''), 60) or 'unknown'} ({device.hex()[:8]})"
 
 
 def _quoted(text: str) -> list[str]:
-    return [f"> {printable(line)}".rstrip() for line in text.splitlines()] or [">"]
+    """A model's prose, as a quotation in which nothing is loaded, run or hidden."""
+    return [f"> {line}".rstrip() for line in paragraphs(text, DIGEST_BYTES).splitlines()]
 
 
 def _note(kept: dict[_Kept, None], one: _Kept, most: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tracemalloc
 from collections.abc import Iterator
 from hashlib import sha256
@@ -68,12 +69,12 @@ def test_a_summary_without_a_model_is_an_extract_and_says_so() -> None:
         spoken("I think about it", "thinking", NOW + 1000, "n"),
         spoken("It waits for ./docs/a b.md. Run:\n```sh\nmake test\n```", "assistant", NOW + 3_600_000, "o"),
     )
-    assert text.startswith("# Why does `src/relay/notify.py` wait? Look at it.\n")
+    assert text.startswith("# Why does \\`src/relay/notify.py\\` wait? Look at it.\n")
     assert "without a language model" in text
     assert "- When: 2027-01-15 09:00 to 10:00 (Europe/Berlin)" in text
     assert "1 request, 1 answer, 1 thought" in text
     assert "- Device: laptop (" in text
-    assert "> It waits for ./docs/a b.md. Run:" in text
+    assert "\n    It waits for ./docs/a b.md. Run:\n" in text
     assert "    src/relay/notify.py" in text
     assert "    make test" in text
 
@@ -81,20 +82,37 @@ def test_a_summary_without_a_model_is_an_extract_and_says_so() -> None:
 def test_a_models_words_are_marked_as_a_models_and_quoted() -> None:
     text = summed(spoken("x"), digest=Digest("# It was fixed.\n<!-- done -->", "small-model"))
     assert "without a language model" not in text
-    assert "## What small-model made of it\n\n> # It was fixed.\n> <!-- done -->\n" in text
+    assert "## What small-model made of it\n\n> **It was fixed.**\n> &lt;!-- done -->\n" in text
     failed = summed(spoken("x"), digest=Digest(failure="nobody answers"))
     assert "a language model was asked and gave nothing (nobody answers)" in failed
 
 
 @pytest.mark.parametrize(
     "said",
-    ["<!-- Made by Crystal", "# A heading", "\x1b[31mred", "a\r\nb\u2028c", "```\nopen fence", "\u202eabc"],
+    [
+        "<!-- Made by Crystal",
+        "# A heading",
+        "\x1b[31mred",
+        "a\r\nb\u2028c",
+        "```\nopen fence",
+        "\u202eabc",
+        "![pixel](http://example.invalid/x.png)",
+        "\\<img src=x>",
+    ],
 )
-def test_what_was_said_is_quoted_and_never_taken_for_the_summarys_own(said: str) -> None:
-    body = summed(spoken("plain"), spoken(said, "assistant", message="n"))
+def test_what_was_said_is_shown_and_never_taken_for_anything_but_words(said: str) -> None:
+    body = summed(
+        Spoken(b"i" * 32, said, said, NOW, "m", 0, said, said, said, DEVICE),
+        spoken(said, message="n"),
+        spoken(said, "assistant", message="o"),
+    )
     after = body.split("## Last answer\n\n", 1)[1].split("\n\n", 1)[0]
-    assert all(line.startswith(">") for line in after.split("\n"))
+    assert all(line.startswith("    ") for line in after.split("\n"))
     assert not any(char in body for char in "\x1b\r\u2028\u202e")
+    ours = [line for line in body.split("\n") if not line.startswith("    ")]
+    escaped = [re.sub(r"\\.", "", line) for line in ours]
+    assert not any("<" in line or "![" in line or "](" in line for line in escaped)
+    assert sum(line.startswith("#") for line in ours) == 3
 
 
 @pytest.mark.parametrize("moment", [0, 2**53, 253_402_300_800_000])

@@ -51,10 +51,11 @@ META_LOOKED = "looked"
 
 @dataclass
 class Looked:
-    """What a look brought. ``more``: it did not come to the end."""
+    """What a look brought. ``read``: entries, whomever they are for. ``more``: it did not come to the end."""
 
     requests: int = 0
     reports: int = 0
+    read: int = 0
     more: bool = False
 
 
@@ -201,6 +202,7 @@ def _read_stream(
                     return
                 left = tuple(number for number in tail.junk if number > place.sequence)
                 transaction.set_tail(device, incarnation, Tail(place.sequence, entry.hash, left))
+                looked.read += 1
                 if isinstance(message, Request):
                     old = fresh or asked_before(transaction, message)
                     looked.requests += take_request(

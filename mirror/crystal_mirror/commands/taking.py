@@ -24,7 +24,7 @@ RECEIVED_KEPT_MAX = 4096
 META_BEGAN = "began"
 """Where the mirror stood here when the book was new."""
 
-FRESH_TEXT = "asked before this device kept its list of commands; nothing was run: ask again"
+FRESH_TEXT = "asked before this device kept its list of commands; nothing was run: sync, and ask again"
 FRESH_BEGUN_TEXT = "begun before this device kept its list of commands; how it ended is not known here"
 _NOTHING = Arguments()
 

@@ -124,7 +124,7 @@ async def ask_device(
     wait: float | None = None,
     progress: Tell | None = None,
 ) -> Outcome:
-    """Asks ``target``, None for whoever leads now.
+    """Asks ``target``, None for whoever leads now, after a round of sync.
 
     Raises:
         NotAMember, NotAllowed, Revoked: it is not asked.
@@ -132,20 +132,18 @@ async def ask_device(
     """
     with open_book(device.settings) as book:
         async with syncing(device, _PURPOSE) as syncer:
-            request: bytes | None = None
+            away = await _come_up(device, syncer)
+            target = core_of(device) if target is None else target
+            request = ask(device.member, book, target, action, arguments or Arguments(), now_ms())
             try:
-                if target is None:
-                    member = device.member
-                    await syncer.run(read_log(member.log, member.journal, member.keys))
-                    target = core_of(device)
-                request = ask(device.member, book, target, action, arguments or Arguments(), now_ms())
+                if away is not None:
+                    raise away
                 await syncer.run(send(device.member, book, now_ms()))
             except StoreFailure as failure:
-                if request is not None:
-                    failure.hint = (
-                        f"{failure.hint} The request is kept, and goes out with the agent's next look; "
-                        f"`crystal commands cancel {request.hex()[:8]}` takes it back."
-                    )
+                failure.hint = (
+                    f"{failure.hint} The request is kept, and goes out with the agent's next look; "
+                    f"`crystal commands cancel {request.hex()[:8]}` takes it back."
+                )
                 raise
             if wait is not None:
                 await _wait(device, syncer, book, request, wait, progress)
@@ -185,7 +183,7 @@ async def exchange(device: Device, syncer: Syncer, book: SqliteBook) -> str:
     while True:
         looked = await syncer.run(look(device.member, book, now_ms()))
         requests, reports = requests + looked.requests, reports + looked.reports
-        if not looked.more or not (looked.requests or looked.reports):
+        if not looked.more or not looked.read:
             break
     sent = await syncer.run(send(device.member, book, now_ms()))
     counts = ((requests, "asked of this device"), (reports, "answered"), (sent, "sent"))
@@ -212,6 +210,20 @@ def find_asked(book: SqliteBook, given: str) -> Asked:
     if len(found) > 1:
         raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return found[0]
+
+
+async def _come_up(device: Device, syncer: Syncer) -> StoreFailure | None:
+    """A round, by which this device knows who leads, and names a place in the mirror that is not behind. Returns the relay's
+    failure: a request can be written down without it."""
+    member = device.member
+    try:
+        if member.is_core:
+            await syncer.run(read_log(member.log, member.journal, member.keys))
+        else:
+            await syncer.round(enough=lambda: True)
+    except StoreFailure as failure:
+        return failure
+    return None
 
 
 async def _wait(

@@ -39,6 +39,8 @@ SAFETY_SECONDS = 1800.0
 """A look is done about this often though nothing seemed to come."""
 PROGRESS_SECONDS = 10.0
 """How far an action is is told at most this often: each time is a write, and wakes whoever listens."""
+PROGRESS_SHARE = 20
+"""And the more seldom, the longer it has run: after that fraction of the time."""
 TIDY_SECONDS = 3600.0
 AGAIN_SECONDS_MAX = 300.0
 
@@ -249,7 +251,8 @@ class _Teller:
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Tell) -> None:
         self._loop = loop
         self._tell = tell
-        self._told_at = 0.0
+        self._began_at = time.monotonic()
+        self._next_at = 0.0
         self._ended = False
 
     def __call__(self, text: str, done: int, total: int) -> None:
@@ -260,8 +263,8 @@ class _Teller:
 
     def _take(self, text: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if not self._ended and (not self._told_at or now - self._told_at >= PROGRESS_SECONDS):
-            self._told_at = now
+        if not self._ended and now >= self._next_at:
+            self._next_at = now + max(PROGRESS_SECONDS, (now - self._began_at) / PROGRESS_SHARE)
             self._tell(text, max(done, 0), max(total, 0))
 
 

@@ -52,7 +52,8 @@ class Party:
 
     def exchange(self) -> None:
         """Reads what has come, and sends what waits."""
-        self.run(look(self.member, self.book, self.now))
+        while (looked := self.run(look(self.member, self.book, self.now))).more and looked.read:
+            pass
         self.run(send(self.member, self.book, self.now))
 
     def work(self, *, then: Callable[[], None] = lambda: None) -> None:

@@ -262,3 +262,21 @@ def test_a_request_to_a_device_that_was_put_out_is_over(office: Office) -> None:
     office.revoke(tablet.member)
     office.desk.exchange()
     assert office.desk.state(request) is CommandState.REFUSED
+
+
+def test_what_stands_behind_much_that_is_for_others_is_found(office: Office) -> None:
+    tablet = office.party("tablet", office.add("tablet"))
+    office.sync(office.core, office.laptop_member)
+    tablet.exchange()
+    for _ in range(2):
+        for _ in range(OPEN_MAX):
+            office.asker.ask(tablet)
+        office.asker.exchange()
+        tablet.exchange()
+        tablet.work()
+        office.asker.exchange()
+    request = office.asker.ask(office.desk)
+    office.asker.exchange()
+    office.desk.exchange()
+    office.desk.work()
+    assert office.desk.ran == [request]

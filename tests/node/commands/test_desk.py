@@ -242,3 +242,15 @@ def test_a_book_that_is_none_is_told_and_left_alone(tmp_path: Path) -> None:
     fresh = tmp_path / "fresh.db"
     SqliteBook.open(fresh).close()
     assert fresh.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_device_that_has_not_synced_for_long_can_ask(vault: Vault, node: Machine) -> None:
+    """The Core's list is newer than the place in the mirror at which this device stood."""
+    for number in range(3):
+        vault.core.call("remember", f"fact {number}")
+        vault.core.call("sync")
+    vault.core.root.joinpath(".ldm/state/commands.db").unlink()
+    serves(vault.core, {})
+    request = asks(node, Action.STATUS)
+    serves(vault.core, {Action.STATUS: counting([])})
+    assert known(node, request).state is CommandState.DONE

@@ -1,0 +1,10 @@
+"""What tests of backups share."""
+
+from pathlib import Path
+
+from tests.support.machine import Machine
+
+
+def backed_up(machine: Machine, shelf: Path, *more: str) -> Path:
+    """A backup of the machine's home in that folder."""
+    return Path(machine.call("backup", "--to", str(shelf), "--json", *more).json["folder"])

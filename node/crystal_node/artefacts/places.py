@@ -6,8 +6,10 @@ from crystal_node.artefacts.seal import Form
 from crystal_node.artefacts.writing import Place
 from crystal_node.capture.agents import folder_name, session_name
 
+_NAME = "[a-z0-9][a-z0-9._-]*"
 _MADE = re.compile(
-    r"agents/[^/]+/memory/(?:transcripts/[^/]+\.jsonl|sessions/(?:\d{4}-\d\d-\d\d|undated)-[^/]+\.md|daily/\d{4}-\d\d-\d\d\.md)"
+    rf"agents/{_NAME}/memory/(?:transcripts/{_NAME}\.jsonl|sessions/(?:\d{{4}}-\d\d-\d\d|undated)-{_NAME}\.md"
+    r"|daily/\d{4}-\d\d-\d\d\.md)"
 )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+from pathlib import Path
 
 BLOCK_BYTES = 256 * 1024
 SEAL_BYTES_MAX = 200
@@ -82,3 +83,17 @@ def look_at(descriptor: int) -> Look:
         at += len(block)
     said = (found["json"] or found["markdown"]).decode()
     return Look(Standing.OURS, said) if digest.hexdigest() == said else CHANGED
+
+
+def is_as_made(path: Path) -> bool:
+    """Whether a file is one of ours that nobody has touched. False for what cannot be read, and for links."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return look_at(descriptor).standing is Standing.OURS
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

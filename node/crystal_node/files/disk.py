@@ -15,6 +15,8 @@ from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, 
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
+from crystal_node.artefacts.places import is_made_here
+from crystal_node.artefacts.seal import is_as_made
 from crystal_node.clock import now_ms
 from crystal_node.files.book import FileBook
 from crystal_node.files.folders import READ, folder_of, prune, troubles
@@ -138,7 +140,10 @@ class HomeDisk:
 
     def remove(self, local: Local, version: Origin) -> None:
         self._check(local.path)
-        self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
+        item = self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
+        if is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2]):
+            # Made from the memory and touched by nobody: the memory is its copy, or what it held was forgotten.
+            self.trash.drop(item)
 
     def tidy(self) -> None:
         self.trash.expire(self._trash_clock())

@@ -96,7 +96,7 @@ class Trash:
                     _move(found, item / found[1])
                     os.fsync(found[0])
         except FileTrouble:
-            self._drop(name)
+            self.drop(name)
             raise
         prune(self._root, local.path)
         return name
@@ -123,7 +123,12 @@ class Trash:
 
     def delete(self, item: Trashed) -> None:
         """For good."""
-        self._drop(item.id)
+        self.drop(item.id)
+
+    def drop(self, item: str) -> None:
+        """The same, by id."""
+        shutil.rmtree(self.folder / item, ignore_errors=True)
+        (self.folder / f"{item}.json").unlink(missing_ok=True)
 
     def expire(self, clock: int) -> int:
         """Deletes what has been here long enough. Returns how many."""
@@ -131,10 +136,6 @@ class Trash:
         for item in due:
             self.delete(item)
         return len(due)
-
-    def _drop(self, name: str) -> None:
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / f"{name}.json").unlink(missing_ok=True)
 
 
 def _move(found: tuple[int, str], target: Path) -> None:

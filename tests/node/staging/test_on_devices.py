@@ -90,6 +90,27 @@ def test_a_forget_reaches_the_files_of_all_machines(vault: Vault) -> None:
         assert not any("4711" in path.read_text(encoding="utf-8") for path in files)
 
 
+def test_a_conversation_of_which_all_was_forgotten_is_in_no_machines_trash_either(vault: Vault) -> None:
+    laptop = vault.add()
+    transcript(vault.core, "The door code is 4711.")
+    vault.core.call("capture")
+    vault.settle()
+    run_jobs(vault.core)
+    vault.settle()
+    held = below(laptop, "agents")
+    assert len(held) == 3
+    own = laptop.home / held[0]
+    own.write_text(own.read_text(encoding="utf-8") + "a line of my own\n", encoding="utf-8")
+    (hit,) = laptop.call("search", "--json", "door code").json["results"]
+    laptop.call("forget", hit["id"])
+    vault.settle()
+    run_jobs(vault.core)
+    vault.settle()
+    assert below(vault.core, "agents") == []
+    left = [path for path in laptop.home.rglob("*") if path.is_file() and b"4711" in path.read_bytes()]
+    assert [path for path in left if "a line of my own" not in path.read_text(encoding="utf-8")] == []
+
+
 def test_a_rejected_agent_can_be_forgotten_with_all_that_it_alone_has_said(vault: Vault) -> None:
     laptop = vault.add()
     laptop.extra["CRYSTAL_AGENT_ID"] = LAPTOP

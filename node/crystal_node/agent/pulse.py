@@ -24,6 +24,8 @@ SLEPT_SECONDS = 30.0
 """Between two beats: then connections are dead, and pauses have lost their meaning."""
 NETWORK_BEATS = 5
 
+Mark = tuple[int, int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
@@ -38,13 +40,15 @@ class Pulse:
     elapsed: Callable[[], float] | None = None
     wall: Callable[[], float] = time.time
     where: Callable[[], tuple[str, ...]] = network
+    read: Mark | None = None
+    """The file as it was when the settings were read."""
     beat: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> None:
         """Goes on until it is cancelled."""
         elapsed = self.elapsed or sleeping_clock
         beaten, shown = elapsed(), self.wall()
-        here, config = self.where(), _mark(self.config_file)
+        here, config = self.where(), self.read or mark_of(self.config_file)
         beats = 0
         while True:
             await self.beat(BEAT_SECONDS)
@@ -57,7 +61,7 @@ class Pulse:
             elif abs(moved - gone) > SLEPT_SECONDS:
                 self.again("the clock was set")
             self.asked()
-            if (mark := _mark(self.config_file)) != config:
+            if (mark := mark_of(self.config_file)) != config:
                 config = mark
                 self.settings()
             if beats % NETWORK_BEATS:
@@ -76,7 +80,8 @@ def sleeping_clock() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-def _mark(path: Path) -> tuple[int, int, int]:
+def mark_of(path: Path) -> Mark:
+    """What changes when a file is written anew."""
     try:
         info = path.stat()
     except OSError:

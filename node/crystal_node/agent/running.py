@@ -24,7 +24,7 @@ from crystal_node.agent.duties import duties
 from crystal_node.agent.logs import logged, logging_to
 from crystal_node.agent.network import is_metered
 from crystal_node.agent.power import on_battery
-from crystal_node.agent.pulse import Pulse
+from crystal_node.agent.pulse import Mark, Pulse, mark_of
 from crystal_node.agent.schedule import Schedule
 from crystal_node.agent.serving import serve
 from crystal_node.agent.standing import PURPOSE, Noted
@@ -53,27 +53,32 @@ def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
         HomeBusy: another process watches this home.
         NotSetUp, Revoked, and whatever does not pass by itself.
     """
-    settings = resolve()
-    home = settings.home
-    with (
-        opened(settings) as device,
-        watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
-        logging_to(home.log_file, settings.agent_process.log_level),
-    ):
-        agent = _Agent(device, resolve, logged(report))
-        try:
-            asyncio.run(agent.run())
-        finally:
-            agent.has_ended()
+    begins_anew = True
+    while begins_anew:
+        home = resolve().home
+        mark = mark_of(home.config_file)  # before it is read: what is written from here on is heard of
+        settings = resolve()
+        with (
+            opened(settings) as device,
+            watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
+            logging_to(home.log_file, settings.agent_process.log_level),
+        ):
+            agent = _Agent(device, resolve, logged(report), mark)
+            try:
+                asyncio.run(agent.run())
+            finally:
+                agent.has_ended()
+            begins_anew = agent.begins_anew
 
 
 class _Agent:
     """What is beside the rounds, and the settings as a person last left them."""
 
-    def __init__(self, device: Device, resolve: Callable[[], Settings], report: Report) -> None:
+    def __init__(self, device: Device, resolve: Callable[[], Settings], report: Report, mark: Mark) -> None:
         self._device = device
         self._resolve = resolve
         self._report = report
+        self._mark = mark
         self._settings = device.settings
         self._battery = self._metered = False
         self._asking: asyncio.Task[None] | None = None
@@ -81,6 +86,8 @@ class _Agent:
         self._desk: CommandDesk | None = None
         self._ending: threading.Timer | None = None
         self._told = ""
+        self.begins_anew = False
+        """It ended because the relay, or how it is spoken to, is another one by now."""
 
     def has_ended(self) -> None:
         """No thread goes on: the process may end by itself."""
@@ -102,7 +109,8 @@ class _Agent:
                 latest=lambda: self._settings,
                 put_off=self._put_off,
             )
-            _log.info("the agent ends, as it was told to")
+            if not self.begins_anew:
+                _log.info("the agent ends, as it was told to")
         except Exception as error:
             failure = describe(error)
             ends = failure.exit_code
@@ -145,6 +153,7 @@ class _Agent:
             settings=self._read_settings,
             asked=self._asked,
             every_minute=self._look_around,
+            read=self._mark,
         )
         self._desk = self._open_desk(found.work)
         if self._desk is None:
@@ -185,11 +194,16 @@ class _Agent:
         """A person changed them. A file that cannot be used changes nothing, and is told."""
         assert self._watching is not None
         try:
-            self._settings = self._resolve()
+            before, self._settings = self._settings, self._resolve()
         except Exception as error:
             if not passes(error):
                 raise
             self._report(WatchEvent.FAILED, f"{describe(error).message}; the settings from before hold on")
+            return
+        if _connection(before) != _connection(self._settings):
+            self._report(WatchEvent.PROGRESS, "the settings of the relay changed: the agent begins anew")
+            self.begins_anew = True
+            self._watching.stop.set()
             return
         logging.getLogger("crystal_node").setLevel(self._settings.agent_process.log_level.upper())
         self._watching.schedule.set_jobs(duties(self._watching.work))
@@ -236,6 +250,19 @@ class _Agent:
             if not passes(error):
                 raise
             _log.warning("jobs.db cannot be written: %s", describe(error).message)
+
+
+def _connection(settings: Settings) -> tuple[object, ...]:
+    """What is built in when the device opens, and cannot be changed while it is open."""
+    return (
+        settings.relay_url,
+        settings.allow_http,
+        settings.relay_timeout,
+        settings.bandwidth_up,
+        settings.bandwidth_down,
+        settings.config.vault,
+        settings.config.key_store,
+    )
 
 
 def _end_in_time(code: int) -> threading.Timer:

@@ -38,7 +38,8 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
     if manager.state() is ServiceState.RUNNING:
         manager.stop()
         by = manager.name
-    elif holder is not None:
+        holder = holder_of(settings.home)  # one that was started by hand, for whose end the service waited
+    if holder is not None:
         _signal(holder)
     while (left := holder_of(settings.home)) is not None:
         if left.pid is not None and holder is not None and left.pid != holder.pid:

@@ -66,17 +66,15 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
         crystal agent install
     """
     from crystal_node.service import manager_for
-    from crystal_node.service.checking import check_startable
+    from crystal_node.service.installing import install_and_start
 
     settings = _settings()
-    check_startable(settings)
     manager = manager_for(settings)
-    said = manager.install()
-    manager.start()
+    said = install_and_start(settings, manager)
     if as_json:
         emit(_service_document(manager) | {"said": said})
         return
-    say(f"The agent is installed with {manager.name}, and runs. {said}")
+    say(f"The agent is installed with {manager.name}. {said}")
 
 
 @group.command("start")
@@ -88,13 +86,15 @@ def start(as_json: Json = False, debug: Debug = False) -> None:
         crystal agent start
     """
     from crystal_node.service import manager_for
+    from crystal_node.service.installing import start as start_service
 
-    manager = manager_for(_settings())
-    manager.start()
+    settings = _settings()
+    manager = manager_for(settings)
+    said = start_service(settings, manager)
     if as_json:
-        emit(_service_document(manager))
+        emit(_service_document(manager) | {"said": said or None})
         return
-    say(f"The agent runs ({manager.name}).")
+    say(said or f"The agent runs ({manager.name}).")
 
 
 @group.command("stop")

@@ -14,6 +14,7 @@ from crystal_node.agent.stopping import stop_agent
 from crystal_node.errors import ExitCode, HomeBusy
 from crystal_node.service import NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.service.command import Program, Unwritable, program_of
+from crystal_node.service.installing import await_agent, install_and_start
 from crystal_node.service.launchd import Launchd
 from crystal_node.service.systemd import Systemd
 from crystal_node.service.taskscheduler import NAMESPACE, TaskScheduler
@@ -190,6 +191,27 @@ def test_stopping_goes_through_the_manager_that_runs_it(settings: Settings, tmp_
     stopped = stop_agent(settings, manager)
     assert (stopped.ran, stopped.by) == (True, "systemd --user")
     assert manager.state() is ServiceState.STOPPED
+
+
+def test_a_service_that_waits_for_an_agent_by_hand_says_so_and_stop_ends_both(
+    vault: Vault, tmp_path: Path
+) -> None:
+    settings = _settings(tmp_path, CRYSTAL_HOME=str(vault.core.home))
+    manager = _systemd(tmp_path, settings)
+    with agent(vault.core) as process:
+        said = install_and_start(settings, manager)
+        assert f"takes over when process {process.pid} (crystal agent) ends" in said
+        assert stop_agent(settings, manager).by == "systemd --user"
+        assert process.wait(20) == 0
+    assert manager.state() is ServiceState.STOPPED
+
+
+def test_a_service_without_an_agent_is_not_called_running(vault: Vault, tmp_path: Path) -> None:
+    settings = _settings(tmp_path, CRYSTAL_HOME=str(vault.core.home))
+    manager = _systemd(tmp_path, settings)
+    manager.install()
+    with pytest.raises(ServiceUnavailable, match="no agent runs"):
+        await_agent(settings, manager)
 
 
 def test_an_agent_that_does_not_end_is_told_with_its_process(vault: Vault, tmp_path: Path) -> None:

@@ -165,9 +165,9 @@ def failing(flow: Generator[Request, Any, Any], store: Objects, at: int, *, answ
     """Drives a flow whose request number ``at`` fails, after its effect or before it."""
     reply: Any = None
     number = 0
-    request = next(flow)
-    while True:
-        try:
+    try:
+        request = next(flow)
+        while True:
             number += 1
             if number == at:
                 if answered:
@@ -176,5 +176,5 @@ def failing(flow: Generator[Request, Any, Any], store: Objects, at: int, *, answ
             else:
                 reply = store.answer(request)
                 request = flow.send(reply)
-        except StopIteration as stop:
-            return stop.value
+    except StopIteration as stop:
+        return stop.value

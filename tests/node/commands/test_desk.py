@@ -1,6 +1,8 @@
 """The desk of an agent on a real device and relay: stopped, killed, beside another process, told how far an action is."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from crystal_node.sync import Syncer, syncing
 from crystal_node.watch import WatchEvent
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
+from tests.support.watchers import until
 
 Reported = list[tuple[WatchEvent, str]]
 
@@ -254,3 +257,24 @@ def test_a_device_that_has_not_synced_for_long_can_ask(vault: Vault, node: Machi
     request = asks(node, Action.STATUS)
     serves(vault.core, {Action.STATUS: counting([])})
     assert known(node, request).state is CommandState.DONE
+
+
+@pytest.mark.parametrize("action", [Action.DREAM_WEAVE, Action.VERIFY])
+def test_an_agent_that_is_killed_while_an_action_runs(
+    vault: Vault, node: Machine, tmp_path: Path, action: Action
+) -> None:
+    mark = tmp_path / "mark"
+    request = asks(node, action)
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "tests.node.commands.killed_desk", action, str(mark)],
+        env=vault.core.environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    until(mark.exists, "the action runs")
+    assert known(node, request).state is CommandState.RUNNING
+    killed.kill()
+    killed.wait()
+    runs: list[Arguments] = []
+    serves(vault.core, {action: counting(runs)})
+    once = action is Action.DREAM_WEAVE
+    assert known(node, request).state is (CommandState.UNKNOWN if once else CommandState.DONE)
+    assert len(runs) == (0 if once else 1)

@@ -1,0 +1,30 @@
+"""A desk whose action says that it runs, and never ends: `python -m tests.node.commands.killed_desk ACTION MARK`, to be killed.
+
+The home is the environment's.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from crystal_mirror.commands.messages import Action, Arguments
+from crystal_node.commands.desk import CommandDesk, Done, Tell
+from crystal_node.device import opened
+from crystal_node.settings import resolve
+from crystal_node.sync import syncing
+
+
+async def serve(action: Action, mark: Path) -> None:
+    async def hang(_arguments: Arguments, _tell: Tell) -> Done:
+        with mark.open("a") as file:
+            file.write("began\n")
+        await asyncio.Event().wait()
+        raise AssertionError("it hangs")
+
+    with opened(resolve()) as device:
+        async with syncing(device, "a desk that is killed") as syncer:
+            await CommandDesk(device, syncer, {action: hang}, lambda *_: None).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Action(sys.argv[1]), Path(sys.argv[2])))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from crystal_node.backup import making, placing, restoring, tree
+from crystal_node.backup import making, restoring
 from crystal_node.backup.making import Subject, back_up
 from crystal_node.backup.restoring import restore_device
 from crystal_node.backup.shelf import backups
@@ -42,7 +42,6 @@ def main() -> None:
 
     def make(step: Step) -> None:
         _patch(making, "copy_database", step)
-        _patch(tree, "copy_file", step)
         back_up(original, subject, shelf, count=KEPT)
 
     def check_backups(done: bool) -> None:
@@ -64,7 +63,6 @@ def main() -> None:
         shutil.rmtree(target, ignore_errors=True)
 
     def restore(step: Step) -> None:
-        _patch(placing, "copy_file", step)
         _patch(restoring, "restart_stream", step)
         _patch(restoring, "adopt_files", step)
         restore_device(_settings(target), source)

@@ -18,7 +18,7 @@ from crystal_node.llm.ollama import Ollama
 from crystal_node.llm.openai import compatible, openai
 from tests.contract.llm_contract import KEY, DecliningContract, HttpLlmContract, LlmContract, quickly, until
 from tests.support.claude_program import make_claude
-from tests.support.llm_server import LlmServer, llm_server
+from tests.support.llm_server import Fault, LlmServer, llm_server
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ class TestOllama(HttpLlmContract):
 
 class TestClaudeCli(LlmContract):
     @pytest.fixture(autouse=True)
-    def plan(self, tmp_path: Path) -> None:
+    def planned(self, tmp_path: Path) -> None:
         make_claude(tmp_path / "bin")
         self._plan(tmp_path)
 
@@ -120,19 +120,6 @@ class TestClaudeCli(LlmContract):
     def babble(self, server: LlmServer, folder: Path) -> None:
         self._plan(folder, prints="Welcome!")
 
-    async def test_it_has_no_tools_no_hooks_no_session_and_nothing_to_read(
-        self, server: LlmServer, tmp_path: Path
-    ) -> None:
-        await self.make(server, tmp_path).complete(Prompt("s", "secret data"), tokens_max=9, seconds_max=10)
-        seen = self._seen(tmp_path)
-        assert seen["given"]["--tools"] == ""
-        assert seen["given"]["--setting-sources"] == ""
-        assert {"--strict-mcp-config", "--no-session-persistence"} <= set(seen["given"])
-        assert seen["listed"] == []
-        assert not await asyncio.to_thread(os.path.lexists, seen["cwd"])
-        assert "secret data" not in " ".join(seen["arguments"])
-        assert seen["environment"]["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "9"
-
     async def test_a_version_without_these_fences_is_not_used(
         self, server: LlmServer, tmp_path: Path
     ) -> None:
@@ -162,6 +149,40 @@ class TestClaudeCli(LlmContract):
         pids = [self._seen(tmp_path)["pid"], int(note.read_text())]
         async with asyncio.timeout(10):
             await until(lambda: not any(_lives(pid) for pid in pids))
+
+
+async def test_claude_has_no_tools_no_hooks_no_session_and_nothing_to_read(tmp_path: Path) -> None:
+    program = make_claude(tmp_path)
+    plan(tmp_path)
+    llm = ClaudeCli(environment={"PATH": os.environ["PATH"]}, program=str(program))
+    await llm.complete(Prompt("s", "secret data"), tokens_max=9, seconds_max=10)
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["given"]["--tools"] == ""
+    assert seen["given"]["--setting-sources"] == ""
+    assert {"--strict-mcp-config", "--no-session-persistence"} <= set(seen["given"])
+    assert seen["listed"] == []
+    assert not await asyncio.to_thread(os.path.lexists, seen["cwd"])
+    assert "secret data" not in " ".join(seen["arguments"])
+    assert seen["environment"]["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "9"
+
+
+async def test_no_key_follows_a_redirection_or_stands_in_a_servers_complaint(server: LlmServer) -> None:
+    with llm_server() as elsewhere:
+        server.faults.append(
+            Fault(307, f'{{"error": "no {KEY}"}}', {"Location": f"{elsewhere.openai}/chat/completions"})
+        )
+        llm = openai(KEY, url=server.openai, pause=quickly)
+        with pytest.raises(Refused) as caught:
+            await llm.complete(Prompt("a", "b"), tokens_max=5, seconds_max=10)
+        await llm.aclose()
+        assert elsewhere.asked == []
+    assert KEY not in str(caught.value)
+
+
+def plan(folder: Path, **changes: Any) -> None:
+    """What the stand-in for `claude` does when it is started next."""
+    usual = {"answer": "Hello.", "hangs": False, "prints": None, "code": 0, "is_error": False, "unknown": []}
+    (folder / "plan.json").write_text(json.dumps(usual | changes))
 
 
 def _lives(pid: int) -> bool:

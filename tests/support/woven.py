@@ -10,8 +10,9 @@ from typing import Any
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import Method, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.records import Method
 from crystal_core.weaver.sources import PIECE_OVERHEAD_BYTES, Said, Source, day_of
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)

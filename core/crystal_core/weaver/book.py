@@ -13,8 +13,6 @@ too. A leg is what one budget is for: it goes on after a crash, and is new after
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import apsw
 
 from crystal_core.errors import SchemaTooNew, VaultDamaged
 from crystal_core.llm.port import Completion
+from crystal_core.weaver.records import Batch, CallState, Method, Run, RunState, Spent
 
 APPLICATION_ID = 0x43525757  # "CRWW"
 SCHEMA_VERSION = 1
@@ -49,65 +48,6 @@ CREATE TABLE assumed (agent TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT RO
 CREATE TABLE self (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL) STRICT;
 INSERT INTO self VALUES (1, randomblob(8));
 """
-
-
-class Method(StrEnum):
-    """Who writes: a language model, or nobody (sentences are taken over as they stand)."""
-
-    MODEL = "model"
-    EXTRACTIVE = "extractive"
-
-
-class RunState(StrEnum):
-    OPEN = "open"
-    STOPPED = "stopped"
-    DONE = "done"
-    ABANDONED = "abandoned"
-
-
-class CallState(StrEnum):
-    ASKED = "asked"
-    ANSWERED = "answered"
-    LOST = "lost"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """``identity_new``: the agent had no identity when it began."""
-
-    id: str
-    agent: str
-    method: Method
-    mode: str
-    since: int
-    state: RunState
-    leg: int
-    identity_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Some pieces of one day that are read together. ``keys``: theirs."""
-
-    run: str
-    number: int
-    day: str
-    keys: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Tokens of a run or of a leg. ``unsure``: how much of ``total`` may not have been used; ``lost``: in how many calls."""
-
-    tokens_in: int
-    tokens_out: int
-    unsure: int
-    lost: int
-
-    @property
-    def total(self) -> int:
-        return self.tokens_in + self.tokens_out + self.unsure
 
 
 class WeaverBook:

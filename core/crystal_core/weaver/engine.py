@@ -19,7 +19,6 @@ from msgspec import structs
 from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, tokens_bound
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import Facts, Reflection, Unreadable, read_facts, read_reflection
-from crystal_core.weaver.book import Batch, Method, Run, RunState
 from crystal_core.weaver.limits import (
     BATCH_BYTES_MIN,
     BATCH_TOKENS,
@@ -35,6 +34,7 @@ from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import paragraphs, whole
 from crystal_core.weaver.quotations import Quotable, honest
+from crystal_core.weaver.records import Batch, Method, Run, RunState
 from crystal_core.weaver.runs import (
     Woven,
     run_to_go_on,

@@ -10,13 +10,13 @@ from datetime import tzinfo
 
 from crystal_core.weaver import documents
 from crystal_core.weaver.answers import WarmStart
-from crystal_core.weaver.book import Method, Run, RunState
 from crystal_core.weaver.documents import NO_MODEL
 from crystal_core.weaver.limits import ITEM_CHARS_MAX
 from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import one_line
 from crystal_core.weaver.quotations import flat
+from crystal_core.weaver.records import Method, Run, RunState
 from crystal_core.weaver.runs import (
     Woven,
     run_to_go_on,

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from crystal_core.weaver.book import Batch, Run, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
+from crystal_core.weaver.records import Batch, Run
 
 FORGOTTEN = "A text that this part was made of has been forgotten since; the part was taken out."
 

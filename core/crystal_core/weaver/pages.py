@@ -10,7 +10,7 @@ from typing import TypeVar
 from crystal_core.llm.port import Declined, TooLong
 from crystal_core.weaver import documents, prompts
 from crystal_core.weaver.answers import Unreadable, read_warm_start
-from crystal_core.weaver.book import DOCUMENTS, Method, Run
+from crystal_core.weaver.book import DOCUMENTS
 from crystal_core.weaver.engine import Asking
 from crystal_core.weaver.limits import (
     DOCUMENT_INPUT_BYTES,
@@ -22,6 +22,7 @@ from crystal_core.weaver.outcome import Outcome, decode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import cut, whole
 from crystal_core.weaver.quotations import Quotable, honest
+from crystal_core.weaver.records import Method, Run
 from crystal_core.weaver.sources import day_of
 
 _FORMER_BYTES_MAX = 12 * 1024

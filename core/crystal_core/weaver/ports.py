@@ -6,7 +6,8 @@ from datetime import tzinfo
 from typing import Protocol
 
 from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import Method, WeaverBook
+from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.records import Method
 from crystal_core.weaver.sources import Said, Source
 
 

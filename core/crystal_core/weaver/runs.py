@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crystal_core.weaver.book import Method, Run, RunState
 from crystal_core.weaver.documents import IDENTITY, journal, journal_name
 from crystal_core.weaver.outcome import Outcome, decode_outcome
 from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.records import Method, Run, RunState
 from crystal_core.weaver.sources import Source
 
 FULL = "full"

@@ -1,9 +1,10 @@
 """What was forgotten leaves what was woven of it: at the beginning of each run, and by a duty of its own on the Core."""
 
-from crystal_core.weaver.book import Batch, Run, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import REFERENCE, journal, journal_name, reference
 from crystal_core.weaver.forgetting import let_go
 from crystal_core.weaver.outcome import decode_outcome
+from crystal_core.weaver.records import Batch, Run
 from crystal_core.weaver.sources import day_of
 from crystal_node.clock import now_ms
 from crystal_node.device import Device

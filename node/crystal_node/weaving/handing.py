@@ -10,8 +10,9 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_core.weaver.book import Run, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import WOVEN
+from crystal_core.weaver.records import Run
 from crystal_core.weaver.sources import Source
 from crystal_node.weaving.output import DeviceOutput
 

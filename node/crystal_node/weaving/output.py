@@ -10,8 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import Method, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
+from crystal_core.weaver.records import Method
 from crystal_mirror.operations import Remember
 from crystal_node.capture.agents import agent_folder
 from crystal_node.device import Device

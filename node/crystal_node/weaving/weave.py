@@ -14,12 +14,13 @@ from datetime import tzinfo
 from crystal_core.database import Database
 from crystal_core.llm.port import Llm
 from crystal_core.llm.prices import price_of
-from crystal_core.weaver.book import Method, Spent, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import NO_MODEL
 from crystal_core.weaver.engine import batch_bytes, count_batches, weave_with
 from crystal_core.weaver.estimate import Estimate, estimated
 from crystal_core.weaver.extract import BATCH_BYTES, extract
 from crystal_core.weaver.ports import Plan, Ports
+from crystal_core.weaver.records import Method, Spent
 from crystal_core.weaver.runs import FULL, Woven, run_to_go_on, unread_sources
 from crystal_core.weaver.sources import Said, Source, list_sources, load
 from crystal_node.clock import now_ms

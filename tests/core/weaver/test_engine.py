@@ -8,10 +8,11 @@ import pytest
 
 from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
 from crystal_core.weaver import documents, prompts
-from crystal_core.weaver.book import RunState, WeaverBook
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
 from crystal_core.weaver.quotations import TAKEN_OUT
+from crystal_core.weaver.records import RunState
 from crystal_core.weaver.runs import Woven
 from tests.support.woven import (
     AGENT,

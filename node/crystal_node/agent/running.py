@@ -137,6 +137,8 @@ class _Agent:
     def _beside(self, found: Watching) -> list[Coroutine[Any, Any, None]]:
         self._watching = found
         schedule = found.schedule
+        self._look_around()
+        schedule.start(duties(found.work))
         self._note(
             schedule,
             pid=str(os.getpid()),
@@ -144,8 +146,6 @@ class _Agent:
             version=version("memory-crystal"),
             put_off="",
         )
-        self._look_around()
-        schedule.start(duties(found.work))
         self._report(WatchEvent.PROGRESS, f"the agent runs as process {os.getpid()}")
         pulse = Pulse(
             self._device.settings.home.config_file,

@@ -79,6 +79,8 @@ class SqliteJournal:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA secure_delete=ON")
+            if cls._is_made(db):
+                return cls(db)  # without a lock: whoever only looks waits for nobody who writes
             db.execute("BEGIN IMMEDIATE")
             try:
                 cls._make_schema(db, path)
@@ -89,6 +91,11 @@ class SqliteJournal:
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise JournalDamaged(f"{path} is damaged: {error}") from error
         return cls(db)
+
+    @staticmethod
+    def _is_made(db: apsw.Connection) -> bool:
+        version, application = _one(db, "PRAGMA user_version"), _one(db, "PRAGMA application_id")
+        return (int(version), int(application)) == (SCHEMA_VERSION, APPLICATION_ID)
 
     @staticmethod
     def _make_schema(db: apsw.Connection, path: Path | str) -> None:

@@ -1,7 +1,7 @@
 """``crystal status``: how this device stands, without asking anybody."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,12 +48,17 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
 
             emit(status_document(device, found))
             return
+        import apsw
+
         from crystal_node.cli.status_lines import news_lines, status_lines
         from crystal_node.members.newsdesk import mark_all_shown
 
         for line in (*status_lines(device, found), *news_lines(device)):
             say(line)
-        mark_all_shown(device.member)
+        with suppress(
+            apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError
+        ):  # then it is shown once more
+            mark_all_shown(device.member)
 
 
 @contextmanager

@@ -309,6 +309,9 @@ def _opened(path: str) -> apsw.Connection:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.execute("PRAGMA secure_delete=ON")
+        version = db.execute("PRAGMA user_version").fetchone()
+        if version is not None and version[0] == SCHEMA_VERSION:
+            return db  # without a lock: whoever only looks waits for nobody who writes
         db.execute("BEGIN IMMEDIATE")
         version = db.execute("PRAGMA user_version").fetchone()
         if version is None or version[0] != SCHEMA_VERSION:

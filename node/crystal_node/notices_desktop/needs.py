@@ -4,7 +4,7 @@ failures. Nothing of their own texts is taken over.
 
 from crystal_node.device import Device
 from crystal_node.health.check import Check, State, guarded
-from crystal_node.health.checks.device import device_checks
+from crystal_node.health.checks.device import quick_checks
 from crystal_node.health.concerns import ConcernName, concerns
 from crystal_node.health.standing import standing
 from crystal_node.health.stuck import StuckName
@@ -56,7 +56,7 @@ def needs(device: Device, looked: list[Check]) -> list[str]:
     """Each thing once, what matters most first. ``looked`` is what ``look_around`` found."""
     found = [_CONCERNS[each.name] for each in concerns(device) if each.name in _CONCERNS]
     found += [_STUCK[each.name] for each in standing(device).stuck if each.name in _STUCK]
-    checks = looked + guarded("device", lambda: device_checks(device.settings, device, deep=False))
+    checks = looked + guarded("device", lambda: quick_checks(device.settings, device))
     found += [
         _CHECKS.get(check.name, _OTHER_CHECK)
         for check in checks

@@ -26,7 +26,12 @@ PENDING_SECONDS_MAX = 24 * 3600.0
 
 
 def device_checks(settings: Settings, device: "Device", *, deep: bool) -> list[Check]:
-    """All of them, each by itself."""
+    """All of them, each by itself. The indexes are read as a whole: seconds, for a large memory."""
+    return [*quick_checks(settings, device), *guarded("indexes", lambda: indexes(device, deep=deep))]
+
+
+def quick_checks(settings: Settings, device: "Device") -> list[Check]:
+    """Those that read little."""
     member = device.member
     role = "Core" if member.is_core else "Node"
     what = f"a {role} of vault {member.vault.hex()[:8]}; its keys and databases open"
@@ -36,7 +41,6 @@ def device_checks(settings: Settings, device: "Device", *, deep: bool) -> list[C
         *guarded("sync", lambda: _sync(device)),
         *guarded("watcher", lambda: [_watcher(device)]),
         *guarded("transcripts", lambda: _transcripts(device)),
-        *guarded("indexes", lambda: indexes(device, deep=deep)),
         *guarded("device log", lambda: [_log(member)]),
         *guarded("access", lambda: _access(device)),
         *guarded("generation", lambda: [_generation(member)]),

@@ -9,7 +9,7 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_mirror.claim import claim
 from crystal_mirror.commands.asking import OPEN_MAX, withdraw
-from crystal_mirror.commands.looking import look
+from crystal_mirror.commands.looking import ENTRIES_PER_STREAM_MAX, look
 from crystal_mirror.commands.messages import EXPIRES_AFTER_ENTRIES, Action, Arguments, CommandState
 from crystal_mirror.commands.ports import ReceivedState
 from crystal_mirror.commands.running import begin, finish, next_due, progress
@@ -267,14 +267,10 @@ def test_a_request_to_a_device_that_was_put_out_is_over(office: Office) -> None:
 def test_what_stands_behind_much_that_is_for_others_is_found(office: Office) -> None:
     tablet = office.party("tablet", office.add("tablet"))
     office.sync(office.core, office.laptop_member)
-    tablet.exchange()
-    for _ in range(2):
-        for _ in range(OPEN_MAX):
-            office.asker.ask(tablet)
-        office.asker.exchange()
-        tablet.exchange()
-        tablet.work()
-        office.asker.exchange()
+    for_another = office.asker.ask(tablet)
+    office.asker.exchange()
+    for _ in range(ENTRIES_PER_STREAM_MAX * 2):
+        withdraw(office.laptop_member, office.asker.book, for_another, office.asker.now)
     request = office.asker.ask(office.desk)
     office.asker.exchange()
     office.desk.exchange()

@@ -21,7 +21,7 @@ from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
 from crystal_node.capture.adapters import adapters_of, all_adapters
 from crystal_node.capture.choosing import Choice, chosen, discovered
-from crystal_node.capture.follow import FileState, unchanged, unsure
+from crystal_node.capture.follow import FileState, unsure
 from crystal_node.capture.lines import QUIET_MS
 from crystal_node.capture.redact import Redacted, redact
 from crystal_node.clock import now_ms
@@ -193,7 +193,7 @@ class Recorder:
         while True:
             before = self._device.journal.file_state(_key(path))
             state = self._former(adapter, path) if before is None else decode_state(before)
-            if before is not None and unchanged(path, state, quiet_ns):
+            if before is not None and adapter.unchanged(path, state, quiet_ns):
                 return recorded
             reading = await asyncio.to_thread(
                 adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns

@@ -109,6 +109,14 @@ class Adapter(Protocol):
         """Where this transcript may have been before its tool moved it: what was read of it there is read."""
         ...
 
+    def transcript(self, path: Path) -> Path:
+        """The transcript that a changed file belongs to: most often the file itself."""
+        ...
+
+    def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+        """Whether there is nothing to read, by a cheap look. Raises OSError."""
+        ...
+
     def recognises(self, record: dict[str, Any]) -> bool:
         """Whether a file that begins with this record is one of this tool's, wherever it lies."""
         ...

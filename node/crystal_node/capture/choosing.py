@@ -10,11 +10,13 @@ from crystal_node.capture.finding import files_below
 from crystal_node.capture.follow import LineReader
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.jsonvalues import is_object, parse_json
+from crystal_node.capture.openclaw import OpenClaw
 
 Choice = tuple[Adapter, Found]
 
-_BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name}
+_BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name, ".sqlite": OpenClaw.name}
 """Of files that are no lines."""
+_ENDINGS = (".jsonl", *_BY_NAME)
 
 
 def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
@@ -31,16 +33,15 @@ def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choic
     """
     for path in paths:
         if path.is_dir():
-            for found in files_below(
-                path, lambda name: name.endswith((".jsonl", ".json", ".md")) or ".jsonl." in name
-            ):
+            for found in files_below(path, lambda name: name.endswith(_ENDINGS) or ".jsonl." in name):
                 adapter = _by_place(adapters, found.path)
                 if adapter is None and found.path.suffix == ".jsonl":
                     adapter = adapter_of(adapters, found.path)
                 if adapter is not None or found.problem is not None:
                     yield adapter or adapters[0], found
         elif path.exists():
-            yield adapter_of(adapters, path), Found(path)
+            adapter = adapter_of(adapters, path)
+            yield adapter, Found(adapter.transcript(path))
 
 
 def adapter_of(adapters: Sequence[Adapter], path: Path) -> Adapter:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from crystal_node.capture.adapter import Counts, Hides, Reading
 from crystal_node.capture.context import Context, Marks, decoded
-from crystal_node.capture.follow import FileState, LineReader
+from crystal_node.capture.follow import FileState, LineReader, unchanged
 from crystal_node.capture.gathering import Gatherer, Spoken
 from crystal_node.capture.jsonvalues import records_within
 from crystal_node.capture.project import Places
@@ -64,7 +64,7 @@ class LineAdapter(ABC):
             before = decoded(reader.memo)
             # Of a file that is read from its start, only what was recorded stays known.
             context = Context(said=before.said) if reader.from_start else before
-            one_pass = _Pass(self, path, context, hides, reader.unsure_until, counts, gatherer)
+            one_pass = LinePass(self, path, context, hides, reader.unsure_until, counts, gatherer)
             for line in reader.lines():
                 one_pass.take(line.data, line.start)
             if reader.unended is not None and reader.unended.data is not None:
@@ -76,6 +76,12 @@ class LineAdapter(ABC):
             reader.memo = context.encoded()
             return Reading(gatherer.finish(), reader.state(), counts, reader.more)
 
+    def transcript(self, path: Path) -> Path:
+        return path
+
+    def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+        return unchanged(path, state, quiet_ns)
+
     def skip(self, path: Path) -> FileState:
         with LineReader(path, None) as reader:
             context = Context()
@@ -86,8 +92,8 @@ class LineAdapter(ABC):
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 
-class _Pass:
-    """What the lines of one pass over one file have in common.
+class LinePass:
+    """What the lines of one pass over one file, or one database, have in common.
 
     ``unsure_until``: what bears no time and stands before this offset is left out, because it may be what was stepped over.
     """

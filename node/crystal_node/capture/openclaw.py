@@ -6,6 +6,9 @@ and results, changes of the model, compaction and branch summaries, and what ext
 
 When a session is reset its file becomes ``<session>.jsonl.reset.<time>``: what had not been read yet is read there. A file
 that was deleted (``.deleted.<time>``) is left alone. The first version wrote entries without ids.
+
+Since August 2026 the same entries are rows of a database, one for each agent (``openclaw_store``). What was moved there keeps
+its ids, so it is in the memory once, however often it is read.
 """
 
 import re
@@ -13,14 +16,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.capture.adapter import Found
+from crystal_node.capture.adapter import Counts, Found, Hides, Reading
 from crystal_node.capture.agents import agent_id
 from crystal_node.capture.context import Context
 from crystal_node.capture.finding import below, files_below, folders_in
-from crystal_node.capture.gathering import Spoken, derived_id, joined
+from crystal_node.capture.follow import FileState
+from crystal_node.capture.gathering import Gatherer, Spoken, derived_id, joined
 from crystal_node.capture.jsonvalues import as_array, as_object, as_text
-from crystal_node.capture.lines import At
+from crystal_node.capture.lines import At, LinePass
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
+from crystal_node.capture.openclaw_store import (
+    JOURNAL_NAME,
+    STORE_NAME,
+    read_store,
+    skip_store,
+    store_unchanged,
+)
+from crystal_node.capture.project import Places
 from crystal_node.capture.words import Silent
 
 DEFAULT_AGENT = "main"
@@ -72,11 +84,14 @@ class OpenClaw(ObjectLines):
         yield from problems
         for agent in agents:
             yield from files_below(agent / "sessions", _is_transcript, depth=0)
+            yield from files_below(agent / "agent", STORE_NAME.__eq__, depth=0)
 
     def concerns(self, path: str) -> bool:
         match below(path, self._agents):
             case (_, "sessions", name):
                 return _is_transcript(name)
+            case (_, "agent", name):
+                return name in (STORE_NAME, JOURNAL_NAME)
             case _:
                 return False
 
@@ -87,6 +102,36 @@ class OpenClaw(ObjectLines):
     def former(self, path: Path) -> Path | None:
         reset = _RESET.fullmatch(path.name)
         return path.with_name(reset[1]) if reset else None
+
+    def transcript(self, path: Path) -> Path:
+        return path.with_name(STORE_NAME) if path.name == JOURNAL_NAME else path
+
+    def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+        return store_unchanged(path, state) if _is_store(path) else super().unchanged(path, state, quiet_ns)
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> Reading:
+        if not _is_store(path):
+            return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
+        counts = Counts()
+        gatherer = Gatherer(agent, self.name, Places(self._home), counts)
+        batch = read_store(path, state)
+        if not batch.known_form:
+            counts.damaged(path, 0, "database of unknown form")
+        contexts: dict[str, Context] = {}
+        for event in batch.events:
+            context = contexts.get(event.session)
+            if context is None:
+                context = contexts[event.session] = Context(session=event.session)
+                for _ in self.said(batch.headers[event.session], context, At(path, 0)):
+                    pass
+            context.moment = event.created_at
+            LinePass(self, path, context, hides, 0, counts, gatherer).take(event.line, event.number)
+        return Reading(gatherer.finish(), batch.state, counts, batch.more)
+
+    def skip(self, path: Path) -> FileState:
+        return skip_store(path) if _is_store(path) else super().skip(path)
 
     def recognises(self, record: dict[str, Any]) -> bool:
         return record.get("type") == "session" and "id" in record
@@ -118,7 +163,9 @@ def _message(record: dict[str, Any], context: Context, at: At) -> Iterator[Spoke
         return
     blocks, silent = _blocks(role, message.get("content"))
     texts = joined(blocks)
-    moment = moment_of(record.get("timestamp")) or moment_of(message.get("timestamp"))
+    moment = (
+        moment_of(record.get("timestamp")) or moment_of(message.get("timestamp")) or moment_of(context.moment)
+    )
     made = derived_id(role, str(moment or at.offset), *texts.values())
     yield Spoken(
         message=as_text(record.get("id")) or made,
@@ -163,6 +210,10 @@ def _cleaned(text: str) -> str:
             text = behind.lstrip()
         else:
             return "" if text.startswith(_TOOLS_OWN) else text
+
+
+def _is_store(path: Path) -> bool:
+    return path.name.endswith(".sqlite")
 
 
 def _answered(text: str) -> str:

@@ -1,0 +1,236 @@
+"""OpenClaw's database of one agent, ``agents/<agent>/agent/openclaw-agent.sqlite``: its sessions are there since August 2026.
+
+The table ``transcript_events`` holds the lines that the transcripts held, one a row, numbered within each session; large ones
+are compressed since September 2026. Read on from is the last number of each session. A session whose last number is lower
+than that was written anew, and is read from its start: its messages keep their ids.
+
+The database is only read, while its program writes into it: from one snapshot of it, or, if it has no journal, as a file that
+nobody changes, which is checked afterwards.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+import msgspec
+import zstandard
+
+from crystal_node.capture.follow import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
+
+STORE_NAME = "openclaw-agent.sqlite"
+JOURNAL_NAME = STORE_NAME + "-wal"
+BUSY_MS = 2000
+NAME_BYTES = 8
+"""Of the hash of a session's id, under which its last number is kept."""
+_TRIES_MAX = 3
+
+_SESSIONS = """
+WITH RECURSIVE found (id) AS (
+    SELECT min(session_id) FROM transcript_events
+    UNION ALL
+    SELECT (SELECT min(session_id) FROM transcript_events WHERE session_id > id) FROM found WHERE id IS NOT NULL)
+SELECT id, (SELECT max(seq) FROM transcript_events WHERE session_id = id) FROM found WHERE id IS NOT NULL
+"""
+"""Each session with its last number, by a few look-ups in the index for each."""
+
+Positions = dict[bytes, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The database's file and its journal, as ``FileState`` has them of one file."""
+
+    size: int
+    modified: int
+    changed: int
+    inode: int
+    journal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of one session. ``line`` is None for one over the limit or one that cannot be unpacked. Milliseconds."""
+
+    session: str
+    number: int
+    line: bytes | None
+    created_at: int
+
+
+@dataclass
+class Batch:
+    """What one pass read. ``more``: there is more to read."""
+
+    headers: dict[str, bytes]
+    events: list[Event]
+    state: FileState
+    more: bool
+    known_form: bool = True
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Raises OSError: it is not there, or no regular file."""
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    try:
+        journal = path.with_name(path.name + "-wal").lstat()
+    except FileNotFoundError:
+        return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, journal=False)
+    return Stamp(
+        found.st_size + journal.st_size,
+        max(found.st_mtime_ns, journal.st_mtime_ns),
+        found.st_ctime_ns,  # the journal's changes when somebody only opens it
+        found.st_ino,
+        journal=journal.st_size > 0,
+    )
+
+
+def store_unchanged(path: Path, state: FileState | None) -> bool:
+    """Whether database and journal are just as they were left. Raises OSError."""
+    if state is None:
+        return False
+    found = stamp_of(path)
+    return (found.size, found.modified, found.changed, found.inode) == (
+        state.size,
+        state.modified,
+        state.changed,
+        state.inode,
+    )
+
+
+def read_store(path: Path, state: FileState | None) -> Batch:
+    """Reads on from ``state``, a bounded piece. Raises OSError: it cannot be read, or is being written all the time."""
+    before = state or FileState()
+    positions = {} if before.offset == 0 else _decoded(before.memo)
+    for _ in range(_TRIES_MAX):
+        stamp = stamp_of(path)
+        batch = Batch({}, [], before, more=False)
+        after = dict(positions)
+        try:
+            with closing(_opened(path, stamp)) as database, database:
+                _read(database, after, batch)
+        except apsw.SQLError as error:
+            if not _of_unknown_form(error):
+                raise _failure(path, error) from error
+            batch.known_form = False
+        except apsw.Error as error:
+            raise _failure(path, error) from error
+        if stamp.journal or stamp_of(path) == stamp:
+            batch.state = _state(stamp, after, stepped_over=before.stepped_over)
+            return batch
+    raise OSError(errno.EAGAIN, "it was written all the time", str(path))
+
+
+def skip_store(path: Path) -> FileState:
+    """The state behind everything that the database holds. Raises OSError."""
+    stamp = stamp_of(path)
+    sessions: list[tuple[str, int]] = []
+    try:
+        with closing(_opened(path, stamp)) as database, database:
+            sessions.extend((str(session), int(number)) for session, number in database.execute(_SESSIONS))
+    except apsw.SQLError as error:
+        if not _of_unknown_form(error):
+            raise _failure(path, error) from error
+    except apsw.Error as error:
+        raise _failure(path, error) from error
+    positions = {_name(session): number for session, number in sessions}
+    return _state(stamp, positions, stepped_over=True)
+
+
+def _read(database: apsw.Connection, positions: Positions, batch: Batch) -> None:
+    columns = {row[1] for row in database.execute("PRAGMA table_info(transcript_events)")}
+    packed = "event_zstd" if "event_zstd" in columns else "NULL"
+    left = PASS_BYTES_MAX
+    found = list(database.execute(_SESSIONS))
+    present = {_name(str(session)) for session, _ in found}
+    for gone in positions.keys() - present:
+        del positions[gone]
+    for session, last in found:
+        name = _name(str(session))
+        known = positions.get(name, -1)
+        if last == known:
+            continue
+        start = known if last > known else -1
+        for event in _events(database, packed, str(session), start):
+            if event.session not in batch.headers:
+                first = next(_events(database, packed, event.session, -1))
+                batch.headers[event.session] = first.line or b""
+            batch.events.append(event)
+            positions[name] = event.number
+            left -= len(event.line or b"") or 1
+            if left <= 0:
+                batch.more = True
+                return
+
+
+def _events(database: apsw.Connection, packed: str, session: str, behind: int) -> Iterator[Event]:
+    query = (
+        f"SELECT seq, CASE WHEN length(event_json) <= ?3 THEN event_json END,"  # noqa: S608  of two names
+        f" CASE WHEN length({packed}) <= ?3 THEN {packed} END, created_at"
+        " FROM transcript_events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq"
+    )
+    for number, text, frame, created_at in database.execute(query, (session, behind, LINE_BYTES_MAX)):
+        line = text.encode() if isinstance(text, str) else _unpacked(frame)
+        yield Event(session, int(number), line, int(created_at) if isinstance(created_at, int) else 0)
+
+
+def _unpacked(frame: object) -> bytes | None:
+    if not isinstance(frame, bytes):
+        return None
+    try:
+        if zstandard.frame_content_size(frame) > LINE_BYTES_MAX:
+            return None
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LINE_BYTES_MAX)
+    except zstandard.ZstdError:
+        return None
+
+
+def _opened(path: Path, stamp: Stamp) -> apsw.Connection:
+    """Without a journal nothing is laid beside the database, as it would be for a reader of one that is being written."""
+    how = "mode=ro" if stamp.journal else "mode=ro&immutable=1"
+    database = apsw.Connection(
+        f"file:{quote(os.fsencode(path.absolute()))}?{how}",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
+    database.set_busy_timeout(BUSY_MS)
+    return database
+
+
+def _state(stamp: Stamp, positions: Positions, *, stepped_over: bool) -> FileState:
+    return FileState(
+        offset=stamp.size,
+        size=stamp.size,
+        modified=stamp.modified,
+        changed=stamp.changed,
+        inode=stamp.inode,
+        stepped_over=stepped_over,
+        looked=True,
+        memo=msgspec.msgpack.encode(positions),
+    )
+
+
+def _name(session: str) -> bytes:
+    return sha256(session.encode("utf-8", "replace")).digest()[:NAME_BYTES]
+
+
+def _decoded(memo: bytes) -> Positions:
+    try:
+        return msgspec.msgpack.decode(memo, type=Positions) if memo else {}
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _of_unknown_form(error: apsw.SQLError) -> bool:
+    return "no such table" in str(error) or "no such column" in str(error)
+
+
+def _failure(path: Path, error: apsw.Error) -> OSError:
+    return OSError(errno.EIO, f"its database says: {error}", str(path))

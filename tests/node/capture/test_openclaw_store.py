@@ -1,0 +1,225 @@
+"""OpenClaw's database: its events are read as the lines that they were, once, while its program writes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crystal_node.capture import openclaw_store
+from crystal_node.capture.adapter import decode_state, encode_state
+from crystal_node.capture.follow import FileState, rewound
+from crystal_node.capture.openclaw import OpenClaw
+from crystal_node.capture.openclaw_store import JOURNAL_NAME, STORE_NAME
+from tests.node.capture.tools import HOME, fixture, pieces, read_all
+from tests.node.capture.transcripts import said
+
+SCHEMA = """
+CREATE TABLE session_windows (session_id TEXT NOT NULL PRIMARY KEY, session_key TEXT NOT NULL) STRICT;
+CREATE TABLE transcript_events (
+  session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT, created_at INTEGER NOT NULL, event_zstd BLOB,
+  PRIMARY KEY (session_id, seq)) STRICT;
+"""
+
+
+class Store:
+    """One agent's database, as its program writes it."""
+
+    def __init__(self, root: Path, schema: str = SCHEMA, journal: str = "wal") -> None:
+        self.adapter = OpenClaw(root, HOME)
+        self.path = root / "agents" / "main" / "agent" / STORE_NAME
+        self.path.parent.mkdir(parents=True)
+        self.database = apsw.Connection(str(self.path))
+        self.database.execute(f"PRAGMA journal_mode = {journal}")
+        self.database.execute(schema)
+
+    def add(self, session: str, number: int, record: dict[str, Any], *, packed: bool = False) -> None:
+        data = json.dumps(record).encode()
+        self.database.execute(
+            "INSERT INTO transcript_events (session_id, seq, event_json, created_at, event_zstd) VALUES (?, ?, ?, ?, ?)",
+            (
+                session,
+                number,
+                None if packed else data.decode(),
+                1_789_000_000_000 + number,
+                zstandard.ZstdCompressor().compress(data) if packed else None,
+            ),
+        )
+
+    def say(self, session: str, number: int, text: str, *, packed: bool = False) -> None:
+        record = {
+            "type": "message",
+            "id": f"{session}-{number}",
+            "message": {"role": "user", "content": text},
+        }
+        self.add(session, number, record, packed=packed)
+
+    def texts(self, state: FileState | None = None) -> tuple[list[str], FileState]:
+        operations, _, after = read_all(self.adapter, self.path, state)
+        kept = decode_state(encode_state(after))
+        assert kept == after
+        return [text for _, text in said(operations)], after
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path)
+    with closing(made.database):
+        yield made
+
+
+def test_events_are_read_like_the_lines_that_they_were(store: Store, tmp_path: Path) -> None:
+    lines = OpenClaw(fixture("openclaw", tmp_path), HOME)
+    path = next(lines.discover()).path
+    for number, line in enumerate(path.read_text().splitlines()):
+        store.add(path.stem, number, json.loads(line), packed=number % 2 == 0)
+    moved, counts, _ = read_all(store.adapter, store.path)
+    before, counts_before, _ = read_all(lines, path)
+    assert pieces(moved) == pieces(before)
+    assert counts.skipped == counts_before.skipped
+    assert {(one.session, one.project, one.source) for one in moved} == {
+        (one.session, one.project, one.source) for one in before
+    }
+
+
+def test_the_database_is_found_and_a_change_of_its_journal_concerns_it(store: Store) -> None:
+    journal = store.path.with_name(JOURNAL_NAME)
+    assert [found.path for found in store.adapter.discover()] == [store.path]
+    assert store.adapter.concerns(str(store.path))
+    assert store.adapter.concerns(str(journal))
+    assert store.adapter.transcript(journal) == store.path
+    assert not store.adapter.concerns(str(store.path.with_name("other.sqlite")))
+    assert store.adapter.agent_of(store.path) == "main"
+
+
+def test_what_is_added_to_any_session_is_read_once(store: Store) -> None:
+    store.add("a", 0, {"type": "session", "version": 3, "id": "a", "cwd": "/home/mara/src"})
+    store.say("a", 1, "one")
+    texts, state = store.texts()
+    assert texts == ["one"]
+    assert store.adapter.unchanged(store.path, state)
+    store.say("b", 0, "two", packed=True)
+    store.say("a", 2, "three")
+    assert not store.adapter.unchanged(store.path, state)
+    operations, _, after = read_all(store.adapter, store.path, state)
+    assert [(one.session, one.project) for one in operations] == [("a", "src"), ("b", "")]
+    assert [piece.created_at for _, piece in pieces(operations)] == [1_789_000_000_002, 1_789_000_000_000]
+    assert store.texts(after)[0] == []
+
+
+def test_a_session_that_was_written_anew_is_read_again_under_the_same_ids(store: Store) -> None:
+    for number in range(3):
+        store.say("a", number, f"said {number}")
+    first, _, state = read_all(store.adapter, store.path)
+    store.database.execute("DELETE FROM transcript_events WHERE seq > 1")
+    again, _, state = read_all(store.adapter, store.path, state)
+    assert set(pieces(again)) < set(pieces(first))
+    store.say("a", 2, "another")
+    assert store.texts(state)[0] == ["another"]
+
+
+def test_a_vacuum_loses_and_repeats_nothing(store: Store) -> None:
+    for number in range(20):
+        store.say("a", number, f"said {number}")
+        store.say("b", number, f"told {number}")
+    _, state = store.texts()
+    store.database.execute("DELETE FROM transcript_events WHERE session_id = 'a'")
+    store.database.execute("VACUUM")
+    store.say("b", 20, "after")
+    assert store.texts(state)[0] == ["after"]
+
+
+def test_a_database_that_nobody_has_open_is_read_and_nothing_is_laid_beside_it(tmp_path: Path) -> None:
+    made = Store(tmp_path)
+    made.say("a", 0, "one")
+    made.database.close()
+    beside = sorted(made.path.parent.iterdir())
+    texts, state = made.texts()
+    assert texts == ["one"]
+    assert sorted(made.path.parent.iterdir()) == beside == [made.path]
+    assert made.adapter.unchanged(made.path, state)
+
+
+def test_what_was_stepped_over_stays_out_and_what_is_read_again_comes_back(store: Store) -> None:
+    store.say("a", 0, "before")
+    state = store.adapter.skip(store.path)
+    store.say("a", 1, "after")
+    store.say("b", 0, "new")
+    texts, state = store.texts(state)
+    assert texts == ["after", "new"]
+    assert state.stepped_over
+    assert store.texts(rewound(state))[0] == ["before", "after", "new"], "the moments say what was private"
+
+
+steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans()), max_size=25)
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps, st.sampled_from([1, 300, 4_194_304]))
+def test_any_way_of_growing_gives_each_event_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bool, bool]], bound: int
+) -> None:
+    """Each step: one more event in a session, whether it is read then, and whether the reader dies before it commits."""
+    store = Store(tmp_path_factory.mktemp("grow"))
+    state: FileState | None = None
+    got: list[str] = []
+    with closing(store.database), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openclaw_store, "PASS_BYTES_MAX", bound)
+        for number, (session, reads, dies) in enumerate([*steps, ("a", True, False)]):
+            store.say(session, number, f"said {number}")
+            if reads:
+                texts, after = store.texts(state)
+                if not dies:
+                    got, state = got + texts, after
+    assert sorted(got) == sorted(f"said {number}" for number in range(len(steps) + 1))
+
+
+@pytest.mark.parametrize("content", [b"not a database", b"SQLite format 3\0" + b"\xff" * 5000, b"\0" * 4096])
+def test_what_is_no_database_is_a_problem_and_no_more(tmp_path: Path, content: bytes) -> None:
+    made = Store(tmp_path)
+    made.database.close()
+    made.path.write_bytes(content)
+    with pytest.raises(OSError, match="its database says"):
+        made.adapter.read(made.path, None, agent="a", hides=lambda _: False)
+    with pytest.raises(OSError, match="its database says"):
+        made.adapter.skip(made.path)
+
+
+def test_a_database_of_another_form_is_counted(tmp_path: Path) -> None:
+    made = Store(tmp_path, "CREATE TABLE something (else_ TEXT)")
+    with closing(made.database):
+        operations, counts, _ = read_all(made.adapter, made.path)
+    assert operations == []
+    assert counts.skipped["database of unknown form"] == 1
+    assert made.adapter.skip(made.path).stepped_over
+
+
+def test_damaged_and_over_long_events_are_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openclaw_store, "LINE_BYTES_MAX", 1000)
+    store.say("a", 0, "one")
+    store.say("a", 1, "x" * 2000)
+    store.say("a", 2, "y" * 100_000, packed=True)
+    insert = "INSERT INTO transcript_events (session_id, seq, event_json, created_at, event_zstd) VALUES ('a', ?, ?, 0, ?)"
+    store.database.execute(insert, (3, "no json", None))
+    store.database.execute(insert, (4, None, b"no frame"))
+    store.database.execute(insert, (5, None, None))
+    store.say("a", 6, "two")
+    operations, counts, _ = read_all(store.adapter, store.path)
+    assert [text for _, text in said(operations)] == ["one", "two"]
+    assert counts.skipped["line too long"] == 4
+    assert counts.skipped["line is not JSON"] == 1
+
+
+def test_a_link_in_its_place_is_not_followed(store: Store, tmp_path: Path) -> None:
+    other = tmp_path / "agents" / "other" / "agent"
+    other.mkdir(parents=True)
+    (other / STORE_NAME).symlink_to(store.path)
+    assert [found.path for found in store.adapter.discover()] == [store.path]
+    with pytest.raises(OSError, match="regular file"):
+        store.adapter.read(other / STORE_NAME, None, agent="a", hides=lambda _: False)

@@ -191,3 +191,44 @@ def test_a_home_without_a_vault_is_told_before_anything_is_begun(machine: Machin
     for words in (("agent", "run"), ("agent", "install"), ("jobs", "run", "snapshot")):
         assert machine.call(*words, check=False).code == 3
     assert not (machine.home / "logs").exists()
+
+
+_WITH_A_THREAD_THAT_DOES_NOT_END = """
+import asyncio, sys, threading
+from crystal_node.agent import duties, running
+from crystal_node.agent.jobs import Job
+running.END_SECONDS_MAX = 0.5
+
+async def hang():
+    print("in it", flush=True)
+    await asyncio.to_thread(threading.Event().wait)
+
+running.duties = lambda work: [Job("hang", "Hangs.", 60, hang)]
+from crystal_node.cli import main
+sys.exit(main())
+"""
+
+
+def test_a_thread_that_does_not_end_does_not_keep_the_agent_from_ending(vault: Vault) -> None:
+    core = vault.core
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WITH_A_THREAD_THAT_DOES_NOT_END, "agent", "run", "--quiet"],
+        env=core.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    try:
+        until(lambda: core.call("agent", "status", "--json").json["started_at"] is not None, "an agent")
+        asked = core.start("jobs", "run", "hang")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in it\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        out, _ = asked.communicate(timeout=20)
+        assert "goes on in the agent" in out
+        (job,) = core.call("jobs", "list", "--json").json["jobs"]
+        assert job["outcome"] == "stopped"
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,41 @@
+"""The desk in the agent: what another device sent may break its handling, and never ends the agent."""
+
+import asyncio
+
+import pytest
+
+from crystal_node.agent import serving
+from crystal_node.agent.serving import serve
+from crystal_node.watch import WatchEvent
+
+
+class _Desk:
+    def __init__(self) -> None:
+        self.runs = 0
+        self.closed = False
+        self.works = asyncio.Event()
+
+    async def run(self) -> None:
+        self.runs += 1
+        if self.runs < 3:
+            raise ExceptionGroup("of tasks", [ZeroDivisionError("a poisoned message")])
+        self.works.set()
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_message_that_breaks_the_desk_is_told_and_the_desk_begun_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving, "AGAIN_SECONDS", 0.01)
+    desk, told = _Desk(), list[tuple[WatchEvent, str]]()
+    task = asyncio.create_task(serve(desk, lambda *said: told.append(said), lambda low, high: low))
+    async with asyncio.timeout(10):
+        await desk.works.wait()
+    assert [event for event, _ in told] == [WatchEvent.FAILED] * 2
+    assert all(record.exc_info for record in caplog.records)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert desk.closed

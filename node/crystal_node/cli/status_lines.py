@@ -50,6 +50,11 @@ def _standing(device: "Device", found: "Standing") -> Iterator[str]:
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     yield f"keys     generation {found.generation}{age}"
     yield f"sync     {_sync(found)}"
+    capture = settings.capture
+    if not capture.on:
+        yield "capture  OFF: nothing is recorded until `crystal capture on`, which then catches up"
+    elif capture.without:
+        yield f"capture  not of {one_line(', '.join(sorted(capture.without)), 100)}"
     if found.privacy.on:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
 

@@ -47,6 +47,7 @@ def status_document(device: Device, found: Standing) -> dict[str, object]:
             "model": found.model or None,
         },
         "snapshot": replication_document(found.replication),
+        "capture": {"on": settings.capture.on, "without": sorted(settings.capture.without)},
         "private": {
             "on": found.privacy.on,
             "since": None if found.privacy.since is None else iso(found.privacy.since),

@@ -224,3 +224,12 @@ def test_it_waits_for_nobody_who_writes(name: str, vault: Vault) -> None:
     finally:
         other.execute("ROLLBACK")
         other.close()
+
+
+def test_recording_that_was_turned_off_is_told(vault: Vault) -> None:
+    assert document(vault.core)["capture"] == {"on": True, "without": []}
+    vault.core.call("capture", "off", "codex")
+    assert "capture  not of codex" in vault.core.call("status").out
+    vault.core.call("capture", "off")
+    assert document(vault.core)["capture"]["on"] is False
+    assert "capture  OFF" in vault.core.call("status").out

@@ -51,7 +51,11 @@ def service(settings: Settings) -> Iterator[Check]:
     """The agent's, where one was installed. The service manager is asked, which may take a moment."""
     from crystal_node.service import ServiceState, manager_for
 
-    manager = manager_for(settings)
+    try:
+        manager = manager_for(settings)
+    except CrystalError as error:
+        yield warned("service", error)
+        return
 
     def start() -> str:
         manager.start()

@@ -22,6 +22,7 @@ from hashlib import sha256
 import msgspec
 
 from crystal_crypto.entry import parse
+from crystal_crypto.errors import Malformed
 from crystal_mirror.commands.messages import (
     REQUEST_ID_BYTES,
     Action,
@@ -170,7 +171,10 @@ def _claim(member: Member, book: Book, row: Received, claims: Claims, action: Ac
         if sealed is None or parse(sealed).header.generation < member.log.generation:
             if sealed is not None and (yield Get(key)) is not None:
                 break
-            sealed = seal_claim(member, Report(row.id, 0, CommandState.RUNNING), info, row.id)
+            try:
+                sealed = seal_claim(member, Report(row.id, 0, CommandState.RUNNING), info, row.id)
+            except Malformed as error:  # a device that gave a key which is none
+                return _end(book, row, ReceivedState.REFUSED, f"it could not be answered: {error}")
             claims.sealed[row.sender, row.id] = sealed
         yield PutNew(key, sealed)
         # Read back even when it was created: some stores let several win, and one's bytes stay.

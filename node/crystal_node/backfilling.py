@@ -8,6 +8,7 @@ How far recording has come in a file is not touched, but for files that nobody h
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ SENT_SHARE = 0.45
 """Of a text's bytes, what compressed and sealed entries take, about."""
 SENT_BESIDE = 60
 """Bytes a chunk beside its text, about."""
+
+TELL_SECONDS = 1.0
 
 Progress = Callable[[str, int, int], None]
 """Told a line for people, and how much of how much is done (bytes)."""
@@ -121,6 +124,7 @@ class _Backfill:
         self, device: Device, request: BackfillRequest, privacy: Privacy, progress: Progress
     ) -> None:
         self._device, self._request, self._privacy, self._progress = device, request, privacy, progress
+        self._told = 0.0
         self.result = BackfillResult()
 
     async def run(self) -> None:
@@ -134,9 +138,16 @@ class _Backfill:
             except OSError as error:
                 self.result.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
             self.result.bytes += size
-            self._progress(f"{self.result.files:,} of {len(found):,} transcripts", self.result.bytes, total)
+            self._tell(f"{self.result.files:,} of {len(found):,} transcripts", total)
             if self.result.more:
                 return
+
+    def _tell(self, text: str, total: int) -> None:
+        """Now and then, and at the end: there may be thousands of small files."""
+        now = time.monotonic()
+        if now - self._told >= TELL_SECONDS or self.result.bytes >= total:
+            self._told = now
+            self._progress(text, self.result.bytes, total)
 
     def _transcripts(self) -> Iterator[tuple[Adapter, Path, int]]:
         for adapter, found in discovered(self._adapters()):

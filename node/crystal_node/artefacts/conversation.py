@@ -19,13 +19,15 @@ _BITS = 63
 _MASK = (1 << _BITS) - 1
 
 _KEY = "SELECT rowid, created_at, message, part FROM occurrences WHERE rowid = ?"
-_PIECE = """
+SHOWN = """
+coalesce((SELECT m.hides FROM provisional_marks m WHERE m.forget_hash = c.forget_hash ORDER BY m.number DESC LIMIT 1), 0) = 0
+"""
+"""A text that a pending forget of this device hides, though it is not ordered yet, is left out."""
+_PIECE = f"""
 SELECT o.rowid, c.id, c.text, o.role, o.created_at, o.message, o.part, o.project, o.repository, o.source, o.device
 FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
-WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND c.provisional = 0
-AND NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
-"""
-"""A text that a forget of this device hides, though it is not ordered yet, is left out."""
+WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND c.provisional = 0 AND {SHOWN}
+"""  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from datetime import tzinfo
 
 from crystal_core.database import Database
 from crystal_mirror.files.ports import FileTrouble, NoRoom
-from crystal_node.artefacts.conversation import Conversation, Spoken
+from crystal_node.artefacts.conversation import SHOWN, Conversation, Spoken
 from crystal_node.artefacts.daily import DayLine, daily_log
 from crystal_node.artefacts.moments import UNDATED, day_of
 from crystal_node.artefacts.places import (
@@ -42,11 +42,10 @@ SELECT id, last_at <= ?1 OR changed_at <= ?1 FROM conversation
 WHERE dirty_since > 0 AND (lost = 1 OR last_at <= ?1 OR changed_at <= ?1 OR dirty_since <= ?2)
 AND (problem = '' OR changed_at <= ?1) AND id > ?3 ORDER BY id LIMIT ?4
 """
-_REQUEST = """
+_REQUEST = f"""
 SELECT c.text, o.project FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
-WHERE o.rowid = ? AND o.agent = ? AND o.session = ?
-AND NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
-"""
+WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND {SHOWN}
+"""  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,10 @@ def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
         if how is Weave.LLM and not await _has_model(device):
             return "no language model was found (`crystal config set llm_provider`), and one was wanted"
         request = weaving.WeaveRequest(
-            agent=agent, mode=weaving.WeaveMode.FULL, provider="none" if how is Weave.EXTRACTIVE else ""
+            agent=agent,
+            mode=weaving.WeaveMode.FULL,
+            provider="none" if how is Weave.EXTRACTIVE else "",
+            needs_model=how is Weave.LLM,
         )
         result = await weaving.weave(device, request, lambda text, _done, _total: progress(text))
         return result.text if result.state is weaving.WeaveState.BUDGET else ""

@@ -161,6 +161,8 @@ class Desk:
         match one.state:
             case State.GATHERING:
                 complete = one.staged == one.conversations
+                if not complete:
+                    self._raise_problem(one.agent)
                 silent = not one.open or now_ms - one.since >= GATHERING_MS or bool(one.weave)
                 return Event.WRITTEN if complete and silent else None
             case State.READY:
@@ -176,6 +178,8 @@ class Desk:
                 return {Weave.ASK: Event.MADE, Weave.NEVER: Event.MADE_NEVER}.get(weave, Event.MADE_WEAVE)
             case State.ASKING:
                 return {Weave.ASK: None, Weave.NEVER: Event.NEVER}.get(weave, Event.WEAVE)
+            case State.WEAVING:
+                return Event.NEVER if weave is Weave.NEVER else None
             case _:
                 return None
 

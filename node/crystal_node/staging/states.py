@@ -8,6 +8,7 @@
     asking    --weave---------------------------> weaving
     asking    --never---------------------------> live
     weaving   --woven---------------------------> live
+    weaving   --never---------------------------> live        it failed, and somebody gave it up
     any of them --reject------------------------> rejected
     any of them --recorded here-----------------> live        the Core itself captures it
     rejected  --run-----------------------------> gathering
@@ -77,6 +78,7 @@ _MOVES = {
     (State.ASKING, Event.WEAVE): State.WEAVING,
     (State.ASKING, Event.NEVER): State.LIVE,
     (State.WEAVING, Event.WOVEN): State.LIVE,
+    (State.WEAVING, Event.NEVER): State.LIVE,
     (State.REJECTED, Event.RUN): State.GATHERING,
     **{(state, Event.REJECT): State.REJECTED for state in WAITING},
     **{(state, Event.RECORDED_HERE): State.LIVE for state in WAITING},

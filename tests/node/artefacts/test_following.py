@@ -114,6 +114,16 @@ def test_a_forget_that_waits_to_be_ordered_hides_the_text_from_files_at_once(ben
     assert texts_of(bench.files(), ["The secret plan."])
 
 
+def test_of_a_forget_and_a_later_remember_that_both_wait_the_later_counts(bench: Workbench) -> None:
+    bench.apply(capture("Said twice.", "Fine."))
+    bench.run()
+    bench.replica.index_provisional(origin(900, bench.own), forget("Said twice."))
+    bench.replica.index_provisional(origin(901, bench.own), remember("Said twice."))
+    bench.apply(capture("more", message="2"))
+    bench.run()
+    assert texts_of(bench.files(), ["Said twice."])
+
+
 def test_the_last_text_is_forgotten_and_another_takes_its_row(bench: Workbench) -> None:
     """SQLite gives the number of a deleted last row to the next one."""
     bench.apply(capture("one", "The secret plan."))

@@ -131,6 +131,29 @@ def test_a_rejected_agent_can_be_forgotten_with_all_that_it_alone_has_said(vault
     assert below(vault.core, f"agents/{LAPTOP}") == below(vault.core, "staging") == []
 
 
+def test_a_model_that_was_asked_for_and_is_not_there_is_a_failure_and_another_answer_helps(
+    vault: Vault,
+) -> None:
+    laptop = vault.add()
+    laptop.extra["CRYSTAL_AGENT_ID"] = LAPTOP
+    transcript(laptop, "Words.")
+    laptop.call("capture")
+    vault.settle()
+    run_jobs(vault.core)
+    vault.core.extra["CRYSTAL_SUMMARY_PROVIDER"] = "none"
+    failed = vault.core.call("staging", "run", LAPTOP, "--weave", "llm", "--json", check=False)
+    assert failed.code == 8
+    assert (failed.json["state"], failed.json["step"]) == ("failed", "weaving")
+    assert "no language model" in failed.json["failure"]
+    assert below(vault.core, "staging")
+    run_jobs(vault.core)
+    assert vault.core.call("staging", "list", "--json").json["agents"][0]["state"] == "failed"
+    done = vault.core.call("staging", "run", LAPTOP, "--weave", "never", "--json", check=False).json
+    assert done["state"] == "live"
+    assert below(vault.core, "staging") == []
+    assert not [path for path in below(vault.core, "agents") if "journals" in path]
+
+
 def test_every_verb_reports_a_name_that_is_none(vault: Vault) -> None:
     for arguments in (("run", "nobody"), ("reject", "nobody", "--yes")):
         outcome = vault.core.call("staging", *arguments, "--json", check=False)

@@ -142,6 +142,17 @@ class HttpLlmContract(LlmContract):
         assert len(server.asked) == 1
         await llm.aclose()
 
+    async def test_a_gateway_that_gave_up_may_have_been_paid_and_is_not_asked_again(
+        self, server: LlmServer, tmp_path: Path
+    ) -> None:
+        server.faults += [Fault(504)]
+        llm = self.make(server, tmp_path)
+        with pytest.raises(Unavailable) as caught:
+            await llm.complete(Prompt("a", "b"), tokens_max=5, seconds_max=60)
+        assert caught.value.paid
+        assert len(server.asked) == 1
+        await llm.aclose()
+
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 302])
     async def test_what_passes_by_no_waiting_is_refused_at_once(
         self, server: LlmServer, tmp_path: Path, status: int

@@ -1,7 +1,7 @@
 """The pages at the end of a run: IDENTITY, SOUL and CONTEXT by the model, REFERENCE and the missed tasks from what was kept.
 
 Each page is written from the last one and the newest journals. An answer that is of no use leaves the page as it is. Quotations
-in a page must stand in the page before it, or be among those that the journals hold.
+in a page must stand as such in the page before it, or be among those that the journals hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from crystal_core.weaver.limits import (
 from crystal_core.weaver.outcome import Outcome, decode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import cut, whole
-from crystal_core.weaver.quotations import Quotable, honest
+from crystal_core.weaver.quotations import Quotable, honest, quoted_in
 from crystal_core.weaver.records import Method, Run
 from crystal_core.weaver.sources import day_of
 
@@ -106,7 +106,7 @@ def _former(ports: Ports, name: str) -> str:
 
 
 def _quotable(outcomes: Sequence[tuple[str, Outcome]], former: str) -> Quotable:
-    return Quotable([former, *(text for _, outcome in outcomes for text in outcome.quotations)])
+    return Quotable([*quoted_in(former), *(text for _, outcome in outcomes for text in outcome.quotations)])
 
 
 def _journals(outcomes: Sequence[tuple[str, Outcome]], room: int) -> str:

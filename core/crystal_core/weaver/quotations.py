@@ -31,7 +31,7 @@ class Quotable:
     def has(self, quotation: str) -> bool:
         """Whether these very words stand in one of the texts."""
         wanted = flat(quotation)
-        return bool(wanted) and any(wanted in text for text in self._texts)
+        return bool(wanted) and any(_holds(text, wanted) for text in self._texts)
 
     def exact(self, quotation: str) -> str:
         """The quotation without marks around it and punctuation that is not its own; "" if it is none."""
@@ -40,6 +40,32 @@ class Quotable:
             if candidate and self.has(candidate):
                 return candidate
         return ""
+
+
+def quoted_in(text: str) -> list[str]:
+    """What stands as a quotation in a page that was checked when it was written, or that a person wrote."""
+    blocks = [
+        " ".join(line.strip().lstrip(">").strip() for line in found[0].splitlines())
+        for found in _BLOCK.finditer(text)
+    ]
+    return blocks + [
+        next(group for group in found.groups() if group is not None) for found in _QUOTED.finditer(text)
+    ]
+
+
+def _holds(text: str, wanted: str) -> bool:
+    """Whether it stands there by whole words, as far as words have ends that can be seen."""
+    at = text.find(wanted)
+    while at >= 0:
+        end = at + len(wanted)
+        if not (_joined(text[at - 1 : at], wanted[0]) or _joined(wanted[-1], text[end : end + 1])):
+            return True
+        at = text.find(wanted, at + 1)
+    return False
+
+
+def _joined(left: str, right: str) -> bool:
+    return (left + right).isascii() and left.isalnum() and right.isalnum()
 
 
 def flat(text: str) -> str:

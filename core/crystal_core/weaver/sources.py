@@ -57,13 +57,22 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
         if moment > 0:
             firsts[session] = min(moment, firsts.get(session, moment))
     found: list[Source] = []
+    same: dict[str, str] = {}  # one text for equal sessions and days: there are many rows of each
     for rowid, session, message, part, moment, size, forget_hash in rows:
         when = moment if moment > 0 else firsts.get(session, 0)
         if since and when < since:
             continue
-        key = _key(agent, session, message, part, forget_hash)
+        key, day = _key(agent, session, message, part, forget_hash), day_of(when, zone)
         found.append(
-            Source(key, rowid, session, when, size + PIECE_OVERHEAD_BYTES, day_of(when, zone), forget_hash)
+            Source(
+                key,
+                rowid,
+                same.setdefault(session, session),
+                when,
+                size + PIECE_OVERHEAD_BYTES,
+                same.setdefault(day, day),
+                forget_hash,
+            )
         )
     begins: dict[tuple[str, str], int] = {}
     for one in found:

@@ -5,7 +5,8 @@
 
 What it is to work on goes to its standard input, never into an argument. It gets no tools, no MCP servers, no settings or
 hooks, and keeps no session: what it is told must neither run anything nor come back as a conversation to be recorded. A
-version that does not know one of these options refuses to start, which is told.
+version that does not know one of these options refuses to start, which is told. If this process is killed itself, the child
+ends with its one answer, which nobody reads.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """How every provider sends a request: bounded in time and size, tried again where nothing can have been paid.
 
     send ─┬─ 200 ─────────────────────────────► document
-          ├─ not connected, 429, 500-504, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, TRIES_MAX times in all
+          ├─ not connected, 429, 500-503, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, TRIES_MAX times in all
           ├─ other status ────────────────────► Refused, TooLong
-          └─ sent, and the answer got lost ────► Unavailable, paid
+          └─ sent, and the answer got lost (or 504, 524: between us and the model somebody gave up) ─► Unavailable, paid
 
 Keys are sent to the address that they belong to, never along a redirection, and never shown: what a server says about an
 error is cut short and rid of everything that looks like one.
@@ -32,7 +32,8 @@ CONNECT_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 REASON_CHARS_MAX = 160
 
-_PASSING = frozenset({500, 502, 503, 504, 529})
+_PASSING = frozenset({500, 502, 503, 529})
+_GIVEN_UP = frozenset({504, 524})
 _TOO_MANY = 429
 _SECRET = re.compile(r"(?:sk|key|gsk|xai)-[\w*.-]{4,}|Bearer\s+\S+", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -139,6 +140,8 @@ class LlmHttp:
             raise _Passing(RateLimited(what), _retry_after(response.headers.get("retry-after")))
         if status in _PASSING:
             raise _Passing(Unavailable(what), _retry_after(response.headers.get("retry-after")))
+        if status in _GIVEN_UP:
+            raise Unavailable(what, paid=True)
         if status in (400, 413, 422) and (status == 413 or _TOO_LONG.search(reason)):
             raise TooLong(what)
         raise Refused(what)

@@ -36,7 +36,7 @@ class WeaveState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class WeaveRequest:
     """``agent`` "": this device's own. ``since``: milliseconds, 0 for all. ``provider`` "": as configured; "none": extractive,
-    without any model. ``budget``: tokens, 0 for the configured ones."""
+    without any model. ``budget``: tokens, 0 for the configured ones. ``needs_model``: an extract will not do."""
 
     agent: str = ""
     mode: WeaveMode = WeaveMode.INCREMENTAL
@@ -44,6 +44,7 @@ class WeaveRequest:
     dry_run: bool = False
     provider: str = ""
     budget: int = 0
+    needs_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import tzinfo
 
 from crystal_core.database import Database
-from crystal_core.llm.port import Llm
+from crystal_core.llm.port import Llm, Unavailable
 from crystal_core.llm.prices import price_of
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import NO_MODEL
@@ -67,6 +67,11 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     agent = request.agent or settings.agent_id
     zone = settings.capture.zone()
     llm = await asyncio.to_thread(llm_of, settings, request.provider)
+    if llm is None and request.needs_model:
+        raise Unavailable(
+            "there is no language model here, and one is wanted",
+            hint="Start MLX or Ollama, give a key, or set llm_provider; or weave without a model: an extract.",
+        )
     try:
         with (
             FileLock(settings.home.state / "weaver.lock", purpose=_PURPOSE),
@@ -197,7 +202,8 @@ def _told(result: WeaveResult) -> WeaveResult:
         WeaveState.BUDGET: f"Stopped by the budget, {counted(left, 'session')} left"
         + ("." if left else ": all is read, but not all pages are written."),
         WeaveState.DONE: (
-            f"{counted(result.sessions_processed, 'session')} of {result.agent} woven by {result.model}: "
+            f"{counted(result.sessions_processed, 'session')} of {result.agent} "
+            f"{'taken over' if result.model == NO_MODEL else 'woven'} ({result.model}): "
             f"{counted(len(result.journals), 'journal')}, "
             f"{counted(result.memories_extracted, 'memory', 'memories')}."
         ),

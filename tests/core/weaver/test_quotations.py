@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.weaver.quotations import TAKEN_OUT, Quotable, honest
+from crystal_core.weaver.quotations import TAKEN_OUT, Quotable, honest, quoted_in
 
 SOURCE = (
     'We never delete backups, ever.\nThe port is 8443. He said: "it isn\'t mine", and left.  Ünïcode — too.'
@@ -58,6 +58,18 @@ def test_an_invented_quotation_is_taken_out_and_counted(invented: str) -> None:
     assert "Behind." in text
     for mark in "“„«»「\"'‘>":
         assert mark not in text
+
+
+def test_parts_of_words_are_no_quotation_and_languages_without_spaces_can_be_quoted() -> None:
+    assert honest('He "ever deletes bac" things.', Quotable(["Whoever deletes backups"]))[1] == 1
+    assert honest("„我们从不删除“", Quotable(["昨天我们从不删除备份。"])) == ("“我们从不删除”", 0)
+
+
+def test_what_a_page_only_said_is_not_quotable_from_it() -> None:
+    page = Quotable(
+        quoted_in("I think that the port was open. As they said, “the port is 8443”.\n\n> Set off.")
+    )
+    assert honest('"the port was open" and "the port is 8443" and "Set off"', page)[1] == 1
 
 
 def test_a_term_loses_its_marks_and_stays() -> None:

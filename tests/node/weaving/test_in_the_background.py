@@ -45,7 +45,7 @@ def test_a_node_has_the_core_weave_and_gets_what_came_of_it(house: tuple[Vault, 
     assert looked["result"]["estimate"]["pieces"] == 2
     assert server.asked == []
     done = node.call("dream-weave").out
-    assert "On the Core: 1 session of cc-mini woven" in done
+    assert "On the Core: 1 session of cc-mini woven (" in done
     assert len(server.asked) == 6
     node.call("sync")
     assert (node.home / "agents" / "cc-mini" / "CONTEXT.md").is_file() or _comes(node)

@@ -1,5 +1,6 @@
 """`crystal dream-weave` on a Core, with a language model at a real server, and without any."""
 
+import asyncio
 import json
 import signal
 import sqlite3
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from crystal_core.llm.errors import Unavailable
 from crystal_core.weaver import documents
+from crystal_node.device import opened
+from crystal_node.settings import resolve
+from crystal_node.weaving import WeaveRequest, weave
 from tests.support.llm_server import Fault, LlmServer, llm_server
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.relay_process import RelayProcess
@@ -165,6 +170,12 @@ def test_a_provider_that_is_named_and_not_there_is_an_error_and_not_replaced(
     failed = quiet[0].call("dream-weave", *arguments, check=False, CRYSTAL_OLLAMA_HOST="http://127.0.0.1:1")
     assert failed.code == 12
     assert words in failed.err
+
+
+def test_who_wants_a_model_gets_no_extract(quiet: tuple[Machine, LlmServer]) -> None:
+    settings = resolve(environment=quiet[0].environment | {"CRYSTAL_OLLAMA_HOST": "http://127.0.0.1:1"})
+    with opened(settings) as device, pytest.raises(Unavailable):
+        asyncio.run(weave(device, WeaveRequest(provider="none", needs_model=True)))
 
 
 def test_the_token_of_a_subscription_is_no_key_and_is_not_shown(quiet: tuple[Machine, LlmServer]) -> None:

@@ -173,7 +173,7 @@ def test_a_provider_that_is_named_and_not_there_is_an_error_and_not_replaced(
 
 
 def test_who_wants_a_model_gets_no_extract(quiet: tuple[Machine, LlmServer]) -> None:
-    settings = resolve(environment=quiet[0].environment | {"CRYSTAL_OLLAMA_HOST": "http://127.0.0.1:1"})
+    settings = resolve(environment={"CRYSTAL_HOME": str(quiet[0].home), "CRYSTAL_KEY_STORE": "file"})
     with opened(settings) as device, pytest.raises(Unavailable):
         asyncio.run(weave(device, WeaveRequest(provider="none", needs_model=True)))
 

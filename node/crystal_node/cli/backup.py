@@ -109,26 +109,27 @@ def setup(
 
     from crystal_node.backup.making import ready_shelf
     from crystal_node.backup.shelf import SHELF_MARK
-    from crystal_node.errors import Usage
+    from crystal_node.errors import NotSetUp, Usage
     from crystal_node.home import write_private
     from crystal_node.settings import resolve
+    from crystal_node.settings.options import BY_NAME
 
     settings = resolve()
     if settings.vault is None:
-        from crystal_node.errors import NotSetUp
-
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     if off == (to is not None):
         raise Usage("no folder was given", hint="Add --to FOLDER, or --off to make none by itself any more.")
-    changes: dict[str, object] = {"backup_folder": None}
+    wanted = {"backup_keep": keep, "backup_every_hours": every_hours}
+    changes: dict[str, object] = {
+        name: BY_NAME[name].check(str(value), "the command line")
+        for name, value in wanted.items()
+        if value is not None
+    }
+    changes["backup_folder"] = None
     if to is not None:
         shelf = ready_shelf(settings, to, marked=False)
         write_private(shelf / SHELF_MARK, b"Backups of Memory Crystal go to this folder.\n")
         changes["backup_folder"] = str(shelf)
-    if keep is not None:
-        changes["backup_keep"] = str(keep)
-    if every_hours is not None:
-        changes["backup_every_hours"] = str(every_hours)
     settings.save(structs.replace(settings.config, **changes))
     _tell_setup(resolve(), as_json=as_json)
 

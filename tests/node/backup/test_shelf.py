@@ -124,6 +124,8 @@ def test_a_disk_that_is_away_is_not_taken_for_an_empty_one(lived: Machine, tmp_p
     shelf = tmp_path / "disk"
     told = lived.call("backup", "setup", "--to", str(shelf), "--keep", "2", "--every-hours", "6").out
     assert "every 6 hours" in told
+    refused = lived.call("backup", "setup", "--to", str(shelf), "--keep", "99999999", check=False)
+    assert (refused.code != 0, lived.call("config").code) == (True, 0)
     made = [lived.call("backup", "--json").json for _ in range(3)]
     assert [len(each["deleted"]) for each in made] == [0, 0, 1]
     shelf.rename(tmp_path / "away")

@@ -35,15 +35,11 @@ def _standing(device: "Device", found: "Standing") -> Iterator[str]:
         f"{one_line(device.name, 60)} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
     )
     yield f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}"
-    behind = found.channels.mirror.behind
-    late = f"; {counted(behind, 'entry', 'entries')} behind" if behind else ""
-    yield f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}{late}"
+    yield _mirror(found)
     yield from replication_lines(device.member, found.replication)
     yield _outbox(found)
     yield _files(found)
-    commands = found.channels.commands
-    if commands is not None and (commands.asked or commands.running or commands.waiting):
-        yield f"commands {commands.asked} asked and open, {commands.running} running here, {commands.waiting} waiting here"
+    yield from _commands(found)
     yield from _devices(found.devices)
     yield f"last     {_moments(found, now_ms())}"
     yield f"relay    {settings.relay_url or 'none'}"
@@ -59,18 +55,39 @@ def _standing(device: "Device", found: "Standing") -> Iterator[str]:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
 
 
+def _mirror(found: "Standing") -> str:
+    from crystal_node.wording import counted
+
+    member, behind = found.member, found.channels.mirror.behind
+    text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
+    if behind:
+        text += (
+            f"; {counted(behind, 'entry', 'entries')} behind{_at_most(found.channels.mirror.oldest_seconds)}"
+        )
+    return text
+
+
+def _at_most(seconds: float | None) -> str:
+    from crystal_node.wording import ago
+
+    return "" if seconds is None else f", the oldest for {ago(seconds)} at most"
+
+
+def _commands(found: "Standing") -> Iterator[str]:
+    open_ = found.channels.commands
+    if open_ is not None and (open_.asked or open_.running or open_.waiting):
+        text = f"commands {open_.asked} asked and open, {open_.running} running here, {open_.waiting} waiting here"
+        yield text + _at_most(open_.oldest_seconds)
+
+
 def _outbox(found: "Standing") -> str:
-    from crystal_node.wording import ago, counted
+    from crystal_node.wording import counted
 
     waiting = found.channels.conversations
     if not waiting.waiting:
         return "outbox   empty: everything recorded here is durable"
-    oldest = (
-        f", the oldest for {ago(waiting.oldest_seconds)} at most"
-        if waiting.oldest_seconds is not None
-        else ""
-    )
-    return f"outbox   {counted(waiting.waiting, 'operation')} not durable yet ({waiting.unsent} not sent){oldest}"
+    text = f"outbox   {counted(waiting.waiting, 'operation')} not durable yet ({waiting.unsent} not sent)"
+    return text + _at_most(waiting.oldest_seconds)
 
 
 def _files(found: "Standing") -> str:

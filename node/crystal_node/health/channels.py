@@ -37,10 +37,12 @@ class Conversations:
 
 @dataclass(frozen=True, slots=True)
 class MirrorIn:
-    """``behind``: None where it cannot be counted. ``ahead``: the device that tells of more, None if none does."""
+    """``behind``: None where it cannot be counted. ``ahead``: the device that tells of more, None if none does. Whatever lacks
+    here was written after the last entry that came, so it is no older than that."""
 
     behind: int | None
     ahead: str | None
+    oldest_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +72,28 @@ class Channels:
 
 
 def channels(
-    device: Device, member: MemberStatus, rows: list[Row], files: FilesStanding, commands: CommandsOpen | None
+    device: Device,
+    member: MemberStatus,
+    rows: list[Row],
+    files: FilesStanding,
+    commands: CommandsOpen | None,
+    last_pull: int,
 ) -> Channels:
-    """Gathers them."""
+    """Gathers them. ``last_pull``: when entries of the mirror came last, in milliseconds, 0 if that is not known."""
     own = next((row for row in rows if row.entry.is_this), None)
     behind = own.behind if own is not None else None
     return Channels(
         conversations=Conversations(member.pending, member.stored, device.pending_seconds()),
-        mirror=MirrorIn(behind, _furthest(rows) if behind else None),
+        mirror=MirrorIn(
+            behind, _furthest(rows) if behind else None, _since(last_pull) if behind and last_pull else None
+        ),
         files=FilesOut(files.offered, _oldest_file(device) if files.offered else None),
         commands=commands,
     )
+
+
+def _since(moment: int) -> float:
+    return max(now_ms() - moment, 0) / 1000
 
 
 def _furthest(rows: list[Row]) -> str | None:

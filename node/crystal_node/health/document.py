@@ -121,7 +121,11 @@ def _channels(found: Standing) -> dict[str, object]:
             "stored": talk.stored,
             "oldest_seconds": _rounded(talk.oldest_seconds),
         },
-        "mirror": {"behind": through.mirror.behind, "ahead": through.mirror.ahead},
+        "mirror": {
+            "behind": through.mirror.behind,
+            "ahead": through.mirror.ahead,
+            "oldest_seconds": _rounded(through.mirror.oldest_seconds),
+        },
         "files": {
             "waiting": through.files.waiting,
             "oldest_seconds": _rounded(through.files.oldest_seconds),

@@ -70,8 +70,8 @@ def standing(device: Device) -> Standing:
     files = files_standing(device)
     behind = background(device.settings.home)
     other = others(device.settings.home)
-    through = channels(device, member, rows, files, other.commands)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
+    through = channels(device, member, rows, files, other.commands, moments.get(Moment.PULL, 0))
     facts = Facts(
         now_ms=now,
         is_core=member.is_core,

@@ -71,6 +71,7 @@ def test_a_relay_that_is_down_is_told_with_since_when_and_what_waits(vault: Vaul
 
 def test_devices_are_listed_with_their_lag_and_the_core_by_its_name(vault: Vault) -> None:
     laptop, phone = vault.add(), vault.add()
+    laptop.call("remember", "The first one.")
     vault.settle()
     transcript(laptop, "One more.")
     laptop.call("capture")
@@ -84,6 +85,11 @@ def test_devices_are_listed_with_their_lag_and_the_core_by_its_name(vault: Vault
     said = laptop.call("status").out
     assert ", the Core: heard of" in said
     assert " behind" in said
+    phone.call("devices")
+    mirror = document(phone)["channels"]["mirror"]
+    assert mirror["behind"] == 1
+    assert mirror["oldest_seconds"] >= 0
+    assert "; 1 entry behind, the oldest for " in phone.call("status").out
 
 
 def test_a_transcript_that_cannot_be_read_is_told_until_it_is_looked_at_again(vault: Vault) -> None:

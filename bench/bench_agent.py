@@ -54,7 +54,7 @@ class _Agent:
     device: DemoDevice
     tools: Path
     process: "subprocess.Popen[str]"
-    captured: "Queue[float]" = field(default_factory=Queue)
+    captured: "Queue[float]" = field(default_factory=Queue[float])
 
     def listen(self) -> None:
         assert self.process.stdout is not None

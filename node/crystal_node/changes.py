@@ -31,7 +31,7 @@ class ChangeTimes:
     """A burst of events is taken as one when it pauses this long."""
     burst: float = 0.4
     """A burst that does not pause is taken after this long."""
-    appear: float = 2.0
+    appear: float = 1.0
     """A folder that is not there is looked for this often."""
 
 

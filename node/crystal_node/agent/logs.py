@@ -16,6 +16,8 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crystal_node.clock import now_ms
 from crystal_node.home import DIRECTORY_MODE, FILE_MODE
 from crystal_node.watch import Report, WatchEvent
@@ -148,12 +150,8 @@ def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Genera
 
 def parsed(line: bytes) -> dict[str, Any]:
     """A line as a document."""
-    try:
-        found: object = json.loads(line)
-    except ValueError:
-        found = None
-    if isinstance(found, dict):
-        return {str(name): value for name, value in found.items()}  # pyright: ignore[reportUnknownVariableType]
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(line, type=dict[str, Any])
     return {"at": iso(now_ms()), "level": "unknown", "event": "", "text": line.decode("utf-8", "replace")}
 
 

@@ -35,8 +35,8 @@ def is_metered() -> bool:
     # No bus, no NetworkManager on it, or one that answers something else: all of them mean "not known".
     with suppress(Exception), open_dbus_connection(bus="SYSTEM", auth_timeout=ASK_SECONDS_MAX) as connection:
         reply = connection.send_and_get_reply(Properties(manager).get("Metered"), timeout=ASK_SECONDS_MAX)
-        _, value = reply.body[0]
-        return value in _METERED
+        answer: tuple[str, object] = reply.body[0]  # pyright: ignore[reportUnknownVariableType]  jeepney has no types
+        return answer[1] in _METERED
     return False
 
 

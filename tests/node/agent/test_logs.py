@@ -58,7 +58,7 @@ def test_a_full_disk_costs_lines_and_nothing_else(tmp_path: Path, monkeypatch: p
     def full(_handler: object) -> TextIOWrapper:
         return Path("/dev/full").open("a", encoding="utf-8", buffering=1)
 
-    monkeypatch.setattr(logs._Handler, "_open", full)
+    monkeypatch.setattr("crystal_node.agent.logs._Handler._open", full)
     with logging_to(tmp_path / "agent.log", "info"):
         logged(logs.quiet)(WatchEvent.SYNCED, "sent")
 

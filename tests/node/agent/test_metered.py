@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jeepney import HeaderFields, MessageType, new_error, new_method_return
+from jeepney import (
+    HeaderFields,
+    MessageType,
+    new_error,  # pyright: ignore[reportUnknownVariableType]
+    new_method_return,  # pyright: ignore[reportUnknownVariableType]
+)
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 

@@ -263,7 +263,7 @@ async def test_a_clock_that_was_set_back_by_a_year_postpones_nothing(tmp_path: P
     task = _Task(["done"])
     async with _running(tmp_path, _job(task, every=60)) as running:
         await running.ended()
-        scheduler = running.schedule._scheduler
+        scheduler = running.schedule._scheduler  # pyright: ignore[reportPrivateUsage]
         scheduler.modify_job("tidy", next_run_time=datetime.now(UTC) + timedelta(days=365))
         running.schedule.wake()
         left = scheduler.get_job("tidy").next_run_time - datetime.now(UTC)

@@ -31,7 +31,11 @@ async def test_a_message_that_breaks_the_desk_is_told_and_the_desk_begun_anew(
 ) -> None:
     monkeypatch.setattr(serving, "AGAIN_SECONDS", 0.01)
     desk, told = _Desk(), list[tuple[WatchEvent, str]]()
-    task = asyncio.create_task(serve(desk, lambda *said: told.append(said), lambda low, high: low))
+
+    def report(event: WatchEvent, text: str) -> None:
+        told.append((event, text))
+
+    task = asyncio.create_task(serve(desk, report, lambda low, high: low))
     async with asyncio.timeout(10):
         await desk.works.wait()
     assert [event for event, _ in told] == [WatchEvent.FAILED] * 2

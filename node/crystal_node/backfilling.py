@@ -47,12 +47,16 @@ def unheard(_text: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """``agent`` and ``tool`` "": all. ``dry_run``: count only. ``limit``: chunks to record at most, 0 for all."""
+    """``agent`` and ``tool`` "": all. ``dry_run``: count only. ``limit``: chunks to record at most, 0 for all.
+
+    ``settle``: also in a dry run, a file of which all is in the memory is noted as read.
+    """
 
     agent: str = ""
     tool: str = ""
     dry_run: bool = False
     limit: int = 0
+    settle: bool = False
 
 
 @dataclass
@@ -171,7 +175,7 @@ class _Backfill:
         return chosen
 
     async def _file(self, adapter: Adapter, path: Path) -> None:
-        agent, state = adapter.agent_of(path), None
+        agent, state, before = adapter.agent_of(path), None, self.result.new
         quiet_ns = (now_ms() - QUIET_MS) * 1_000_000
         # What stands in transcripts of a private time without bearing its own may have been said then.
         hides = self._privacy.hides_if_unsure if self._privacy.spans else self._privacy.hides
@@ -186,7 +190,8 @@ class _Backfill:
             state = reading.state
             if not reading.more:
                 break
-        if not self._request.dry_run:
+        settled = self._request.settle and self.result.new == before
+        if settled or not self._request.dry_run:
             self._done(path, state)
 
     def _take(self, operations: list[Capture]) -> None:

@@ -1,6 +1,9 @@
 """`crystal backfill`: what it counts, what it records, and what stays out for good."""
 
 import os
+import subprocess
+import sys
+import tempfile
 from datetime import UTC, datetime
 from unittest import mock
 
@@ -12,6 +15,7 @@ from crystal_node.capture.choosing import discovered
 from crystal_node.device import opened
 from crystal_node.settings import resolve
 from tests.support.machine import Machine, Vault, transcript, turn
+from tests.support.workbench import quick_folder
 
 
 @pytest.fixture
@@ -115,3 +119,18 @@ def test_credentials_are_blanked_out_and_counted(core: Machine) -> None:
     transcript(core, "the key is " + "sk-ant-" + "api03-" + "a1B2c3D4" * 11 + "AA")
     done = core.call("backfill", "--yes", "--json").json
     assert done["redacted"] == 1
+
+
+def test_killed_around_any_write_the_next_run_records_the_rest_and_nothing_twice(core: Machine) -> None:
+    for name in ("a", "b", "c"):
+        transcript(core, *(f"{name} says {number}" for number in range(3)), name=name)
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        result = subprocess.run(
+            [sys.executable, "-m", "tests.node.killed_backfill", folder, str(core.root)],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=110,
+            check=False,
+        )
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 10

@@ -52,7 +52,7 @@ def run(
             note(text)
 
     with opened(resolve()) as device:
-        request = BackfillRequest(agent or "", tool or "", dry_run=True, limit=limit)
+        request = BackfillRequest(agent or "", tool or "", dry_run=True, limit=limit, settle=not dry_run)
         counted = asyncio.run(backfill(device, request))
         if not as_json:
             _tell(counted)

@@ -1,12 +1,15 @@
 """The adapter for Codex's transcripts.
 
 ``<root>/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl``, moved to ``<root>/archived_sessions`` when a session is
-archived. Each line is ``{timestamp, type, payload}``; what a line says depends on when it was written:
+archived. Each line is ``{timestamp, type, payload}``. Where the person's words are depends on when it was written:
 
-    bare        until September 2025: a header ``{id, timestamp, instructions}``, then items without an envelope or a time
-    events      since then: an event ``user_message`` holds what the person typed; the item beside it, with the role ``user``,
-                is what was sent to the model, with much that nobody typed
-    paginated   some of 2026's: the header says so, and there are no such events; the items are all there is
+    bare      until September 2025: a header ``{id, timestamp, instructions}``, then items without an envelope or a time
+    events    since then: in an event ``user_message``
+    turns     since August 2026: in an event ``item_completed`` of an item ``UserMessage``
+
+Beside such an event stands an item with the role ``user``: what was sent to the model, with much that nobody typed. It is held
+until there is an event, and dropped; should the model answer first, there are none in this file, and what is not known to have
+been put in was the person's.
 
 The model's words and its reasoning, where it is in clear, are items in all of them; events repeat them. A forked session
 and one of a sub-agent begin with a header of their own, and may hold another's behind it.
@@ -28,7 +31,9 @@ from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectL
 from crystal_node.capture.project import normalised_remote
 from crystal_node.capture.words import Silent
 
-BARE, EVENTS, PAGINATED = "bare", "events", "paginated"
+BARE, EVENTS, TURNS = "bare", "events", "turns"
+PENDING_MAX = 16
+"""Prompts that are held; the oldest of more is taken for the person's."""
 
 _FILE = re.compile(r"rollout-(?P<day>\d{4}-\d{2}-\d{2})?.*\.jsonl")
 _SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -153,26 +158,39 @@ def _header(fields: dict[str, Any], context: Context) -> None:
     context.moment = moment_of(fields.get("timestamp"))
     context.repository = normalised_remote(as_text(as_object(fields.get("git")).get("repository_url")) or "")
     context.subagent = "subagent" in as_object(fields.get("source"))
-    mode = fields.get("history_mode")
-    if isinstance(mode, str) and mode != "legacy":
-        context.mode = PAGINATED
 
 
 def _event(payload: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
-    kind = payload.get("type")
-    if kind != "user_message":
-        yield Silent(
-            "event" if isinstance(kind, str) else UNKNOWN_FORM.reason, damaged=not isinstance(kind, str)
-        )
-        return
-    text = as_text(payload.get("message"))
-    if text is None:
-        yield UNKNOWN_FORM
-    elif context.mode in (BARE, PAGINATED):
+    item = as_object(payload.get("item"))
+    match payload.get("type"), item.get("type"):
+        case "user_message", _:
+            text = as_text(payload.get("message"))
+            yield from _told(EVENTS, None if text is None else [text], moment, context, at)
+        case "item_completed", "UserMessage":
+            content = [as_object(part) for part in as_array(item.get("content"))]
+            texts = [text for part in content if (text := as_text(part.get("text"))) is not None]
+            yield from _told(TURNS, texts or None, moment, context, at)
+        case "item_completed", "Plan":
+            yield from _words([("assistant", plain(as_text(item.get("text")) or ""))], moment, context, at)
+        case str(), _:
+            yield Silent("event")
+        case _:
+            yield UNKNOWN_FORM
+
+
+def _told(
+    mode: str, texts: list[str] | None, moment: int, context: Context, at: At
+) -> Iterator[Spoken | Silent]:
+    """The person's words, from one of the two kinds of events: a file may repeat them in the other."""
+    if context.mode not in ("", mode):
         yield Silent("said before")
+        return
+    yield from (Silent("said as an event") for _ in context.pending)
+    context.mode, context.pending = mode, ()
+    if texts is None:
+        yield Silent("event")
     else:
-        context.mode = EVENTS
-        yield from _words([("user", _typed(text))], moment, context, at)
+        yield from _words([("user", _typed(text)) for text in texts], moment, context, at)
 
 
 def _item(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
@@ -183,6 +201,7 @@ def _item(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterat
             parts = [*as_array(item.get("summary")), *as_array(item.get("content"))]
             thoughts = [("thinking", plain(as_text(as_object(part).get("text")) or "")) for part in parts]
             if any(text for _, text in thoughts):
+                yield from _released(context, 0, at)
                 yield from _words(thoughts, moment, context, at)
             else:
                 yield Silent("item reasoning")
@@ -210,13 +229,25 @@ def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Ite
         else:
             texts.append(plain(text))
     if role == "assistant":
+        yield from _released(context, 0, at)
         yield from _words([("assistant", text) for text in texts], moment, context, at)
-    elif context.mode in (BARE, PAGINATED):
+    elif context.mode == BARE:
         if not context.cwd:
             context.cwd = next((found[1] for found in map(_CWD.search, texts) if found), "")
         yield from _words([("user", _typed(text)) for text in texts], moment, context, at)
+    elif context.mode or not (typed := [text for text in map(_typed, texts) if text]):
+        yield Silent("said as an event" if context.mode else "mark-up only")
     else:
-        yield Silent("said as an event")
+        context.pending = (*context.pending, *((moment, text) for text in typed))
+        yield from _released(context, PENDING_MAX, at)
+
+
+def _released(context: Context, left: int, at: At) -> Iterator[Spoken | Silent]:
+    """Prompts that no event has told of: all but so many."""
+    count = max(len(context.pending) - left, 0)
+    released, context.pending = context.pending[:count], context.pending[count:]
+    for moment, text in released:
+        yield from _words([("user", text)], moment, context, at)
 
 
 def _words(blocks: list[tuple[str, str]], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:

@@ -14,7 +14,8 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
 
     ``mode`` is the adapter's own; ``moment`` (milliseconds) stands for messages without a time; ``said`` holds marks of
     ``MARK_BYTES`` each. ``hidden``: so many messages without a time of a document were stepped over, the last of which had
-    ``hidden_chars`` characters with the hash ``hidden_hash``.
+    ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts, with their moments, of which later lines
+    tell whether somebody said them.
     """
 
     session: str = ""
@@ -27,6 +28,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     hidden: int = 0
     hidden_chars: int = 0
     hidden_hash: bytes = b""
+    pending: tuple[tuple[int, str], ...] = ()
 
     def encoded(self) -> bytes:
         return b"" if self == Context() else msgspec.msgpack.encode(self)

@@ -3,9 +3,11 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crystal_node.capture.adapter import decode_state, encode_state
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.openclaw import OpenClaw
@@ -88,7 +90,8 @@ def test_a_codex_session_holds_what_the_person_typed_and_not_what_was_sent_for_i
     assert len({piece.message for _, piece in pieces(operations)}) == 6
     assert [spot.reason for spot in counts.spots] == ["record of unknown type"]
     assert counts.skipped["message developer"] == 1
-    assert counts.skipped["said as an event"] == 3
+    assert counts.skipped["said as an event"] == 1
+    assert counts.skipped["mark-up only"] == 2
 
 
 def test_a_codex_session_of_the_first_year_has_no_envelopes_and_no_times(tmp_path: Path) -> None:
@@ -105,7 +108,7 @@ def test_a_codex_session_of_the_first_year_has_no_envelopes_and_no_times(tmp_pat
     assert counts.spots == []
 
 
-def test_a_codex_session_without_events_and_of_a_sub_agent(tmp_path: Path) -> None:
+def test_a_codex_session_of_turns_and_of_a_sub_agent(tmp_path: Path) -> None:
     root = fixture("codex", tmp_path)
     operations, counts, _ = read_all(Codex(root, HOME), root / CODEX_PAGINATED)
     assert said(operations) == [
@@ -116,6 +119,55 @@ def test_a_codex_session_without_events_and_of_a_sub_agent(tmp_path: Path) -> No
         "the first header is its own, the second its parent's"
     )
     assert counts.spots == []
+
+
+def _codex(tmp_path: Path, *records: dict[str, Any]) -> tuple[Codex, Path]:
+    adapter, path = Codex(tmp_path, HOME), tmp_path / "sessions" / "2026" / "rollout-x.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        b"".join(line({"timestamp": f"2026-09-01T00:00:{n:02}Z", **r}) for n, r in enumerate(records))
+    )
+    return adapter, path
+
+
+def _prompt(text: str, role: str = "user") -> dict[str, Any]:
+    message = {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+    return {"type": "response_item", "payload": message}
+
+
+def test_a_codex_session_without_events_is_told_by_its_prompts(tmp_path: Path) -> None:
+    injected = "<environment_context>\n<cwd>/tmp</cwd>\n</environment_context>"
+    prompts = [_prompt(injected), _prompt("one"), _prompt("answer", "assistant"), _prompt("two")]
+    adapter, path = _codex(tmp_path, *prompts)
+    operations, _, state = read_all(adapter, path)
+    assert said(operations) == [("user", "one"), ("assistant", "answer")]
+    state = decode_state(encode_state(state))
+    with path.open("ab") as file:
+        file.write(line({"timestamp": "2026-09-01T00:01:00Z", **_prompt("again", "assistant")}))
+    operations, _, _ = read_all(adapter, path, state)
+    assert said(operations) == [("user", "two"), ("assistant", "again")]
+    assert operations[0].pieces[0].created_at == 1788220803000, "when it was asked"
+
+
+def test_a_codex_session_that_tells_in_both_ways_is_heard_in_one(tmp_path: Path) -> None:
+    item = {"type": "UserMessage", "id": "i", "content": [{"type": "text", "text": "asked"}]}
+    turn = {"type": "event_msg", "payload": {"type": "item_completed", "item": item}}
+    event = {"type": "event_msg", "payload": {"type": "user_message", "message": "asked"}}
+    plan = {
+        "type": "event_msg",
+        "payload": {"type": "item_completed", "item": {"type": "Plan", "text": "1. Look"}},
+    }
+    adapter, path = _codex(tmp_path, _prompt("asked"), turn, event, plan, _prompt("answer", "assistant"))
+    operations, counts, _ = read_all(adapter, path)
+    assert said(operations) == [("user", "asked"), ("assistant", "1. Look"), ("assistant", "answer")]
+    assert counts.skipped["said before"] == 1
+
+
+def test_more_prompts_than_are_held_are_not_lost(tmp_path: Path) -> None:
+    adapter, path = _codex(
+        tmp_path, *(_prompt(f"asked {number}") for number in range(20)), _prompt("answer", "assistant")
+    )
+    assert len(said(read_all(adapter, path)[0])) == 21
 
 
 def test_an_archived_codex_session_is_read_on_where_it_went(tmp_path: Path) -> None:

@@ -141,10 +141,10 @@ def test_a_codex_session_without_events_is_told_by_its_prompts(tmp_path: Path) -
     adapter, path = _codex(tmp_path, *prompts)
     operations, _, state = read_all(adapter, path)
     assert said(operations) == [("user", "one"), ("assistant", "answer")]
-    state = decode_state(encode_state(state))
+    kept = decode_state(encode_state(state))
     with path.open("ab") as file:
         file.write(line({"timestamp": "2026-09-01T00:01:00Z", **_prompt("again", "assistant")}))
-    operations, _, _ = read_all(adapter, path, state)
+    operations, _, _ = read_all(adapter, path, kept)
     assert said(operations) == [("user", "two"), ("assistant", "again")]
     assert operations[0].pieces[0].created_at == 1788220803000, "when it was asked"
 

@@ -52,3 +52,11 @@ def test_who_does_not_lead_deletes_no_commands_and_a_clock_that_goes_back_delete
     for moment in (NOW + ENTRIES_MS, NOW, NOW + ENTRIES_MS - 1):
         office.store.run(expire(office.core, moment))
     assert office.stored() == before
+
+
+def test_a_clock_that_was_far_ahead_keeps_nothing_for_ever(office: Office) -> None:
+    office.asker.ask(office.desk)
+    office.whole()
+    for moment in (NOW + 3650 * LOOK_MS, NOW, NOW + ENTRIES_MS + LOOK_MS, NOW + CLAIMS_MS + 2 * LOOK_MS):
+        office.store.run(expire(office.core, moment))
+    assert office.stored() == []

@@ -16,6 +16,7 @@ from crystal_mirror.commands.troubles import troubles
 from crystal_mirror.requests import StoreFailure
 from crystal_node.commands.book import SqliteBook
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until
+from tests.mirror.household import another_process
 
 ONCE, AGAIN = Action.DREAM_WEAVE, Action.STATUS
 
@@ -346,3 +347,16 @@ def _something(office: Office) -> None:
 
     office.core.accept(Remember("the tide table is on the wall", "fact", "agent", 1))
     office.sync(office.core)
+
+
+def test_another_process_of_the_home_reads_along(office: Office) -> None:
+    asked = office.asker.ask(office.desk)
+    office.asker.exchange()
+    office.desk.exchange()
+    other = office.party("core", another_process(office.core))
+    other.exchange()
+    other.work()
+    office.desk.work()
+    office.asker.exchange()
+    assert other.ran == [asked]
+    assert office.desk.ran == []

@@ -90,15 +90,7 @@ class TestClaudeCli(LlmContract):
         self._plan(tmp_path)
 
     def _plan(self, folder: Path, **changes: Any) -> None:
-        plan = {
-            "answer": "Hello.",
-            "hangs": False,
-            "prints": None,
-            "code": 0,
-            "is_error": False,
-            "unknown": [],
-        }
-        (folder / "bin" / "plan.json").write_text(json.dumps(plan | changes))
+        plan(folder / "bin", **changes)
 
     def _seen(self, folder: Path) -> dict[str, Any]:
         seen: dict[str, Any] = json.loads((folder / "bin" / "seen.json").read_text())
@@ -181,7 +173,14 @@ async def test_no_key_follows_a_redirection_or_stands_in_a_servers_complaint(ser
 
 def plan(folder: Path, **changes: Any) -> None:
     """What the stand-in for `claude` does when it is started next."""
-    usual = {"answer": "Hello.", "hangs": False, "prints": None, "code": 0, "is_error": False, "unknown": []}
+    usual: dict[str, Any] = {
+        "answer": "Hello.",
+        "hangs": False,
+        "prints": None,
+        "code": 0,
+        "is_error": False,
+        "unknown": [],
+    }
     (folder / "plan.json").write_text(json.dumps(usual | changes))
 
 

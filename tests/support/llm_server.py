@@ -96,7 +96,7 @@ def llm_server(model: Model | None = None) -> Generator[LlmServer]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *_: Any) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that left is no error."""
 
 
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
     state: LlmServer
     stop: threading.Event
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
         """Says nothing."""
 
     def do_GET(self) -> None:

@@ -7,6 +7,7 @@ No name, path, number or option is ever taken from a model.
 import json
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import cast
 
 import msgspec
 
@@ -173,29 +174,29 @@ def _document(answer: str) -> dict[str, object]:
             at = answer.find("{", at + 1)
             continue
         if isinstance(found, dict):
-            return found
+            return cast("dict[str, object]", found)
         break
     raise Unreadable("there is no JSON object in the answer")
 
 
 def _texts(value: object, chars_max: int) -> Iterator[str]:
     """The texts of a list: each a text, or an object with one."""
-    if not isinstance(value, list):
-        return
-    for one in value[: ITEMS_MAX * 4]:
-        text = one.get("text") if isinstance(one, dict) else one
+    for one in _list(value, ITEMS_MAX * 4):
+        text = cast("dict[str, object]", one).get("text") if isinstance(one, dict) else one
         if isinstance(text, str) and text.strip():
             yield text[:chars_max]
 
 
 def _entries(value: object) -> Iterator[dict[str, object]]:
-    if not isinstance(value, list):
-        return
-    for one in value[: REFERENCES_MAX * 4]:
+    for one in _list(value, REFERENCES_MAX * 4):
         if isinstance(one, dict):
-            yield one
+            yield cast("dict[str, object]", one)
         elif isinstance(one, str):
             yield {"text": one}
+
+
+def _list(value: object, most: int) -> list[object]:
+    return cast("list[object]", value)[:most] if isinstance(value, list) else []
 
 
 def _category(value: object) -> Category:

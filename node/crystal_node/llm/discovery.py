@@ -15,7 +15,7 @@ import msgspec
 from crystal_core.llm.port import Llm, Refused, Unavailable
 from crystal_node.llm.anthropic import Anthropic
 from crystal_node.llm.claude_cli import ClaudeCli
-from crystal_node.llm.http import is_loopback
+from crystal_node.llm.http import OK, is_loopback
 from crystal_node.llm.ollama import Ollama
 from crystal_node.llm.openai import MLX_URL, compatible, openai
 from crystal_node.settings import Settings, child_environment
@@ -165,7 +165,7 @@ def _listed(url: str, kind: type[T]) -> T | None:
             httpx.Client(timeout=LOOK_SECONDS_MAX, trust_env=not is_loopback(url)) as client,
             client.stream("GET", url) as response,
         ):
-            if response.status_code != httpx.codes.OK:
+            if response.status_code != OK:
                 return None
             data = bytearray()
             for chunk in response.iter_bytes():

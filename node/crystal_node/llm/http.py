@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -32,6 +32,7 @@ CONNECT_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 REASON_CHARS_MAX = 160
 
+OK = 200
 _PASSING = frozenset({500, 502, 503, 529})
 _GIVEN_UP = frozenset({504, 524})
 _TOO_MANY = 429
@@ -130,7 +131,7 @@ class LlmHttp:
 
     def _check(self, response: httpx.Response, data: bytes) -> None:
         status = response.status_code
-        if status == httpx.codes.OK:
+        if status == OK:
             return
         reason = self._reason(data)
         what = f"{self.host} answers {status}" + (f": {reason}" if reason else "")
@@ -149,15 +150,13 @@ class LlmHttp:
     def _reason(self, data: bytes) -> str:
         """The server's own words in short, without anything that could be a key."""
         try:
-            document = msgspec.json.decode(data)
+            document: object = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return ""
-        found = document.get("error", document) if isinstance(document, dict) else None
-        if isinstance(found, dict):
-            parts = [found.get("code"), found.get("type"), found.get("message")]
-            text = " ".join(part for part in parts if isinstance(part, str))
-        else:
-            text = found if isinstance(found, str) else ""
+        fields = _fields(document)
+        found = fields.get("error", document)
+        parts = [_fields(found).get(name) for name in ("code", "type", "message")]
+        text = found if isinstance(found, str) else " ".join(part for part in parts if isinstance(part, str))
         for secret in self._secrets:
             text = text.replace(secret.removeprefix("Bearer "), "…")
         plain = "".join(char if char.isprintable() else " " for char in _SECRET.sub("…", text))
@@ -181,6 +180,10 @@ class _Passing(Exception):
         super().__init__(str(error))
         self.error = error
         self.after = after
+
+
+def _fields(document: object) -> dict[str, object]:
+    return cast("dict[str, object]", document) if isinstance(document, dict) else {}
 
 
 def _encoded(body: Mapping[str, object]) -> bytes:

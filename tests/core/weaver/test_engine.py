@@ -1,6 +1,6 @@
 """The engine: what was answered is never asked for again, a budget is never passed, nothing invented stands as a quotation."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,11 +8,12 @@ import pytest
 
 from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
 from crystal_core.weaver import documents, prompts
+from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
 from crystal_core.weaver.quotations import TAKEN_OUT
-from crystal_core.weaver.records import RunState
+from crystal_core.weaver.records import Method, RunState
 from crystal_core.weaver.runs import Woven
 from tests.support.woven import (
     AGENT,
@@ -44,6 +45,34 @@ class DyingBook(WeaverBook):
             yield
             if self.left == 0 and not self.after:
                 raise Killed
+        if self.left == 0:
+            raise Killed
+
+
+class DyingShelf(Shelf):
+    """Dies at its n-th write, before or behind it."""
+
+    left = -1
+    after = False
+
+    def write(self, name: str, text: str, method: Method, run: str) -> bool:
+        self._step()
+        changed = super().write(name, text, method, run)
+        self._stepped()
+        return changed
+
+    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+        self._step()
+        taken = super().remember(run, number, memories, moment)
+        self._stepped()
+        return taken
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise Killed
+
+    def _stepped(self) -> None:
         if self.left == 0:
             raise Killed
 
@@ -135,8 +164,8 @@ async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
     for step in range(1, 60):
         model, shelf = WrittenModel(), Shelf()
         path = tmp_path / f"{step}.db"
-        with WeaverBook.open(path) as opened:
-            book = DyingBook(opened._db)
+        with DyingBook.open(path) as book:
+            assert isinstance(book, DyingBook)
             book.left, book.after = step, after
             try:
                 await woven(book, model, shelf, days=1)
@@ -157,6 +186,55 @@ async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
     else:
         pytest.fail("the run never came to its end")
     assert steps > 15
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before a write", "after a write"])
+async def test_killed_at_every_write_a_run_comes_to_the_same_end_for_the_same_money(
+    tmp_path: Path, after: bool
+) -> None:
+    whole, expected = WrittenModel(), Shelf()
+    with WeaverBook.open(tmp_path / "whole.db") as book:
+        await woven(book, whole, expected)
+    steps = 0
+    for step in range(1, 40):
+        model, shelf = WrittenModel(), DyingShelf()
+        shelf.left, shelf.after = step, after
+        with WeaverBook.open(tmp_path / f"{step}.db") as book:
+            try:
+                await woven(book, model, shelf)
+                break
+            except Killed:
+                steps += 1
+            shelf.left = -1
+            await woven(book, model, shelf)
+        assert len(model.asked) == len(whole.asked), step
+        assert shelf.files == expected.files, step
+        assert shelf.accepted == expected.accepted, step
+    assert steps >= 9
+
+
+async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverBook) -> None:
+    """A process that is started again and again must not spend its budget each time."""
+    shelf = Shelf()
+
+    def dies(system: str, data: str) -> str:
+        if system.startswith(prompts.JOURNAL):
+            raise Killed
+        return good_answer(system, data)
+
+    model = WrittenModel(dies)
+    for _ in range(20):
+        try:
+            result = await woven(book, model, shelf, budget=40_000)
+        except Killed:
+            continue
+        assert result.stopped
+        break
+    else:
+        pytest.fail("the budget stopped nothing")
+    assert result.run is not None
+    assert book.spent(result.run.id).total <= 40_000
+    assert 2 <= len(model.asked) < 12
 
 
 async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_lost_call(
@@ -242,7 +320,10 @@ async def test_a_batch_that_the_rest_of_a_budget_cannot_pay_is_cut_smaller(book:
 async def test_an_answer_of_no_use_is_asked_for_once_more_and_then_said(
     book: WeaverBook, answer: str
 ) -> None:
-    model, shelf = WrittenModel(lambda _system, _data: answer), Shelf()
+    def always(_system: str, _data: str) -> str:
+        return answer
+
+    model, shelf = WrittenModel(always), Shelf()
     result = await woven(book, model, shelf, days=1)
     assert len(model.asked) <= 2 + 3 * 2
     assert not result.stopped

@@ -185,12 +185,16 @@ def _sync(found: "Standing") -> str:
 
 
 def _needs(found: "Standing") -> Iterator[str]:
+    from crystal_node.health.stuck import STOPPING
     from crystal_node.noticetexts import notice_text
 
+    told = {notice.value for notice in STOPPING}
     for each in found.stuck:
         yield f"! {each.text}"
         yield f"  {each.remedy}"
     for name, detail in found.member.notices.items():
+        if name in told:
+            continue
         yield f"! {notice_text(name)} ({detail})"
     for concern in found.concerns:
         yield f"! {concern.text}"

@@ -83,7 +83,7 @@ def standing(device: Device) -> Standing:
         disks=disks_of(device.settings.home),
         core=_core(rows),
         quarantined=member.quarantined,
-        notices=frozenset(member.notices),
+        notices=member.notices,
         generation_missing=_generation_missing(device),
         problems=tuple(read_problems(device.journal)),
         files_halted=files.last.halted,

@@ -16,6 +16,7 @@ from crystal_node.health.channels import Channels
 from crystal_node.health.disks import Disk
 from crystal_node.health.moments import Moment, Problem, Trouble
 from crystal_node.health.others import Others
+from crystal_node.noticetexts import notice_text
 from crystal_node.wording import ago, counted, one_line
 
 _HOUR_MS = 3600 * 1000
@@ -31,6 +32,18 @@ ASKED_MS_MAX = 24 * _HOUR_MS
 CLOCK_BACK_MS = _HOUR_MS // 6
 """A clock that is so much behind its own notes was set back."""
 
+_DISTRUST = (
+    "`crystal doctor` compares once more. If it stays so, move to another relay; what is here stays whole."
+)
+STOPPING = {
+    Notice.LOG_FORKED: _DISTRUST,
+    Notice.MIRROR_FORKED: _DISTRUST,
+    Notice.MIRROR_GAP: "`crystal sync` on the Core puts back what it has; then `crystal repair`, there and here.",
+    Notice.MIRROR_UNREADABLE: "Update Crystal on this machine, and then: crystal sync",
+    Notice.EPOCH_OPEN: "`crystal sync` later; if it stays so, `crystal repair` on the Core.",
+}
+"""Notices of what stops this device, and what to do."""
+
 RELAY_HINT = "Check the network, and the relay's address (`crystal doctor`). What is recorded waits here, and goes out later."
 
 
@@ -43,6 +56,7 @@ class StuckName(StrEnum):
     KEYS = "keys"
     SYNC = "sync"
     CORE = "core"
+    MIRROR = "mirror"
     HELD = "held"
     FILES = "files"
     CAPTURE = "capture"
@@ -84,7 +98,7 @@ class Facts:
     disks: tuple[Disk, ...]
     core: CoreSeen | None
     quarantined: int
-    notices: frozenset[str]
+    notices: dict[str, str]
     generation_missing: int | None
     problems: tuple[Problem, ...]
     files_halted: str
@@ -101,6 +115,7 @@ def stuck(facts: Facts) -> list[Stuck]:
         _keys,
         _nobody_syncs,
         _core,
+        _mirror,
         _held,
         _files,
         _capture,
@@ -201,6 +216,14 @@ def _core(facts: Facts) -> Iterator[Stuck]:
         )
     remedy = f"Wake {name}, or run `crystal sync` there. If it is gone for good: `crystal promote` makes another one the Core."
     yield Stuck(StuckName.CORE, text, remedy, core.seen_at)
+
+
+def _mirror(facts: Facts) -> Iterator[Stuck]:
+    """What the relay shows keeps this device from going on."""
+    for name, remedy in STOPPING.items():
+        if name.value in facts.notices:
+            detail = one_line(facts.notices[name.value], 200)
+            yield Stuck(StuckName.MIRROR, f"{notice_text(name.value)} ({detail})", remedy)
 
 
 def _held(facts: Facts) -> Iterator[Stuck]:

@@ -87,7 +87,7 @@ class DocumentReader:
             place += 1
             if place > left:
                 break
-            hidden = hides(one.moment if one.dated else said.written)
+            hidden = hides(one.moment) if one.dated else hides(0) or hides(said.written)
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
         return Reading(gatherer.finish(), self._after(context, complete=not held), counts, more=False)

@@ -114,6 +114,11 @@ def test_a_document_that_was_written_in_private_time_is_hidden(adapter: DropFold
     assert texts(adapter, note, state)[0] == [], "touching it does not bring it up"
 
 
+def test_a_reader_that_is_not_sure_takes_nothing_without_a_time(adapter: DropFolder, note: Path) -> None:
+    note.write_text("a note, and nobody says when\n")
+    assert read_all(adapter, note, hides=lambda moment: moment == 0)[0] == []
+
+
 def test_only_one_level_of_folders_is_looked_at_and_the_folder_itself_is_the_machines_own(
     adapter: DropFolder, tmp_path: Path
 ) -> None:

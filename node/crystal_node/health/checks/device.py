@@ -66,7 +66,7 @@ def _sync(device: "Device") -> Iterator[Check]:
     if back > CLOCK_BACK_MS:
         what = f"this machine's clock is {ago(back / 1000)} behind its own notes"
         yield Check("clock here", State.WARNING, what, "Set it, or have it set from the network.")
-    if trouble is not None:
+    if trouble is not None and device.member.log.is_active(device.member.device_id):  # else the log says why
         since = ago(max(now - trouble.since, 0) / 1000)
         what = f"rounds have failed for {since}: {one_line(trouble.message, 200)}"
         yield Check("sync", State.WARNING, what, trouble.hint)

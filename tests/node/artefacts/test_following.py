@@ -1,17 +1,18 @@
 """Files follow the memory: as it grows, as it forgets, as it is made anew, and at a cost that grows with the change."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
 from crystal_node.artefacts.making import GOING_ON_MS, QUIET_MS
 from tests.core.builders import NOW, apply, capture, forget, origin, remember
-from tests.support.workbench import LATER, Workbench, known, texts_of
+from tests.support.workbench import LATER, Workbench, known, quick_folder, texts_of
 
 TRANSCRIPT = "agents/agent/memory/transcripts/session.jsonl"
 SUMMARY = "agents/agent/memory/sessions/2027-01-15-session.md"
@@ -176,33 +177,37 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None)
 @given(steps=STEPS)
 def test_whatever_happened_the_files_are_those_of_a_home_that_saw_it_all_at_once(
-    steps: list[tuple[str, int, str, str]], tmp_path_factory: pytest.TempPathFactory
+    steps: list[tuple[str, int, str, str]],
 ) -> None:
-    folder = tmp_path_factory.mktemp("homes")
-    slow, quick = Workbench(folder / "slow"), Workbench(folder / "quick")
-    known(slow, "agent", "other")
-    known(quick, "agent", "other")
-    for number, (what, text, session, agent) in enumerate(steps):
-        operation: Operation
-        match what:
-            case "say":
-                operation = capture(
-                    f"text {text}", session=session, agent=agent, message=str(number), created_at=NOW + number
-                )
-            case "forget":
-                operation = forget(f"text {text}")
-            case "remember":
-                operation = remember(f"text {text}")
-            case _:
-                slow.run()
-                continue
-        slow.apply(operation)
-        quick.apply(operation)
-    slow.run()
-    quick.run()
-    assert slow.files() == quick.files()
-    slow.replica.close()
-    quick.replica.close()
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        slow, quick = Workbench(Path(folder) / "slow"), Workbench(Path(folder) / "quick")
+        known(slow, "agent", "other")
+        known(quick, "agent", "other")
+        for number, (what, text, session, agent) in enumerate(steps):
+            operation: Operation
+            match what:
+                case "say":
+                    operation = capture(
+                        f"text {text}",
+                        session=session,
+                        agent=agent,
+                        message=str(number),
+                        created_at=NOW + number,
+                    )
+                case "forget":
+                    operation = forget(f"text {text}")
+                case "remember":
+                    operation = remember(f"text {text}")
+                case _:
+                    slow.run()
+                    continue
+            slow.apply(operation)
+            quick.apply(operation)
+        slow.run()
+        quick.run()
+        assert slow.files() == quick.files()
+        slow.replica.close()
+        quick.replica.close()

@@ -167,6 +167,18 @@ class HttpLlmContract(LlmContract):
         assert len(server.asked) == 1
         await llm.aclose()
 
+    async def test_what_a_server_repeats_of_a_conversation_is_in_no_message(
+        self, server: LlmServer, tmp_path: Path
+    ) -> None:
+        server.faults += [Fault(422, json.dumps({"error": "bad input: my secret plan is to sail to Spain"}))]
+        llm = self.make(server, tmp_path)
+        with pytest.raises(Refused) as caught:
+            await llm.complete(
+                Prompt("a", "my secret plan is to sail to Spain in May"), tokens_max=5, seconds_max=9
+            )
+        assert "Spain" not in str(caught.value)
+        await llm.aclose()
+
     async def test_a_prompt_over_the_context_is_told_apart(self, server: LlmServer, tmp_path: Path) -> None:
         body = {
             "error": {"code": "context_length_exceeded", "message": "maximum context length is 8192 tokens"}

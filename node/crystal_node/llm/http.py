@@ -6,7 +6,7 @@
           └─ sent, and the answer got lost (or 504, 524: between us and the model somebody gave up) ─► Unavailable, paid
 
 Keys are sent to the address that they belong to, never along a redirection, and never shown: what a server says about an
-error is cut short and rid of everything that looks like one.
+error is cut short, rid of everything that looks like one, and left out if it repeats what was sent.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ RETRY_AFTER_SECONDS_MAX = 120.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 REASON_CHARS_MAX = 160
+ECHO_CHARS = 20
 
 OK = 200
 _PASSING = frozenset({500, 502, 503, 529})
@@ -103,10 +104,11 @@ class LlmHttp:
         await self.aclose()
 
     async def _once(self, path: str, body: Mapping[str, object], kind: type[T], seconds: float) -> T:
+        sent = _encoded(body)
         try:
             async with (
                 asyncio.timeout(max(seconds, 0.001)),
-                self._opened().stream("POST", self.base + path, content=_encoded(body)) as response,
+                self._opened().stream("POST", self.base + path, content=sent) as response,
             ):
                 data = bytearray()
                 async for chunk in response.aiter_bytes():
@@ -123,18 +125,19 @@ class LlmHttp:
             raise Unavailable(
                 f"the connection to {self.host} broke: {type(error).__name__}", paid=True
             ) from error
-        self._check(response, bytes(data))
+        self._check(response, bytes(data), sent)
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Malformed(f"what {self.host} answers is not of its API", paid=True) from error
 
-    def _check(self, response: httpx.Response, data: bytes) -> None:
+    def _check(self, response: httpx.Response, data: bytes, sent: bytes) -> None:
         status = response.status_code
         if status == OK:
             return
         reason = self._reason(data)
-        what = f"{self.host} answers {status}" + (f": {reason}" if reason else "")
+        shown = "" if _repeats(reason, sent) else f": {reason}" if reason else ""
+        what = f"{self.host} answers {status}{shown}"
         if status == _TOO_MANY and "insufficient_quota" in reason:
             raise Refused(what, hint="The provider's account has no credit left.")
         if status == _TOO_MANY:
@@ -180,6 +183,12 @@ class _Passing(Exception):
         super().__init__(str(error))
         self.error = error
         self.after = after
+
+
+def _repeats(reason: str, sent: bytes) -> bool:
+    """Whether a server's words hold a piece of what it was sent: no message or log repeats a conversation."""
+    text = sent.decode("utf-8", "replace")
+    return any(reason[at : at + ECHO_CHARS] in text for at in range(len(reason) - ECHO_CHARS + 1))
 
 
 def _fields(document: object) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """The agent's duties about weaving, on the Core alone: a run every so often, if that is configured, and letting go of what was
 forgotten.
 
-A run by itself is incremental, of every agent that has a folder here: agents that are new to the Core wait in staging.
+A run by itself is incremental, of this device's agent and of all that are live: one in staging waits, one that was rejected
+is left alone, and of one whose past is never to be woven only what came since then is read.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from crystal_node.watch import WatchEvent
 
 if TYPE_CHECKING:
     from crystal_node.agent.work import AgentWork
+    from crystal_node.settings import Settings
 
 HOUR_SECONDS = 3600.0
 FORGET_EVERY_SECONDS = 300.0
 JITTER_SECONDS = 300.0
-_AGENTS = "SELECT DISTINCT agent FROM occurrences ORDER BY agent"
 
 
 def jobs(work: "AgentWork") -> list[Job]:
@@ -42,27 +43,38 @@ def jobs(work: "AgentWork") -> list[Job]:
 
 
 async def _weave(work: "AgentWork") -> str:
-    from crystal_node.capture.agents import agent_folder
     from crystal_node.privacy import read_privacy
     from crystal_node.weaving import WeaveRequest, WeaveState, weave
 
     device = work.device
     if read_privacy(device.journal).on:
         return ""
-    agents = [str(agent) for (agent,) in device.replica.database.each(_AGENTS)]
-    mine = device.settings.agent_id
     lines: list[str] = []
-    for agent in agents:
-        if agent != mine and not await asyncio.to_thread(agent_folder(device.settings.home, agent).is_dir):
+    for agent, since in (await asyncio.to_thread(agents_to_weave, device.settings)).items():
+        if device.replica.database.row("SELECT 1 FROM occurrences WHERE agent = ? LIMIT 1", (agent,)) is None:
             continue
         result = await weave(
             device,
-            WeaveRequest(agent=agent),
+            WeaveRequest(agent=agent, since=since),
             lambda text, done, total: work.report(WatchEvent.PROGRESS, f"weaving {text} ({done}/{total})"),
         )
         if result.state is not WeaveState.NOTHING:
             lines.append(result.text)
     return " ".join(lines)
+
+
+def agents_to_weave(settings: "Settings") -> dict[str, int]:
+    """Whom a run by itself is about, and from when on (milliseconds, 0 for all)."""
+    from crystal_node.staging.listing import staged
+    from crystal_node.staging.states import State, Weave
+
+    usual = settings.dreams.staging
+    live = {
+        one.agent: one.since if (one.weave or usual) == Weave.NEVER else 0
+        for one in staged(settings.home)
+        if one.state is State.LIVE
+    }
+    return live | {settings.agent_id: 0}
 
 
 async def _let_go(work: "AgentWork") -> str:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from crystal_node.artefacts.works import Works
 from crystal_node.locking import FileLock
+from crystal_node.settings import resolve
+from crystal_node.staging.states import State
+from crystal_node.weaving.job import agents_to_weave
 from tests.node.agent.running import agent
 from tests.support.llm_server import LlmServer, llm_server
 from tests.support.machine import Machine, Vault, transcript
@@ -65,6 +69,21 @@ def test_the_timetable_weaves_and_lets_go(house: tuple[Vault, Machine, LlmServer
     until(lambda: _ordered(core, "another ship came in"), "what was said, in order")
     core.call("jobs", "run", "dream-weave")
     until(lambda: len(server.asked) > asked, "the model asked by the timetable")
+
+
+def test_an_agent_that_waits_in_staging_or_was_rejected_is_not_woven_by_itself(tmp_path: Path) -> None:
+    settings = resolve(environment={"CRYSTAL_HOME": str(tmp_path), "CRYSTAL_AGENT_ID": "mine"})
+    (tmp_path / "state").mkdir()
+    assert agents_to_weave(settings) == {"mine": 0}
+    with Works.open(settings.home.works_database) as works, works.transaction():
+        for number, (state, weave) in enumerate(
+            [(State.ASKING, "ask"), (State.REJECTED, "ask"), (State.LIVE, "llm"), (State.LIVE, "never")]
+        ):
+            works.run(
+                "INSERT INTO agent (agent, state, since, weave, failure) VALUES (?, ?, ?, ?, '')",
+                (f"{state.value}-{weave}", state.value, 1000 + number, weave),
+            )
+    assert agents_to_weave(settings) == {"mine": 0, "live-llm": 0, "live-never": 1003}
 
 
 def test_one_process_of_a_home_weaves_at_a_time(vault: Vault, tmp_path: Path) -> None:

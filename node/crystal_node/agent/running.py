@@ -21,6 +21,7 @@ from random import SystemRandom
 from typing import Any
 
 from crystal_node.agent.duties import duties
+from crystal_node.agent.jobs import Job
 from crystal_node.agent.logs import logged, logging_to
 from crystal_node.agent.network import is_metered
 from crystal_node.agent.power import on_battery
@@ -138,7 +139,7 @@ class _Agent:
         self._watching = found
         schedule = found.schedule
         self._look_around()
-        schedule.start(duties(found.work))
+        self._start(schedule, duties(found.work))
         self._note(
             schedule,
             pid=str(os.getpid()),
@@ -159,6 +160,19 @@ class _Agent:
         if self._desk is None:
             return [pulse.run()]
         return [pulse.run(), serve(self._desk, self._report, SystemRandom().uniform)]
+
+    def _start(self, schedule: Schedule, jobs: list[Job]) -> None:
+        """Without notes rather than not at all: what is said is recorded even when the disk has no room for notes."""
+        try:
+            schedule.start(jobs)
+        except Exception as error:
+            if not passes(error):
+                raise
+            self._report(
+                WatchEvent.FAILED, f"jobs.db cannot be written, nothing is noted: {describe(error).message}"
+            )
+            schedule.store = JobStore.in_memory()
+            schedule.start(jobs)
 
     def _open_desk(self, work: AgentWork) -> CommandDesk | None:
         """Without it the agent goes on: other devices can ask it for nothing."""
@@ -206,7 +220,12 @@ class _Agent:
             self._watching.stop.set()
             return
         logging.getLogger("crystal_node").setLevel(self._settings.agent_process.log_level.upper())
-        self._watching.schedule.set_jobs(duties(self._watching.work))
+        try:
+            self._watching.schedule.set_jobs(duties(self._watching.work))
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.warning("jobs.db cannot be used: %s", describe(error).message)
         self._report(WatchEvent.PROGRESS, "the settings were read again")
         self._look_around()
 

@@ -249,7 +249,7 @@ class Schedule:
             due = self._again_in(entry, min(job.every, ASK_AGAIN_SECONDS))
             if entry.standing.put_off != reason:
                 self._write(lambda: self.store.scheduled(job.name, due, reason))
-                entry.standing = self.store.one(job.name)
+                self._write(lambda: self._look_at(entry))
             return
         # A task of our own: the scheduler would log one that is cancelled at the end as a failure.
         entry.task = asyncio.create_task(self._run(entry, standing.wanted), name=f"job {job.name}")

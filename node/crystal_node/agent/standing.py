@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import apsw
+
+from crystal_crypto.errors import CrystalError
 from crystal_node.agent.jobs import JobStanding
 from crystal_node.agent.store import JobStore
 from crystal_node.home import Home
@@ -56,7 +59,7 @@ class AgentStanding:
 
 
 def agent_standing(home: Home) -> AgentStanding:
-    """How it stands now. Raises LocalStorage if jobs.db is of a later version."""
+    """How it stands now. Without a jobs.db that can be read, whether it runs is still known."""
     holder = holder_of(home)
     noted = _noted(home) if holder is not None and holder.is_agent else {}
     if holder is None or noted.get("pid") != str(holder.pid):
@@ -108,5 +111,8 @@ def _by_kernel(path: Path) -> set[int] | None:
 def _noted(home: Home) -> dict[str, str]:
     if not home.jobs_database.exists():
         return {}
-    with JobStore.open(home.jobs_database) as store:
-        return store.noted()
+    try:
+        with JobStore.open(home.jobs_database) as store:
+            return store.noted()
+    except (apsw.Error, CrystalError, OSError):
+        return {}

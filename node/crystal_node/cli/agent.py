@@ -128,12 +128,20 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent status
     """
+    from crystal_node.agent.jobs import JobStanding
     from crystal_node.agent.standing import agent_standing, job_standings
+    from crystal_node.errors import describe, passes
     from crystal_node.service import manager_for
 
     settings = _settings()
     standing = agent_standing(settings.home)
-    jobs = job_standings(settings.home)
+    problem, jobs = "", list[JobStanding]()
+    try:
+        jobs = job_standings(settings.home)
+    except Exception as error:
+        if not passes(error):
+            raise
+        problem = describe(error).message
     manager = manager_for(settings)
     state = manager.state()
     failing = [job.name for job in jobs if job.failing]
@@ -145,11 +153,14 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
                 "jobs": len(jobs),
                 "failing": failing,
                 "paused": [job.name for job in jobs if job.paused],
+                "problem": problem or None,
                 "log": str(settings.home.log_file),
             }
         )
         return
     _print(standing, manager, state)
+    if problem:
+        say(f"! of its jobs nothing is known: {problem}")
     if failing:
         say(f"! failing: {', '.join(failing)}. `crystal jobs list` says why.")
     say(f"log      {settings.home.log_file}")
@@ -228,6 +239,8 @@ def _service_document(manager: "Manager", state: "ServiceState | None" = None) -
 
 
 def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState") -> None:
+    from importlib.metadata import version as installed_version
+
     from crystal_node.wording import iso
 
     holder = standing.holder
@@ -238,6 +251,8 @@ def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState")
         pid = "" if holder.pid is None else f", process {holder.pid}"
         since = f", since {(iso(standing.started) or '')[:19].replace('T', ' ')}" if standing.started else ""
         say(f"agent    {'running' if standing.running else f'not running, but {who} watches'}{pid}{since}")
+    if standing.version and standing.version != installed_version("memory-crystal"):
+        say(f"! it is still version {standing.version}: `crystal agent stop`, then start it again.")
     if standing.put_off:
         say(f"         heavy work waits: {standing.put_off}")
     say(f"service  {_STATES[state.value]} ({manager.name}, {manager.file})")

@@ -21,6 +21,8 @@ def install_and_start(settings: Settings, manager: Manager) -> str:
     check_startable(settings)
     by_hand = _by_hand(settings, manager)
     said = manager.install()
+    if manager.state() is ServiceState.RUNNING:  # with an older file, or an older version of the program
+        manager.stop()
     manager.start()
     return f"{said} {by_hand}" if by_hand else f"{said} {await_agent(settings, manager)}".strip()
 

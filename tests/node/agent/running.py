@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from crystal_node.locking import is_held
 from tests.support.machine import Machine
 from tests.support.watchers import until
 
@@ -17,6 +18,19 @@ def agent(machine: Machine, *options: str, **variables: str) -> Generator["subpr
     process = machine.start("agent", "run", *options, **variables)
     try:
         until(lambda: process.poll() is not None or is_running(machine, process), "an agent that runs")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@contextmanager
+def agent_without_notes(machine: Machine) -> Generator["subprocess.Popen[str]"]:
+    """The same, where jobs.db cannot be used: only the lock tells that it is at work."""
+    process = machine.start("agent", "run")
+    try:
+        until(lambda: is_held(machine.home / "state" / "watch.lock"), "an agent that runs")
         yield process
     finally:
         if process.poll() is None:

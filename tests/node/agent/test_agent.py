@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.agent.running import agent, children, descriptors, ended, is_running
+from tests.node.agent.running import agent, agent_without_notes, children, descriptors, ended, is_running
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.watchers import until
 
@@ -122,6 +122,20 @@ def test_another_setting_is_heard_of_without_a_restart_and_a_damaged_one_changes
         transcript(core, "said after that")
         until(lambda: core.found("said after that") != [], "the text")
         assert process.poll() is None
+
+
+def test_an_agent_that_cannot_note_its_jobs_records_all_the_same(vault: Vault) -> None:
+    core = vault.core
+    (core.home / "state" / "jobs.db").mkdir()
+    with agent_without_notes(core) as process:
+        transcript(core, "recorded without notes")
+        until(lambda: core.found("recorded without notes") != [], "the text")
+        shown = core.call("agent", "status", "--json").json
+        assert (shown["running"], shown["pid"]) == (True, process.pid)
+        assert "cannot be used" in shown["problem"]
+        process.send_signal(signal.SIGTERM)
+        code, _, err = ended(process)
+        assert (code, "nothing is noted" in err) == (0, True)
 
 
 def test_what_was_started_to_outlive_its_terminal_does(vault: Vault) -> None:

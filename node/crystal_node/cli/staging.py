@@ -55,7 +55,7 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
     from crystal_node.settings import resolve
     from crystal_node.staging.listing import staged
     from crystal_node.staging.states import WAITING
-    from crystal_node.wording import one_line
+    from crystal_node.wording import counted
 
     found = [one for one in staged(resolve().home) if every or one.state in WAITING]
     if as_json:
@@ -64,7 +64,8 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
     if not found:
         say("No agent waits in staging.")
     for one in found:
-        say(f"{one_line(one.agent, 60) or one.folder:<24} {one.conversations:>6,} conversations  {one.words}")
+        many = counted(one.conversations, "conversation")
+        say(f"{_shown(one):<24} {many:<20} {one.words}")
         if one.waits_for_a_person:
             say(f"{'':<24} crystal staging run {_quoted(one)} --weave extractive|llm|never")
 

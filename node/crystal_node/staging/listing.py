@@ -52,7 +52,7 @@ class Staged:
             case State.BACKFILL:
                 return "its files are made"
             case State.ASKING:
-                return "waits for you: is its past to be woven?"
+                return "waits for you to say how its past is woven"
             case State.WEAVING:
                 return "its past is woven"
             case State.LIVE:

@@ -23,6 +23,7 @@ from crystal_mirror.commands.messages import (
     decode_message,
     encode_message,
 )
+from crystal_mirror.commands.owning import own
 from crystal_mirror.commands.ports import Asked, Book, BookTransaction, Outgoing
 from crystal_mirror.errors import NotAllowed, NotAMember
 from crystal_mirror.member import Member
@@ -44,6 +45,7 @@ def ask(
         Revoked: this device is out.
     """
     member.check_active()
+    own(member, book)
     if target == member.device_id or not member.log.is_active(target):
         raise NotAMember("only another active device of this vault can be asked")
     position = member.replica.position()

@@ -19,6 +19,7 @@ from crystal_crypto.entry import Entry
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.commands.asking import ended_here, take_report
 from crystal_mirror.commands.messages import CommandState, Message, Report, Request, Withdraw
+from crystal_mirror.commands.owning import own
 from crystal_mirror.commands.ports import Book, Tail
 from crystal_mirror.commands.sealing import (
     CLAIM_NAME_BYTES,
@@ -76,6 +77,7 @@ def look(member: Member, book: Book, now_ms: int) -> Flow[Looked]:
     Raises:
         LogForked, Revoked, StoreFailure: what was taken in stands.
     """
+    own(member, book)
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
     fresh = _is_fresh(member, book)

@@ -149,6 +149,10 @@ class BookTransaction(BookView, Protocol):
 
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
+    def wipe(self) -> None:
+        """Forgets everything."""
+        ...
+
 
 class Book(BookView, Protocol):
     """``commands.db``."""

@@ -31,6 +31,7 @@ from crystal_mirror.commands.messages import (
     encode_message,
     shortened,
 )
+from crystal_mirror.commands.owning import own
 from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing, Received, ReceivedState
 from crystal_mirror.commands.sealing import (
     CLAIM_NAME_BYTES,
@@ -83,6 +84,8 @@ def begin(member: Member, book: Book, row: Received, claims: Claims, denied: Den
     Raises:
         StoreFailure, KeysWithheld, Revoked, RelayMisbehaves: nothing runs; try again later.
     """
+    if own(member, book):
+        return Begun.LATER
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
     member.ring.current()  # raises KeysWithheld while nothing is written down yet

@@ -14,6 +14,7 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import Malformed
 from crystal_mirror.commands.asking import ended_here
 from crystal_mirror.commands.messages import CommandState, Request, Withdraw, decode_message
+from crystal_mirror.commands.owning import own
 from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing
 from crystal_mirror.commands.sealing import Place, seal_message, signed_by_me
 from crystal_mirror.commands.troubles import Trouble, note
@@ -35,6 +36,7 @@ def send(member: Member, book: Book, now_ms: int) -> Flow[int]:
         KeysWithheld: the key in force is not here; what waits goes on waiting.
         Revoked: this device is out.
     """
+    own(member, book)
     if not book.outgoing():
         return 0
     yield from read_log(member.log, member.journal, member.keys)

@@ -179,6 +179,10 @@ class SqliteBook:
         else:
             self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
+    def wipe(self) -> None:
+        for table in ("meta", "stream", "outgoing", "asked", "received", "tail"):
+            self._write(f"DELETE FROM {table}", ())  # noqa: S608
+
     def _row(self, statement: str, values: tuple[Any, ...], kind: type[_T]) -> _T | None:
         found = self._db.execute(statement, values).fetchone()
         return _decoded(found[0], kind) if found else None

@@ -124,6 +124,7 @@ class CommandDesk:
         moved = await exchange(self._device, self._syncer, self._book)
         if next_due(self._book) is not None:
             self._due.set()
+            self._waking.set()
         return moved
 
     async def run_due(self) -> str:

@@ -360,3 +360,19 @@ def test_another_process_of_the_home_reads_along(office: Office) -> None:
     office.asker.exchange()
     assert other.ran == [asked]
     assert office.desk.ran == []
+
+
+@pytest.mark.parametrize("action", [ONCE, AGAIN])
+def test_a_home_that_became_another_device_runs_nothing_that_the_one_before_was_asked(
+    office: Office, action: Action
+) -> None:
+    request = received(office, action)
+    backup = office.desk.copied("backup.db")
+    office.desk.work()
+    assert office.desk.ran == [request]
+    heir = Party(office, office.by_kit("heir"), backup.path, office.desk.ran)
+    heir.work()
+    heir.exchange()
+    heir.work()
+    assert office.desk.ran == [request]
+    assert heir.book.all_received() == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crystal_core.llm.errors import Refused, Unavailable
+from crystal_core.llm.errors import Refused, TooLong, Unavailable
 from crystal_core.llm.port import Llm, Prompt, tokens_bound
 from crystal_node.llm.anthropic import Anthropic
 from crystal_node.llm.claude_cli import ClaudeCli
@@ -81,6 +81,13 @@ class TestOllama(HttpLlmContract):
         await llm.complete(Prompt("a", "b" * 9000), tokens_max=500, seconds_max=10)
         assert server.asked[0].body["options"]["num_ctx"] == 12288
         await llm.aclose()
+
+
+async def test_a_prompt_that_ollama_has_cut_without_a_word_is_no_success(server: LlmServer) -> None:
+    llm = Ollama(server.url, "test-model", pause=quickly)
+    with pytest.raises(TooLong):
+        await llm.complete(Prompt("a", "b" * 60_000), tokens_max=4_000, seconds_max=10)
+    await llm.aclose()
 
 
 class TestClaudeCli(LlmContract):

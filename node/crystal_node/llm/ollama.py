@@ -65,8 +65,10 @@ class Ollama:
         if not answer.done:
             raise Malformed(f"{self._http.host} stopped in the middle of its answer", paid=True)
         counted = answer.prompt_eval_count is not None and answer.eval_count is not None
-        if answer.prompt_eval_count is not None and answer.prompt_eval_count >= context:
-            raise TooLong(f"{self._identity} has cut the prompt to {context} tokens", paid=True)
+        if (answer.prompt_eval_count or 0) > context - min(tokens_max, context):
+            raise TooLong(
+                f"the prompt and its answer do not fit {context} tokens of {self._identity}", paid=True
+            )
         return Completion(
             answer.message.content,
             bound if answer.prompt_eval_count is None else answer.prompt_eval_count,

@@ -84,6 +84,12 @@ async def _let_go(work: "AgentWork") -> str:
     from crystal_node.wording import counted
 
     home = work.device.settings.home
-    with FileLock(home.state / "weaver.lock", purpose="crystal agent, unweave"), open_book(home) as book:
-        count = let_go_of_forgotten(work.device, book)
+    lock = FileLock(home.state / "weaver.lock", purpose="crystal agent, unweave")
+    if not lock.try_acquire():  # whoever weaves lets go of it first
+        return ""
+    try:
+        with open_book(home) as book:
+            count = let_go_of_forgotten(work.device, book)
+    finally:
+        lock.release()
     return f"{counted(count, 'part')} of journals taken out" if count else ""

@@ -69,6 +69,16 @@ def test_the_timetable_weaves_and_lets_go(house: tuple[Vault, Machine, LlmServer
     until(lambda: _ordered(core, "another ship came in"), "what was said, in order")
     core.call("jobs", "run", "dream-weave")
     until(lambda: len(server.asked) > asked, "the model asked by the timetable")
+    journals = core.home / "agents" / "cc-mini" / "memory" / "journals"
+    until(lambda: _holding(journals, "Another ship came in."), "its journal")
+    core.call("forget", core.call("search", "--json", "--", "another ship came in").json["results"][0]["id"])
+
+    def let_go() -> bool:
+        core.call("jobs", "run", "unweave")
+        return not _holding(journals, "Another ship came in.")
+
+    until(let_go, "a journal without what was forgotten")
+    assert _holding(journals, "has been forgotten since")
 
 
 def test_an_agent_that_waits_in_staging_or_was_rejected_is_not_woven_by_itself(tmp_path: Path) -> None:
@@ -94,6 +104,10 @@ def test_one_process_of_a_home_weaves_at_a_time(vault: Vault, tmp_path: Path) ->
         busy = vault.core.call("dream-weave", "--provider", "none", check=False)
     assert busy.code == 9
     assert "crystal dream-weave" in busy.err
+
+
+def _holding(folder: Path, words: str) -> bool:
+    return any(words in path.read_text(encoding="utf-8") for path in folder.glob("*.md"))
 
 
 def _ordered(core: Machine, words: str) -> bool:

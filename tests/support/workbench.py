@@ -12,6 +12,7 @@ from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
 from crystal_node.artefacts.index import Index, Looked
 from crystal_node.artefacts.making import Made, Maker
+from crystal_node.artefacts.sweeping import sweep
 from crystal_node.artefacts.works import Works
 from crystal_node.artefacts.workshop import Workshop, is_known
 from crystal_node.artefacts.writing import Writer
@@ -79,6 +80,7 @@ class Workbench:
                     _add(total, shop.maker.make(one.conversation, now_ms=self.now))
                 after = due[-1].conversation
             _add(total, shop.maker.make_days())
+            total.removed += sweep(shop.works, shop.writer, self.root, self.now)
             return looked, total
         finally:
             shop.works.close()

@@ -17,6 +17,7 @@ from typing import Any
 
 from crystal_core import mirrorlog
 from crystal_core.database import Database
+from crystal_node.artefacts.sweeping import ask_for_sweep
 from crystal_node.artefacts.works import Works
 from crystal_node.staging.states import WAITING, Event, State, moved
 
@@ -170,6 +171,7 @@ class Index:
             works.run("DELETE FROM piece")
             works.run("INSERT INTO piece SELECT occurrence, conversation, mark FROM fresh")
             works.run("DROP TABLE temp.fresh")
+            ask_for_sweep(works)
         looked.lost += len(lost)
 
     def _hide(self, now_ms: int, looked: Looked) -> None:

@@ -26,6 +26,7 @@ from crystal_node.artefacts.places import (
     summary_place,
     transcript_place,
 )
+from crystal_node.artefacts.seal import Standing
 from crystal_node.artefacts.summaries import Digest, Extract, summary
 from crystal_node.artefacts.transcripts import transcript
 from crystal_node.artefacts.works import Works
@@ -34,6 +35,8 @@ from crystal_node.staging.states import State, has_files, has_staged_files
 
 QUIET_MS = 10 * 60 * 1000
 GOING_ON_MS = 3600 * 1000
+LOOK_MS = 3600 * 1000
+"""All files are looked for this often."""
 DAYS_MAX = 1000
 """Days of one conversation that get a line in a log."""
 
@@ -135,16 +138,15 @@ class Maker:
         self._zone, self._names, self._tell = zone, names, tell
 
     def prepare(self, now_ms: int) -> None:
-        """Notes what has to be made anew for other reasons than new rows: another time zone, a changed file that is gone."""
+        """Notes what has to be made anew for other reasons than new rows: another time zone, a file that is gone."""
         works, zone = self._works, str(self._zone).encode()
         if works.meta("zone") != zone:
             with works.transaction():
                 works.run("UPDATE conversation SET dirty_since = ?, changed_at = 0 WHERE made = 1", (now_ms,))
                 works.set_meta("zone", zone)
-        for path, conversation, agent in works.rows(
-            "SELECT path, conversation, agent FROM work WHERE kept = 1"
-        ):
-            if self._writer.is_changed(path):
+        for path, conversation, agent, kept in self._to_look_at(now_ms):
+            look = self._writer.look_quickly(path)
+            if look is Standing.CHANGED if kept else look is not Standing.ABSENT:
                 continue
             with works.transaction():
                 works.run("UPDATE work SET kept = 0 WHERE path = ?", (path,))
@@ -158,6 +160,15 @@ class Maker:
                     works.run(
                         "INSERT INTO stale_day VALUES (?, ?, 0, '') ON CONFLICT DO NOTHING", (agent, day)
                     )
+
+    def _to_look_at(self, now_ms: int) -> list[tuple[str, int, str, int]]:
+        """Files that a person had changed; every hour all of them, for those that somebody has taken away."""
+        works = self._works
+        looked = int(works.meta("looked") or b"0")
+        if 0 <= now_ms - looked < LOOK_MS:
+            return works.rows("SELECT path, conversation, agent, kept FROM work WHERE kept = 1")
+        works.set_meta("looked", b"%d" % now_ms)
+        return works.rows("SELECT path, conversation, agent, kept FROM work WHERE path LIKE 'agents/%'")
 
     def due(self, now_ms: int, *, after: int = 0, limit: int = 50) -> list[Due]:
         """Conversations that are to be made, by number, behind ``after``."""

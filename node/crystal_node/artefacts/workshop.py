@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database
+from crystal_mirror.cursors import seen_cursors
+from crystal_mirror.rebuild import rebuild_pending
+from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.status import device_name
 from crystal_node.artefacts.digesting import Digests
 from crystal_node.artefacts.index import Index, Looked
 from crystal_node.artefacts.making import Made, Maker
+from crystal_node.artefacts.sweeping import sweep
 from crystal_node.artefacts.works import Works
 from crystal_node.artefacts.writing import Writer
 from crystal_node.capture.agents import agent_folder
@@ -46,6 +50,8 @@ class Workshop:
     index: Index
     maker: Maker
     tell: Tell
+    complete: bool = True
+    """The memory is not being made anew: what is not in it is gone."""
 
     async def look(self, now_ms: int) -> Looked:
         looked = await asyncio.to_thread(self.index.look, now_ms)
@@ -74,6 +80,9 @@ class Workshop:
                 after = due[-1].conversation
                 progress(f"files of {counted(total.conversations, 'conversation')} made")
         _add(total, await asyncio.to_thread(self.maker.make_days))
+        if self.complete:
+            root = self.settings.home.root
+            total.removed += await asyncio.to_thread(sweep, self.works, self.writer, root, now_ms)
         if total.removed:
             self.works.scrub()
         return total
@@ -126,6 +135,7 @@ async def workshop(
                     tell=tell,
                 ),
                 tell,
+                _is_complete(device),
             )
     finally:
         lock.release()
@@ -139,6 +149,14 @@ def works_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
 def is_known(settings: Settings, agent: str) -> bool:
     """Whether an agent had files here before this Core first saw it: it is this device's own, or they came by the file tree."""
     return agent == settings.agent_id or (agent_folder(settings.home, agent) / "memory").is_dir()
+
+
+def _is_complete(device: Device) -> bool:
+    """Whether no device tells of more of the log than has been applied here."""
+    member = device.member
+    at = member.replica.position()
+    told = max(((each.epoch, each.sequence) for each in seen_cursors(member)), default=(0, 0))
+    return not rebuild_pending(member) and not restore_pending(member) and (at.epoch, at.sequence) >= told
 
 
 def _names(device: Device) -> dict[bytes, str]:

@@ -195,6 +195,10 @@ def _prepared(db: apsw.Connection) -> apsw.Connection:
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=NORMAL")
     version = int(next(iter(db.execute("PRAGMA user_version")))[0])
+    # It is small, and damage that shows only at some row would keep the agent from starting.
+    (found,) = next(iter(db.execute("PRAGMA quick_check(1)")))
+    if found != "ok":
+        raise apsw.CorruptError(str(found))
     if version > SCHEMA_VERSION:
         raise LocalStorage(
             "jobs.db was made by a later version of Crystal", hint="Update Crystal on this machine."

@@ -320,6 +320,18 @@ def test_a_damaged_record_is_put_aside_and_begun_anew(tmp_path: Path) -> None:
     assert path.with_name("jobs.db.damaged").exists()
 
 
+def test_a_record_of_which_some_pages_are_damaged_keeps_no_agent_from_starting(tmp_path: Path) -> None:
+    path, job = tmp_path / "jobs.db", _job(_Task())
+    with JobStore.open(path) as store:
+        store.register([job])
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\x55" * (len(data) - 4096))
+    with JobStore.open(path) as store:
+        store.register([job])
+        assert [standing.name for standing in store.all()] == [job.name]
+    assert path.with_name("jobs.db.damaged").exists()
+
+
 def test_a_job_that_nobody_knows_is_told_as_such(tmp_path: Path) -> None:
     with JobStore.open(tmp_path / "jobs.db") as store, pytest.raises(NoSuchEntry):
         store.ask_for("sing")

@@ -45,8 +45,8 @@ _STORAGE_SQLITE = frozenset(
 _DAMAGED_SQLITE = frozenset({"CorruptError", "NotADBError"})
 _DAMAGED_HINT = (
     "`crystal doctor` says which one. Do not delete state.db: it may hold conversations that are nowhere else yet. Copy the "
-    "home away, and restore state.db from a backup. What crystal.db holds comes again: move it away, with its -wal file, and run "
-    "`crystal sync`."
+    "home away, and restore state.db from a backup. What crystal.db holds comes again: move it away, with its -wal file, and "
+    "run `crystal sync`."
 )
 _BUSY_SQLITE = frozenset({"BusyError", "LockedError", "ProtocolError"})
 

@@ -94,6 +94,9 @@ class SimDisk:
     def excluded(self, path: str) -> bool:
         return False
 
+    def derived(self, path: str) -> bool:
+        return False
+
     def rules(self) -> bytes:
         return b""
 

@@ -124,7 +124,8 @@ def _drop(this: Round, paths: Iterable[str]) -> None:
         origins = member.accept_many([DropFile(path, agreed.version) for path, agreed in some])
         book.add_offers([Offer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)])
         for path, _ in some:
-            book.note_deleted(path, FUSED[Action.DROP], this.now_ms)
+            if not this.disk.derived(path):
+                book.note_deleted(path, FUSED[Action.DROP], this.now_ms)
         this.report.dropped += len(some)
 
 
@@ -282,7 +283,8 @@ def _remove(this: Round, path: str) -> None:
         this.skipped.add(path)
         this.report.troubled(path, trouble)
         return
-    this.book.note_deleted(path, FUSED[Action.REMOVE], this.now_ms)
+    if not this.disk.derived(path):
+        this.book.note_deleted(path, FUSED[Action.REMOVE], this.now_ms)
     this.book.forget_seen([path])
     this.book.drop_agreed(path)
     this.report.removed += 1

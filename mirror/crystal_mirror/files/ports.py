@@ -134,6 +134,10 @@ class Disk(Protocol):
         """Whether the person has excluded it on this device."""
         ...
 
+    def derived(self, path: str) -> bool:
+        """Whether a file of that name is made from the memory: its deletion loses nothing, and asks nobody."""
+        ...
+
     def rules(self) -> bytes:
         """A mark of what is excluded: another one when that changes."""
         ...

@@ -260,8 +260,9 @@ def _plan(this: Round) -> Iterator[Planned]:
 def _within_the_fuse(this: Round, plan: list[Planned]) -> list[Planned]:
     confirmed = this.book.confirmed()
     lately = this.book.deleted_lately(this.now_ms)
-    held = fused(plan, this.book.agreed_count(), lately, confirmed)
     asked = {(one.path, FUSED[one.action]) for one in plan if one.action in FUSED}
+    derived = {one for one in asked if this.disk.derived(one[0])}
+    held = fused(plan, this.book.agreed_count(), lately, confirmed | derived)
     this.book.withhold(held, sorted(asked & confirmed))
     this.report.withheld = held
     withheld = set(held)

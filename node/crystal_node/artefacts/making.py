@@ -26,7 +26,6 @@ from crystal_node.artefacts.places import (
     summary_place,
     transcript_place,
 )
-from crystal_node.artefacts.seal import Standing
 from crystal_node.artefacts.summaries import Digest, Extract, summary
 from crystal_node.artefacts.transcripts import transcript
 from crystal_node.artefacts.works import Works
@@ -145,8 +144,7 @@ class Maker:
                 works.run("UPDATE conversation SET dirty_since = ?, changed_at = 0 WHERE made = 1", (now_ms,))
                 works.set_meta("zone", zone)
         for path, conversation, agent, kept in self._to_look_at(now_ms):
-            look = self._writer.look_quickly(path)
-            if look is Standing.CHANGED if kept else look is not Standing.ABSENT:
+            if self._writer.is_changed(path) if kept else self._writer.is_there(path):
                 continue
             with works.transaction():
                 works.run("UPDATE work SET kept = 0 WHERE path = ?", (path,))

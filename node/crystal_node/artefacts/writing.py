@@ -70,12 +70,25 @@ class Writer:
             finally:
                 os.close(descriptor)
 
-    def look_quickly(self, path: str) -> Standing:
-        """As ``look``, but a file is only read if a person may have changed it: if it is not absent."""
+    def is_changed(self, path: str) -> bool:
+        """Whether something stands in a file's place that is not as it was made. Reads the file."""
         try:
-            return self.look(path).standing
+            return self.look(path).standing is Standing.CHANGED
         except FileTrouble:
-            return Standing.CHANGED
+            return True
+
+    def is_there(self, path: str) -> bool:
+        """Whether anything stands in a file's place, or in the way to it. Reads nothing."""
+        try:
+            with folder_of(self._root, path) as found:
+                if found is None:
+                    return False
+                os.stat(found[1], dir_fd=found[0], follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except (FileTrouble, OSError):
+            return True
+        return True
 
     def write(self, place: Place, content: Iterable[bytes], *, whatever_is_there: bool = False) -> Outcome:
         """Writes a file; ``whatever_is_there``: also over a person's changes.

@@ -68,6 +68,9 @@ class HomeDisk:
     def excluded(self, path: str) -> bool:
         return bool(self.tree.patterns) and self.tree.excluded(path)
 
+    def derived(self, path: str) -> bool:
+        return is_made_here(path)
+
     def rules(self) -> bytes:
         return self.tree.fingerprint
 

@@ -1,11 +1,13 @@
 """What people, links and hostile names do to files that are made from the memory."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crystal_node.artefacts.making import LOOK_MS
 from crystal_node.artefacts.places import (
     daily_place,
     is_made_here,
@@ -106,6 +108,18 @@ def test_a_days_log_that_a_person_changed_stays_and_comes_back_when_it_is_taken_
     (bench.root / DAY).unlink()
     bench.run()
     assert "2 pieces" in bench.files()[DAY]
+
+
+def test_files_that_somebody_has_taken_away_are_made_anew_within_the_hour(bench: Workbench) -> None:
+    bench.apply(capture("one"))
+    bench.run()
+    before = bench.files()
+    shutil.rmtree(bench.root / "agents")
+    bench.run()
+    assert bench.files() == {}
+    bench.now += LOOK_MS
+    bench.run()
+    assert bench.files() == before
 
 
 def test_a_changed_file_that_may_hold_a_forgotten_text_is_made_anew_and_that_is_told(

@@ -131,6 +131,27 @@ def test_a_rejected_agent_can_be_forgotten_with_all_that_it_alone_has_said(vault
     assert below(vault.core, f"agents/{LAPTOP}") == below(vault.core, "staging") == []
 
 
+def test_many_files_of_a_refused_agent_go_from_all_machines_without_another_question(vault: Vault) -> None:
+    laptop = vault.add()
+    laptop.extra["CRYSTAL_AGENT_ID"] = LAPTOP
+    for number in range(9):
+        transcript(laptop, f"Talk {number}.", name=f"talk-{number}")
+    laptop.call("capture")
+    vault.settle()
+    run_jobs(vault.core)
+    vault.settle()
+    assert len(below(laptop, "agents")) == 9 + 9 + 1
+    vault.core.call("staging", "reject", LAPTOP)
+    vault.settle()
+    assert below(vault.core, "agents") == below(laptop, "agents") == []
+    assert below(laptop, ".trash") == []
+    (laptop.home / "notes.md").write_text("mine", encoding="utf-8")
+    vault.settle()
+    (laptop.home / "notes.md").unlink()
+    vault.settle()  # what went before is not counted against it
+    assert not (vault.core.home / "notes.md").exists()
+
+
 def test_a_model_that_was_asked_for_and_is_not_there_is_a_failure_and_another_answer_helps(
     vault: Vault,
 ) -> None:

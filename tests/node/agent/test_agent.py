@@ -70,17 +70,6 @@ def test_stop_leaves_a_persons_own_watcher_alone(vault: Vault) -> None:
         process.communicate()
 
 
-def test_an_agent_that_was_killed_leaves_nothing_in_the_way_of_the_next(vault: Vault) -> None:
-    core = vault.core
-    with agent(core) as process:
-        process.kill()
-        process.wait()
-    assert core.call("agent", "status", "--json").json["running"] is False
-    transcript(core, "said while no agent ran")
-    with agent(core):
-        until(lambda: core.found("said while no agent ran") != [], "what was said meanwhile")
-
-
 def test_jobs_are_listed_paused_resumed_and_run_by_the_agent(vault: Vault) -> None:
     core = vault.core
     with agent(core):
@@ -157,19 +146,23 @@ def test_what_was_started_to_outlive_its_terminal_does(vault: Vault) -> None:
         process.wait()
 
 
-def test_agents_that_are_killed_over_and_over_lose_and_double_nothing(vault: Vault) -> None:
+def test_agents_that_are_killed_over_and_over_lose_and_double_nothing_and_leave_nothing_in_the_way(
+    vault: Vault,
+) -> None:
     node = vault.add()
     texts: list[str] = []
     for life in range(3):
         with agent(node) as process:
             for number in range(3):
-                text = f"remark {number} of life {life} about the tide gauge"
-                texts.append(text)
-                transcript(node, text)
-            if life % 2:
+                texts.append(f"remark {number} of life {life} about the tide gauge")
+                transcript(node, texts[-1])
+            if life == 1:
                 until(lambda: bool(node.found(texts[-1])), "the last text")
             process.kill()
-    vault.settle()
+            process.wait()
+        assert node.call("agent", "status", "--json").json["running"] is False
+    texts.append("a last remark about the tide gauge")
+    transcript(node, texts[-1])
     with agent(node):
         until(lambda: set(node.found("tide gauge", "--limit", "50")) >= set(texts), "all texts")
     vault.settle()

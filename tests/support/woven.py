@@ -11,8 +11,10 @@ from crystal_core.llm.port import Completion, LlmIdentity, Prompt
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.records import Method
+from crystal_core.weaver.runs import Woven
 from crystal_core.weaver.sources import PIECE_OVERHEAD_BYTES, Said, Source, day_of
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -175,3 +177,9 @@ def plan_of(
     since: int = 0,
 ) -> Plan:
     return Plan(AGENT, full, since, [one.source for one in texts], UTC, budget, new_id)
+
+
+async def woven(book: WeaverBook, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object) -> Woven:
+    """Weaves so many days."""
+    texts = days_of(days)
+    return await weave_with(model, ports_of(book, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]

@@ -1,20 +1,16 @@
 """The engine: what was answered is never asked for again, a budget is never passed, nothing invented stands as a quotation."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
 from crystal_core.weaver import documents, prompts
-from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
 from crystal_core.weaver.quotations import TAKEN_OUT
-from crystal_core.weaver.records import Method, RunState
-from crystal_core.weaver.runs import Woven
+from crystal_core.weaver.records import RunState
 from tests.support.woven import (
     AGENT,
     INVENTED,
@@ -25,67 +21,8 @@ from tests.support.woven import (
     plan_of,
     ports_of,
     said,
+    woven,
 )
-
-
-class Killed(BaseException):
-    """The process dies here."""
-
-
-class DyingBook(WeaverBook):
-    """Dies at its n-th transaction, before or after the commit."""
-
-    left = -1
-    after = False
-
-    @contextmanager
-    def transaction(self) -> Generator[None]:
-        self.left -= 1
-        with super().transaction():
-            yield
-            if self.left == 0 and not self.after:
-                raise Killed
-        if self.left == 0:
-            raise Killed
-
-
-class DyingShelf(Shelf):
-    """Dies at its n-th write, before or behind it."""
-
-    left = -1
-    after = False
-
-    def write(self, name: str, text: str, method: Method, run: str) -> bool:
-        self._step()
-        changed = super().write(name, text, method, run)
-        self._stepped()
-        return changed
-
-    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
-        self._step()
-        taken = super().remember(run, number, memories, moment)
-        self._stepped()
-        return taken
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left == 0 and not self.after:
-            raise Killed
-
-    def _stepped(self) -> None:
-        if self.left == 0:
-            raise Killed
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Generator[WeaverBook]:
-    with WeaverBook.open(tmp_path / "weaver.db") as opened:
-        yield opened
-
-
-async def woven(book: WeaverBook, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object) -> Woven:
-    texts = days_of(days)
-    return await weave_with(model, ports_of(book, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]
 
 
 async def test_a_run_writes_journals_pages_and_memories(book: WeaverBook) -> None:
@@ -150,115 +87,6 @@ async def test_what_comes_late_for_a_day_that_was_woven_is_woven_next_time(book:
     result = await weave_with(model, ports_of(book, late, shelf), plan_of(late, new_id="22222222"))
     assert result.journals == ("memory/journals/2026-01-05-22222222.md",)
     assert "A laptop that was away" in shelf.files[result.journals[0]]
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before a commit", "after a commit"])
-async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
-    tmp_path: Path, after: bool
-) -> None:
-    """The one call whose answer had not reached the disk may be made once more, and counts in full."""
-    whole, expected = WrittenModel(), Shelf()
-    with WeaverBook.open(tmp_path / "whole.db") as book:
-        await woven(book, whole, expected, days=1)
-    steps = 0
-    for step in range(1, 60):
-        model, shelf = WrittenModel(), Shelf()
-        path = tmp_path / f"{step}.db"
-        with DyingBook.open(path) as book:
-            assert isinstance(book, DyingBook)
-            book.left, book.after = step, after
-            try:
-                await woven(book, model, shelf, days=1)
-                break
-            except Killed:
-                steps += 1
-        before = len(model.asked)
-        with WeaverBook.open(path) as book:
-            run = book.unfinished(AGENT, "model")  # type: ignore[arg-type]
-            kept = 0 if run is None else book.spent(run.id).lost
-            result = await woven(book, model, shelf, days=1)
-            if result.run is not None:
-                assert book.spent(result.run.id).lost == kept
-        assert len(model.asked) <= len(whole.asked) + kept, step
-        assert before <= len(model.asked)
-        assert shelf.files == expected.files, step
-        assert shelf.accepted == expected.accepted, step
-    else:
-        pytest.fail("the run never came to its end")
-    assert steps > 15
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before a write", "after a write"])
-async def test_killed_at_every_write_a_run_comes_to_the_same_end_for_the_same_money(
-    tmp_path: Path, after: bool
-) -> None:
-    whole, expected = WrittenModel(), Shelf()
-    with WeaverBook.open(tmp_path / "whole.db") as book:
-        await woven(book, whole, expected)
-    steps = 0
-    for step in range(1, 40):
-        model, shelf = WrittenModel(), DyingShelf()
-        shelf.left, shelf.after = step, after
-        with WeaverBook.open(tmp_path / f"{step}.db") as book:
-            try:
-                await woven(book, model, shelf)
-                break
-            except Killed:
-                steps += 1
-            shelf.left = -1
-            await woven(book, model, shelf)
-        assert len(model.asked) == len(whole.asked), step
-        assert shelf.files == expected.files, step
-        assert shelf.accepted == expected.accepted, step
-    assert steps >= 9
-
-
-async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverBook) -> None:
-    """A process that is started again and again must not spend its budget each time."""
-    shelf = Shelf()
-
-    def dies(system: str, data: str) -> str:
-        if system.startswith(prompts.JOURNAL):
-            raise Killed
-        return good_answer(system, data)
-
-    model = WrittenModel(dies)
-    for _ in range(20):
-        try:
-            result = await woven(book, model, shelf, budget=40_000)
-        except Killed:
-            continue
-        assert result.stopped
-        break
-    else:
-        pytest.fail("the budget stopped nothing")
-    assert result.run is not None
-    assert book.spent(result.run.id).total <= 40_000
-    assert 2 <= len(model.asked) < 12
-
-
-async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_lost_call(
-    book: WeaverBook,
-) -> None:
-    shelf = Shelf()
-
-    def dies(system: str, data: str) -> str:
-        if system.startswith(prompts.FACTS):
-            raise Killed
-        return good_answer(system, data)
-
-    model = WrittenModel(dies)
-    with pytest.raises(Killed):
-        await woven(book, model, shelf)
-    model.answer = good_answer
-    result = await woven(book, model, shelf)
-    assert model.steps.count("reflect") == 2
-    assert model.steps.count("journal") == 2
-    assert model.steps.count("facts") == 3
-    assert result.run is not None
-    spent = book.spent(result.run.id)
-    assert spent.lost == 1
-    assert spent.unsure > 2500
 
 
 @pytest.mark.parametrize("budget", [1_000, 8_000, 12_000, 20_000, 40_000, 60_000])

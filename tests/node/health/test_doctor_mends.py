@@ -15,6 +15,7 @@ from crystal_node.health.disks import FREE_BYTES_MIN, disks_of
 from crystal_node.home import Home
 from tests.node.replication.relay_disk import change, lose
 from tests.support.machine import Machine, Vault
+from tests.support.user_manager import with_manager
 
 
 def doctor(
@@ -200,3 +201,18 @@ def test_a_disk_without_room_is_low_and_one_with_room_is_not(tmp_path: Path) -> 
     assert disks_of(Home(Path("/proc")))[0].low
     found = disks_of(Home(tmp_path))[0]
     assert found.low == (shutil.disk_usage(tmp_path).free < FREE_BYTES_MIN)
+
+
+def test_a_service_that_is_stopped_is_started_and_none_is_made_where_none_was(core: Machine) -> None:
+    manager = with_manager(core)
+    try:
+        assert "service" not in doctor(core, "--offline", "--fix")[1]
+        core.call("agent", "install")
+        core.call("agent", "stop", check=False)
+        assert manager.running() == []
+        assert doctor(core, "--offline")[1]["service"]["state"] == "warning"
+        code, checks, done = doctor(core, "--offline", "--fix")
+        assert (code, checks["service"]["state"], len(done)) == (0, "ok", 1)
+        assert len(manager.running()) == 1
+    finally:
+        manager.stop_all()

@@ -185,9 +185,9 @@ def _nobody_syncs(facts: Facts) -> Iterator[Stuck]:
     if seconds * 1000 > UNSENT_MS_MAX:
         yield Stuck(
             StuckName.SYNC,
-            f"{counted(waiting.unsent, 'operation')} wait here to be sent, for {ago(seconds)} at most, and nothing sends "
-            "them: no agent is running.",
-            "`crystal sync` sends them now; `crystal agent install` has it done by itself.",
+            f"{counted(waiting.unsent, 'operation')} wait{_s(waiting.unsent)} here to be sent, for {ago(seconds)} at most: no "
+            "agent is running that would do it.",
+            "`crystal sync` does it now; `crystal agent install` has it done by itself.",
             facts.now_ms - round(seconds * 1000),
         )
 
@@ -211,9 +211,7 @@ def _core(facts: Facts) -> Iterator[Stuck]:
     seen = f"was last heard of {_since(facts, core.seen_at)} ago" if core.seen_at else "was never heard of"
     text = f"The Core ({name}) {seen}."
     if waiting.stored:
-        text += (
-            f" {counted(waiting.stored, 'operation')} of this device lie on the relay until it orders them."
-        )
+        text += f" {counted(waiting.stored, 'operation')} of this device lie{_s(waiting.stored)} on the relay for it."
     remedy = f"Wake {name}, or run `crystal sync` there. If it is gone for good: `crystal promote` makes another one the Core."
     yield Stuck(StuckName.CORE, text, remedy, core.seen_at)
 
@@ -244,7 +242,7 @@ def _files(facts: Facts) -> Iterator[Stuck]:
         text = f"Files are not synced: {facts.files_halted}."
         yield Stuck(StuckName.FILES, text, "`crystal files status` says what to do.")
     if facts.files_withheld:
-        text = f"{counted(facts.files_withheld, 'deletion')} of files wait for a person."
+        text = f"{counted(facts.files_withheld, 'deletion')} of files wait{_s(facts.files_withheld)} for a person."
         yield Stuck(StuckName.FILES, text, "`crystal files confirm` lists them, and has you decide.")
 
 
@@ -284,7 +282,7 @@ def _commands(facts: Facts) -> Iterator[Stuck]:
     here, seconds = found.running + found.waiting, found.oldest_seconds or 0.0
     since = facts.now_ms - round(seconds * 1000)
     if here and facts.background.runner is None:
-        text = f"{counted(here, 'command')} of other devices wait here, and no agent runs that would see to them."
+        text = f"{counted(here, 'command')} of other devices wait{_s(here)} here, and no agent runs that would see to it."
         remedy = "`crystal agent run` does, or `crystal agent install` for good; `crystal commands list` shows them."
         yield Stuck(StuckName.COMMANDS, text, remedy, since)
     elif found.asked and seconds * 1000 > ASKED_MS_MAX:
@@ -303,6 +301,10 @@ def _faults(facts: Facts) -> Iterator[Stuck]:
     for name, why in faults:
         text = f"{name} cannot be read: {one_line(why, 200)}"
         yield Stuck(StuckName.DATABASE, text, "`crystal doctor` says what that means, and what to do.")
+
+
+def _s(count: int) -> str:
+    return "s" if count == 1 else ""
 
 
 def _since(facts: Facts, moment: int) -> str:

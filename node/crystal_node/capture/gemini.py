@@ -135,8 +135,14 @@ class GeminiCli(ObjectLines):
         if context.subagent and path.parent.name != "chats":
             context.session = path.parent.name
         folders = [as_text(folder) or "" for folder in as_array(fields.get("directories"))]
-        context.cwd = _project_root(path) or next(iter(folders), "")
+        context.cwd = self._as_home(_project_root(path)) or next(iter(folders), "")
         context.moment = moment_of(fields.get("startTime"))
+
+    def _as_home(self, folder: str) -> str:
+        """The folder with the person's home as it is spelled: the tool writes it in lower case where case does not count."""
+        home = str(self._home)
+        below = folder.lower().startswith(home.lower() + "/")
+        return home + folder[len(home) :] if below else folder
 
 
 def _message(value: object, context: Context, at: At) -> Iterator[Spoken | Silent]:

@@ -121,7 +121,11 @@ def read_store(path: Path, state: FileState | None) -> Batch:
             if not _of_unknown_form(error):
                 raise _failure(path, error) from error
             batch.known_form = False
-        except apsw.Error as error:
+        except (
+            apsw.Error,
+            ValueError,
+            TypeError,
+        ) as error:  # the latter two: names and numbers that are none
             raise _failure(path, error) from error
         if stamp.journal or stamp_of(path) == stamp:
             batch.state = _state(stamp, after, stepped_over=before.stepped_over)
@@ -139,7 +143,7 @@ def skip_store(path: Path) -> FileState:
     except apsw.SQLError as error:
         if not _of_unknown_form(error):
             raise _failure(path, error) from error
-    except apsw.Error as error:
+    except (apsw.Error, ValueError, TypeError) as error:
         raise _failure(path, error) from error
     positions = {_name(session): number for session, number in sessions}
     return _state(stamp, positions, stepped_over=True)
@@ -173,12 +177,12 @@ def _read(database: apsw.Connection, positions: Positions, batch: Batch) -> None
 
 def _events(database: apsw.Connection, packed: str, session: str, behind: int) -> Iterator[Event]:
     query = (
-        f"SELECT seq, CASE WHEN length(event_json) <= ?3 THEN event_json END,"  # noqa: S608  of two names
+        "SELECT seq, CASE WHEN length(CAST(event_json AS BLOB)) <= ?3 THEN CAST(event_json AS BLOB) END,"  # noqa: S608  of two names
         f" CASE WHEN length({packed}) <= ?3 THEN {packed} END, created_at"
         " FROM transcript_events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq"
     )
     for number, text, frame, created_at in database.execute(query, (session, behind, LINE_BYTES_MAX)):
-        line = text.encode() if isinstance(text, str) else _unpacked(frame)
+        line = text if isinstance(text, bytes) else _unpacked(frame)
         yield Event(session, int(number), line, int(created_at) if isinstance(created_at, int) else 0)
 
 
@@ -232,5 +236,5 @@ def _of_unknown_form(error: apsw.SQLError) -> bool:
     return "no such table" in str(error) or "no such column" in str(error)
 
 
-def _failure(path: Path, error: apsw.Error) -> OSError:
+def _failure(path: Path, error: Exception) -> OSError:
     return OSError(errno.EIO, f"its database says: {error}", str(path))

@@ -216,6 +216,22 @@ def test_damaged_and_over_long_events_are_counted(store: Store, monkeypatch: pyt
     assert counts.skipped["line is not JSON"] == 1
 
 
+def test_texts_and_names_that_are_no_utf8_end_nothing(tmp_path: Path) -> None:
+    made = Store(tmp_path, SCHEMA.replace("STRICT", ""))
+    insert = "INSERT INTO transcript_events (session_id, seq, event_json, created_at) VALUES ({}, {}, {}, 0)"
+    with closing(made.database):
+        made.say("a", 0, "one")
+        made.database.execute(insert.format("'a'", 1, "CAST(x'7bff7d' AS TEXT)"))
+        made.say("a", 2, "two")
+        texts, _ = made.texts()
+        assert texts == ["one", "two"]
+        for session, number in (("CAST(x'ff' AS TEXT)", "3"), ("'b'", "'none'")):
+            made.database.execute(insert.format(session, number, "'{}'"))
+            with pytest.raises(OSError, match="its database says"):
+                made.adapter.read(made.path, None, agent="a", hides=lambda _: False)
+            made.database.execute("DELETE FROM transcript_events WHERE session_id <> 'a'")
+
+
 def test_a_link_in_its_place_is_not_followed(store: Store, tmp_path: Path) -> None:
     other = tmp_path / "agents" / "other" / "agent"
     other.mkdir(parents=True)

@@ -208,6 +208,15 @@ def test_a_gemini_session_says_each_version_of_a_message_once(tmp_path: Path) ->
     assert {one.session for one in subagent} == {GEMINI_SESSION}, "it belongs to its parent's"
 
 
+def test_a_gemini_projects_folder_in_lower_case_is_below_the_home(tmp_path: Path) -> None:
+    root = fixture("gemini", tmp_path)
+    marker = root / "tmp" / "tidewatch" / ".project_root"
+    marker.write_text("/users/mara/src/tidewatch")
+    session = next(marker.parent.glob("chats/session-*"))
+    operations, _, _ = read_all(GeminiCli(root, Path("/Users/Mara")), session)
+    assert {one.project for one in operations} == {"src/tidewatch"}
+
+
 def _document(root: Path) -> Path:
     return next(root.glob("tmp/*/chats/*.json"))
 

@@ -1,86 +1,22 @@
 """`crystal dream-weave` on a Core, with a language model at a real server, and without any."""
 
-import asyncio
 import json
 import signal
 import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from crystal_core.llm.errors import Unavailable
 from crystal_core.weaver import documents
-from crystal_node.device import opened
-from crystal_node.settings import resolve
-from crystal_node.weaving import WeaveRequest, weave
-from tests.support.llm_server import Fault, LlmServer, llm_server
+from tests.node.weaving.said import AGENT, TEXTS, folder, read, said
+from tests.support.llm_server import Fault, LlmServer
 from tests.support.machine import Machine, Vault, transcript, turn
-from tests.support.relay_process import RelayProcess
 from tests.support.woven import INVENTED, good_answer
 
-AGENT = "cc-mini"
 LISTS = ("decisions", "now", "missed", "next")
-TEXTS = ("Let us keep a list of all ships.", "I will mend the sails tomorrow.", "We decided to use teak.")
-
-
-@pytest.fixture
-def server() -> Generator[LlmServer]:
-    with llm_server(good_answer) as running:
-        yield running
-
-
-@pytest.fixture
-def core(vault: Vault, server: LlmServer) -> Machine:
-    """A Core on which three things were said, with a model at the server."""
-    core = vault.core
-    core.extra |= {
-        "CRYSTAL_SUMMARY_PROVIDER": "openai-compatible",
-        "CRYSTAL_LLM_URL": server.openai,
-        "CRYSTAL_TIME_ZONE": "UTC",
-    }
-    said(core, *TEXTS)
-    return core
-
-
-@pytest.fixture(scope="module")
-def quiet(
-    relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[tuple[Machine, LlmServer]]:
-    """A Core like that for tests which change nothing: nobody is asked anything."""
-    with llm_server(good_answer) as running:
-        core = Vault(relay, tmp_path_factory.mktemp("quiet")).core
-        core.extra |= {
-            "CRYSTAL_SUMMARY_PROVIDER": "openai-compatible",
-            "CRYSTAL_LLM_URL": running.openai,
-            "ANTHROPIC_API_KEY": "",
-            "OPENAI_API_KEY": "",
-        }
-        said(core, *TEXTS)
-        yield core, running
-        assert running.asked == []
-
-
-def said(core: Machine, *texts: str, name: str = "session") -> None:
-    transcript(core, *texts, name=name)
-    core.call("capture")
-    core.call("sync")
-
-
-def folder(core: Machine) -> Path:
-    return core.home / "agents" / AGENT
-
-
-def read(core: Machine) -> dict[str, str]:
-    """All files of the agent, by their names."""
-    return {
-        str(path.relative_to(folder(core))): path.read_text(encoding="utf-8")
-        for path in sorted(folder(core).rglob("*.md"))
-        if "sessions" not in path.parts and "daily" not in path.parts
-    }
 
 
 def test_a_run_writes_files_and_memories_that_are_found_everywhere(
@@ -126,78 +62,6 @@ def test_memories_are_accepted_once_though_the_book_forgets_that_they_were(
     assert result["memories_extracted"] == 2
     assert len(server.asked) == asked
     assert _one(core.home / "state" / "state.db", outbox) == before
-
-
-def test_a_dry_run_asks_nobody_and_says_what_it_may_take(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    result = core.call("dream-weave", "--dry-run", "--json").json
-    assert result["state"] == "dry-run"
-    assert result["estimate"]["sessions"] == 1
-    assert result["estimate"]["pieces"] == 3
-    assert result["estimate"]["calls"] == 6
-    assert result["estimate"]["tokens_in"] > 100
-    assert not folder(core).exists()
-    said = core.call("dream-weave", "--dry-run").out
-    assert "on this machine" in said
-    assert "tokens" in said
-
-
-def test_texts_go_to_another_machine_only_after_a_yes(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    refused = core.call(
-        "dream-weave", "--provider", "anthropic", check=False, ANTHROPIC_API_KEY="sk-ant-api03-test"
-    )
-    assert refused.code == 2
-    assert "api.anthropic.com" in refused.err
-    assert "sk-ant" not in refused.err + refused.out
-    estimate = core.call(
-        "dream-weave", "--provider", "anthropic", "--dry-run", ANTHROPIC_API_KEY="sk-ant-api03-test"
-    ).out
-    assert "US dollars" in estimate
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--provider", "anthropic"), "ANTHROPIC_API_KEY"),
-        (("--provider", "openai"), "OPENAI_API_KEY"),
-        (("--provider", "ollama"), "127.0.0.1:1"),
-    ],
-)
-def test_a_provider_that_is_named_and_not_there_is_an_error_and_not_replaced(
-    quiet: tuple[Machine, LlmServer], arguments: tuple[str, ...], words: str
-) -> None:
-    failed = quiet[0].call("dream-weave", *arguments, check=False, CRYSTAL_OLLAMA_HOST="http://127.0.0.1:1")
-    assert failed.code == 12
-    assert words in failed.err
-
-
-def test_who_wants_a_model_gets_no_extract(quiet: tuple[Machine, LlmServer]) -> None:
-    settings = resolve(environment={"CRYSTAL_HOME": str(quiet[0].home), "CRYSTAL_KEY_STORE": "file"})
-    with opened(settings) as device, pytest.raises(Unavailable):
-        asyncio.run(weave(device, WeaveRequest(provider="none", needs_model=True)))
-
-
-def test_the_token_of_a_subscription_is_no_key_and_is_not_shown(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    token = "sk-ant-oat01-secret"
-    failed = core.call(
-        "dream-weave", "--provider", "anthropic", "--yes", check=False, ANTHROPIC_API_KEY=token
-    )
-    assert failed.code == 12
-    assert "subscription" in failed.err
-    assert token not in failed.err
-
-
-def test_a_key_beside_the_database_is_read_only_if_nobody_else_can(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    path = core.home / "memory" / ".env"
-    path.write_text("export ANTHROPIC_API_KEY='sk-ant-api03-x'\n")
-    path.chmod(0o644)
-    arguments = ("dream-weave", "--provider", "anthropic", "--dry-run")
-    assert core.call(*arguments, check=False, ANTHROPIC_API_KEY="").code == 8
-    path.chmod(0o600)
-    assert core.call(*arguments, ANTHROPIC_API_KEY="").code == 0
 
 
 def test_failures_lost_answers_and_budgets_end_a_run_that_goes_on_later(
@@ -261,25 +125,6 @@ def test_what_a_person_wrote_into_a_page_is_shown_to_the_model_and_kept(
     former = [text for name, text in read(core).items() if name.startswith("memory/former/")]
     assert former == ["I am Ishmael, and a person wrote this.\n"]
     assert not result["identity_created"]
-
-
-def test_nothing_is_written_through_a_link(quiet: tuple[Machine, LlmServer], tmp_path: Path) -> None:
-    core, _ = quiet
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    folder(core).parent.mkdir(parents=True, exist_ok=True)
-    folder(core).symlink_to(outside)
-    failed = core.call("dream-weave", "--provider", "none", check=False)
-    assert failed.code == 8
-    assert list(outside.iterdir()) == []
-    folder(core).unlink()
-
-
-def test_private_mode_weaves_nothing(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    core.call("private", "on")
-    assert core.call("dream-weave", check=False).code == 2
-    core.call("private", "off")
 
 
 def test_a_hostile_transcript_makes_bad_prose_and_nothing_else(core: Machine, server: LlmServer) -> None:
@@ -384,13 +229,6 @@ def test_a_node_weaves_nothing_itself(core: Machine, vault: Vault) -> None:
     refused = node.call("dream-weave", "--provider", "none", check=False)
     assert refused.code == 2
     assert "Core" in refused.err
-
-
-def test_an_unknown_agent_is_told_apart_from_nothing_new(quiet: tuple[Machine, LlmServer]) -> None:
-    core, _ = quiet
-    assert core.call("dream-weave", "--agent", "nobody", check=False).code == 10
-    assert core.call("dream-weave", "--agent", "../../etc", check=False).code == 10
-    assert not (core.root / "etc").exists()
 
 
 def _one(path: Path, statement: str) -> int:

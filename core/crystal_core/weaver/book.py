@@ -254,11 +254,15 @@ class WeaverBook:
                 "UPDATE call SET answer = '' WHERE run = ? AND number = ?", (batch.run, batch.number)
             )
             self._db.execute(
-                "UPDATE source SET mark = x'' WHERE run = ? AND number = ?", (batch.run, batch.number)
-            )
-            self._db.execute(
                 "UPDATE batch SET state = 'done', outcome = ? WHERE run = ? AND number = ?",
                 (outcome, batch.run, batch.number),
+            )
+
+    def unmark(self, batch: Batch) -> None:
+        """Nothing is known any more of the texts that a batch has read."""
+        with self.transaction():
+            self._db.execute(
+                "UPDATE source SET mark = x'' WHERE run = ? AND number = ?", (batch.run, batch.number)
             )
 
     def scrub(self) -> None:

@@ -10,6 +10,7 @@ from datetime import tzinfo
 
 from crystal_core.weaver import documents
 from crystal_core.weaver.answers import WarmStart
+from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import NO_MODEL
 from crystal_core.weaver.limits import ITEM_CHARS_MAX
 from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
@@ -121,15 +122,24 @@ def extracted(said: Sequence[Said], zone: tzinfo) -> Outcome:
 
 def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
     """CONTEXT, unless a model or a person wrote that: then the extract stands beside it. Returns whether it was CONTEXT."""
-    outcomes = [
-        (day, decode_outcome(data)) for _, day, data in ports.book.all_outcomes(plan.agent, Method.EXTRACTIVE)
-    ]
+    text = context_of(ports.book, plan.agent, ports.now_ms(), plan.zone)
+    if text is None:
+        return False
+    written = ports.book.written(plan.agent, documents.CONTEXT)
+    free = ports.output.read(documents.CONTEXT) is None or (
+        written is not None and written[1] is Method.EXTRACTIVE
+    )
+    ports.output.write(documents.CONTEXT if free else documents.EXTRACT, text, Method.EXTRACTIVE, run.id)
+    return free
+
+
+def context_of(book: WeaverBook, agent: str, now_ms: int, zone: tzinfo) -> str | None:
+    """CONTEXT as the extracts in the book have it; None without any."""
+    outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(agent, Method.EXTRACTIVE)]
     told = [(day, outcome) for day, outcome in outcomes if outcome.pieces]
     if not told:
-        return False
-    recent = [
-        (day, outcome) for day, outcome in told if outcome.last >= ports.now_ms() - _TWO_DAYS_MS
-    ] or told[-1:]
+        return None
+    recent = [(day, outcome) for day, outcome in told if outcome.last >= now_ms - _TWO_DAYS_MS] or told[-1:]
     items = [item for _, outcome in recent for item in outcome.references]
     warm = WarmStart(
         now=tuple(f"Last: “{one_line(text, ITEM_CHARS_MAX)}”" for text in told[-1][1].quotations[-2:]),
@@ -141,15 +151,7 @@ def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
         blocked=tuple(text for kind, text in items if kind == "blocked"),
         next=tuple(text for kind, text in items if kind == "next"),
     )
-    text = documents.context(
-        plan.agent, warm, documents.recent_days(told), NO_MODEL, day_of(ports.now_ms(), plan.zone)
-    )
-    written = ports.book.written(plan.agent, documents.CONTEXT)
-    free = ports.output.read(documents.CONTEXT) is None or (
-        written is not None and written[1] is Method.EXTRACTIVE
-    )
-    ports.output.write(documents.CONTEXT if free else documents.EXTRACT, text, Method.EXTRACTIVE, run.id)
-    return free
+    return documents.context(agent, warm, documents.recent_days(told), NO_MODEL, day_of(now_ms, zone))
 
 
 def _beginning(text: str) -> str:

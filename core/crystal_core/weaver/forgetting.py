@@ -3,6 +3,9 @@
 Nobody can tell which of a model's sentences came from which message, so the whole part goes. Where a text is only known by its
 keyed hash nothing can be searched for it: pages and memories that a model made of it stay until they are written anew or
 forgotten themselves, which `docs/agent.md` says.
+
+Two steps: ``let_go``, then the caller writes the files anew, then ``has_let_go``. Killed in between, the first finds the
+same parts again.
 """
 
 from collections.abc import Iterable
@@ -35,3 +38,9 @@ def let_go(book: WeaverBook, forgotten: Iterable[bytes]) -> list[tuple[Run, Batc
             book.forget(batch, encode_outcome(structs.replace(left, unread=before.unread)))
             found.append((run, batch))
     return found
+
+
+def has_let_go(book: WeaverBook, gone: Iterable[tuple[Run, Batch]]) -> None:
+    """The journals of these are written anew."""
+    for _, batch in gone:
+        book.unmark(batch)

@@ -1,5 +1,5 @@
-"""The agent's duties about weaving, on the Core alone: a run every so often, if that is configured, and letting go of what was
-forgotten.
+"""The agent's duties about weaving: on the Core a run every so often, if that is configured; and letting go of what was
+forgotten, wherever something was woven.
 
 A run by itself is incremental, of this device's agent and of all that are live: one in staging waits, one that was rejected
 is left alone, and of one whose past is never to be woven only what came since then is read.
@@ -37,7 +37,7 @@ def jobs(work: "AgentWork") -> list[Job]:
             what="Takes out of journals what was made of texts that have been forgotten.",
             every=FORGET_EVERY_SECONDS,
             run=lambda: _let_go(work),
-            due=lambda: work.device.member.is_core and work.settings.home.weaver_database.exists(),
+            due=work.settings.home.weaver_database.exists,
         ),
     ]
 

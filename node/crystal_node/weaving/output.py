@@ -56,6 +56,11 @@ class DeviceOutput:
         """As ``write``, and nothing of the old text is kept: something in it was forgotten. A file that is gone stays gone."""
         return self.read(name) is not None and self._write(name, text, method, run, keep=False)
 
+    def is_as_written(self, name: str) -> bool:
+        """Whether a file is as this book has last written it."""
+        text = self.read(name)
+        return text is not None and _is_ours(text, self._book.written(self._agent, name))
+
     def _write(self, name: str, text: str, method: Method, run: str, *, keep: bool) -> bool:
         self._allowed()
         data = text.encode("utf-8", "replace")

@@ -87,6 +87,10 @@ def answer(transaction: BookTransaction, row: Received) -> None:
 def take_withdrawal(transaction: BookTransaction, sender: bytes, message: Withdraw, now_ms: int) -> None:
     row = transaction.received(sender, message.id)
     if row is None:
+        known = sum(each.sender == sender for each in transaction.all_received())
+        if known >= RECEIVED_KEPT_MAX:
+            note(transaction, Trouble.OVERFULL, f"withdrawals of {sender.hex()[:8]}")
+            return
         # It may stand in another stream than its withdrawal, and be read after it.
         row = Received(
             sender, message.id, "", _NOTHING, 0, 0, b"", 0, b"", ReceivedState.RECEIVED, 0, 0, now_ms, ""

@@ -6,11 +6,20 @@ What reads for long is done in a thread, with databases of its own; what it need
 
 import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.work import AgentWork
 from crystal_node.commands.desk import Do, Done, Tell
 from crystal_node.errors import Usage
+
+if TYPE_CHECKING:
+    from crystal_node.backup.shelf import Owner
+    from crystal_node.settings import Settings
+
+BACKUPS_MAX = 3
+"""Within the time in which the agent makes one by itself. Who asks again and again would push all older ones out."""
+_HOUR_MS = 3_600_000
 
 
 def actions_of(work: AgentWork) -> dict[Action, Do]:
@@ -98,10 +107,12 @@ async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
         raise Usage(
             "no folder for backups is set there", hint="`crystal backup setup` on that machine sets it."
         )
+    subject = Subject.of(work.device)
+    await asyncio.to_thread(_check_backups, settings, subject.owner, work.now_ms())
     done = await asyncio.to_thread(
         back_up,
         settings,
-        Subject.of(work.device),
+        subject,
         folder,
         count=settings.backup.keep,
         marked=True,
@@ -112,6 +123,22 @@ async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
         f"backup {done.folder.name} made and read back",
         {"backup": done.folder.name, "deleted": len(done.gone), "seconds": round(done.seconds, 3)},
     )
+
+
+def _check_backups(settings: "Settings", owner: "Owner", now_ms: int) -> None:
+    """Raises Usage: enough were made lately; LocalStorage: the folder is not there."""
+    from crystal_node.backup.making import ready_shelf
+    from crystal_node.backup.shelf import backups
+
+    assert settings.backup.folder is not None, "looked at before"
+    shelf = ready_shelf(settings, settings.backup.folder, marked=True)
+    since = now_ms - settings.backup.every_hours * _HOUR_MS
+    own = [each.manifest for each in backups(shelf) if each.is_of(owner)]
+    if sum(manifest is not None and manifest.made_ms > since for manifest in own) >= BACKUPS_MAX:
+        raise Usage(
+            f"{BACKUPS_MAX} backups were made within {settings.backup.every_hours} hours, and older ones are to stay",
+            hint="`crystal backup` on that machine makes one more.",
+        )
 
 
 async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
@@ -133,12 +160,28 @@ async def _dream_weave(work: AgentWork, arguments: Arguments, tell: Tell) -> Don
 
     if arguments.mode and arguments.mode not in set(WeaveMode):
         raise Usage(f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+    _check_live(work.settings, arguments.agent)
+    most = work.settings.dreams.tokens_max
     request = WeaveRequest(
         agent=arguments.agent,
         mode=WeaveMode(arguments.mode) if arguments.mode else WeaveMode.INCREMENTAL,
         since=parse_since(arguments.since, work.now_ms()) if arguments.since else 0,
         dry_run=arguments.dry_run,
-        budget=arguments.limit,
+        budget=min(arguments.limit or most, most),
     )
     result = await weave(work.device, request, tell)
     return Done(result.text or result.state.value, result.document())
+
+
+def _check_live(settings: "Settings", agent: str) -> None:
+    """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
+    from crystal_node.staging.listing import staged
+    from crystal_node.staging.states import State
+
+    if agent in ("", settings.agent_id):
+        return
+    if not any(one.agent == agent and one.state is State.LIVE for one in staged(settings.home)):
+        raise Usage(
+            "that agent is not live there, and nothing of it is woven by request",
+            hint="`crystal staging list` on that machine shows how it stands.",
+        )

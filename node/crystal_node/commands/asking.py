@@ -30,6 +30,8 @@ from crystal_node.wording import iso
 LONG_POLL_SECONDS = 25.0
 REFRESH_SECONDS_MAX = 4.0
 ID_DIGITS_MIN = 4
+RESULT_DEPTH_MAX = 32
+"""Of lists and objects within each other in a result. None of ours has five."""
 _PURPOSE = "crystal run"
 
 Tell = Callable[[str], None]
@@ -70,9 +72,11 @@ def outcome_of(row: Asked) -> Outcome:
     result: object = {}
     if row.result:
         try:
-            result = json.loads(row.result)
-        except ValueError:  # another device's word: shown as far as it can be
+            result = json.loads(row.result, parse_constant=_no_number)
+        except (ValueError, RecursionError):  # another device's word: shown as far as it can be
             result = {}
+    if not _is_flat(result, RESULT_DEPTH_MAX):
+        result = {}
     return Outcome(
         id=row.id.hex(),
         device=row.target.hex(),
@@ -256,3 +260,15 @@ def _outcome(book: SqliteBook, request: bytes) -> Outcome:
     row = book.asked(request)
     assert row is not None, "it was written down a moment ago, and is kept"
     return outcome_of(row)
+
+
+def _is_flat(value: object, left: int) -> bool:
+    """Whether whoever prints it comes to its end."""
+    if not isinstance(value, dict | list):
+        return True
+    inner: list[object] = list(value.values()) if isinstance(value, dict) else value
+    return left > 0 and all(_is_flat(each, left - 1) for each in inner)
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")

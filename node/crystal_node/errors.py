@@ -81,7 +81,7 @@ class NotSetUp(CrystalError):
     """There is no vault in this home yet."""
 
     exit_code = ExitCode.NOT_SET_UP
-    hint = "Run `crystal init --role core --relay URL`, or join a vault with `crystal pair --code -`."
+    hint = "Run `crystal up`: it makes this machine the Core of a new vault, or has it join one."
 
 
 class BadConfig(CrystalError):

@@ -50,7 +50,7 @@ def run(
     """Give the lead away: to another machine, which then is the Core, or to none.
 
     With --to, this Core sends out all it has, and signs the lead for that machine, which needs no grant for it; it has to be
-    awake (`crystal sync --watch`), or to sync while this waits. This machine goes on as a Node.
+    awake (its agent runs), or to sync while this waits. This machine goes on as a Node.
 
     Exit codes: 0 done; 7 this machine is not the Core; 9 another machine was faster; 10 there is no such machine; 11 it did not
     answer, and nothing has changed.

@@ -133,7 +133,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
     say()
     say("Next:  crystal capture          record this machine's conversations")
-    say("       crystal sync --watch     stay in touch with the relay")
+    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
     say("       crystal pair             bring another machine in")
     say()
     say("The vault's root is kept with the keys.")

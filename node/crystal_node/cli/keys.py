@@ -27,7 +27,7 @@ Target = Annotated[
 ]
 
 _RESTART = (
-    "Commands without a terminal, such as a running `crystal sync --watch`, need CRYSTAL_PASSPHRASE_FILE from now on: "
+    "Commands without a terminal, such as a running agent, need CRYSTAL_PASSPHRASE_FILE from now on: "
     "start them anew."
 )
 

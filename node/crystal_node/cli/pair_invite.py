@@ -102,7 +102,7 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     if joined.enrolled.fresh:
         say()
         say("Next:  crystal capture          record this machine's conversations")
-        say("       crystal sync --watch     stay in touch with the relay")
+        say("       crystal up               hooks, and the agent that keeps in touch with the relay")
         say("       crystal search WORDS     find anything, offline")
 
 

@@ -99,5 +99,5 @@ def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> N
     say("It holds the vault's root now: whoever has this machine can do everything with the vault.")
     say()
     say("Next:  crystal capture          record this machine's conversations")
-    say("       crystal sync --watch     stay in touch with the relay")
+    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
     say("       crystal search WORDS     find anything, offline")

@@ -49,7 +49,7 @@ def run(
     """Make this machine the Core: the one that embeds and orders for the vault. It also ends a freeze.
 
     The present Core is asked: it sends out all it has, waits, and goes on as a Node. That takes a few seconds while
-    `crystal sync --watch` runs there. When it is gone, --force takes its place without it, and first says whether anything
+    the agent runs there. When it is gone, --force takes its place without it, and first says whether anything
     would be lost. This machine has to be allowed to lead (`crystal devices grant`), to hold the vault's root, or to be given
     the recovery kit.
 

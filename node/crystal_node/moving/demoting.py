@@ -107,7 +107,7 @@ async def _given(device: Device, target: bytes, syncer: Syncer, wait_seconds: fl
         if left <= 0:
             raise NoAnswer(
                 f"{name} did not answer within {counted(round(wait_seconds), 'second')}: is it asleep, or is no "
-                "`crystal sync --watch` running there? Nothing has changed",
+                "agent running there? Nothing has changed",
                 hint="Wake it, or run `crystal sync` on it while this waits (--wait SECONDS).",
             )
         token = await syncer.wait(member.keys.cursor(target), token, min(left, POLL_SECONDS))

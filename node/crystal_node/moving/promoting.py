@@ -138,7 +138,7 @@ async def _planned(
         if not await _drained(device, syncer, wait_seconds):
             raise NoAnswer(
                 f"{name} did not answer within {counted(round(wait_seconds), 'second')}: is it asleep, or is no "
-                "`crystal sync --watch` running there? Nothing has changed",
+                "agent running there? Nothing has changed",
                 hint=f"Wake it, or run `crystal sync` on it while this waits (--wait SECONDS). If {name} is gone: "
                 "`crystal promote --force`.",
             )

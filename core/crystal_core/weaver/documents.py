@@ -12,6 +12,7 @@ from crystal_core.weaver.answers import WarmStart
 from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, CONTEXT_BYTES_MIN, WARM_START_LINES_MAX
 from crystal_core.weaver.outcome import Outcome
 from crystal_core.weaver.prose import cut, one_line, paragraphs
+from crystal_core.weaver.quotations import unquoted
 from crystal_core.weaver.sources import clock_of
 
 IDENTITY = "IDENTITY.md"
@@ -36,6 +37,8 @@ _LISTS = (
     ("Mattered", "concerned"),
     ("Missed", "missed"),
 )
+RECENT_MAX = 60
+"""Batches that CONTEXT may repeat something of."""
 _ITEM_BYTES_MAX = 220
 """Of an item in the warm start."""
 
@@ -117,6 +120,11 @@ def recent_days(outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
     return [f"{day}: {outcome.prose}" for day, outcome in reversed(outcomes) if outcome.prose]
 
 
+def recent_days_unquoted(outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
+    """The same without what anybody said in so many words."""
+    return [unquoted(text) for text in recent_days(outcomes[-RECENT_MAX:])]
+
+
 def reference(agent: str, outcomes: Sequence[tuple[str, Outcome]], model: str, today: str) -> str:
     """REFERENCE: what one looks up, by topic, as long as it is. What was said last of equal lines stays."""
     topics: dict[str, dict[str, str]] = {}
@@ -138,7 +146,7 @@ def missed(former: str, outcomes: Iterable[tuple[str, Outcome]], model: str, tod
     new = "".join(
         f"- [ ] {day}: {item}\n"
         for day, outcome in outcomes
-        for item in outcome.missed
+        for item in map(unquoted, outcome.missed)
         if f"{day}: {item}" not in text
     )
     return text if not new else text.rstrip("\n") + ("\n\n" if not former else "\n") + new

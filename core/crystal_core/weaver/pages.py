@@ -1,7 +1,7 @@
 """The pages at the end of a run: IDENTITY, SOUL and CONTEXT by the model, REFERENCE and the missed tasks from what was kept.
 
-Each page is written from the last one and the newest journals. An answer that is of no use leaves the page as it is. Quotations
-in a page must stand as such in the page before it, or be among those that the journals hold.
+Each page is written from the last one and the newest journals. An answer that is of no use leaves the page as it is. Pages
+quote nobody: what is forgotten is taken out of journals, where it is known which part was made of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from crystal_core.weaver.limits import (
 from crystal_core.weaver.outcome import Outcome, decode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import cut, whole
-from crystal_core.weaver.quotations import Quotable, honest, quoted_in
+from crystal_core.weaver.quotations import NO_QUOTATIONS, unquoted
 from crystal_core.weaver.records import Method, Run
 from crystal_core.weaver.sources import day_of
 
@@ -45,10 +45,9 @@ async def write_pages(asking: Asking, ports: Ports, plan: Plan, run: Run) -> boo
         (documents.SOUL, "Soul", prompts.SOUL, SOUL_BYTES_MAX),
     ):
         former = _former(ports, name)
-        quotable = _quotable(outcomes, former)
 
-        def read(text: str, quotable: Quotable = quotable) -> str:
-            prose, _ = honest(whole(text), quotable)
+        def read(text: str) -> str:
+            prose = unquoted(whole(text))
             if not prose.strip():
                 raise Unreadable("there is nothing on the page")
             return prose
@@ -58,7 +57,6 @@ async def write_pages(asking: Asking, ports: Ports, plan: Plan, run: Run) -> boo
             page = documents.page(title, plan.agent, prose, model, today, most)
             ports.output.write(name, page, Method.MODEL, run.id)
     former = _former(ports, documents.CONTEXT)
-    quotable = _quotable(outcomes, former)
     warm = await _asked(
         asking,
         documents.CONTEXT,
@@ -66,10 +64,10 @@ async def write_pages(asking: Asking, ports: Ports, plan: Plan, run: Run) -> boo
         former,
         outcomes,
         today,
-        lambda text: read_warm_start(text, quotable),
+        lambda text: read_warm_start(text, NO_QUOTATIONS),
     )
     if warm is not None:
-        text = documents.context(plan.agent, warm, documents.recent_days(outcomes), model, today)
+        text = documents.context(plan.agent, warm, documents.recent_days_unquoted(outcomes), model, today)
         ports.output.write(documents.CONTEXT, text, Method.MODEL, run.id)
     if any(outcome.references for _, outcome in outcomes):
         text = documents.reference(plan.agent, outcomes, model, today)
@@ -103,10 +101,6 @@ async def _asked(
 
 def _former(ports: Ports, name: str) -> str:
     return documents.unsigned(ports.output.read(name) or "")
-
-
-def _quotable(outcomes: Sequence[tuple[str, Outcome]], former: str) -> Quotable:
-    return Quotable([*quoted_in(former), *(text for _, outcome in outcomes for text in outcome.quotations)])
 
 
 def _journals(outcomes: Sequence[tuple[str, Outcome]], room: int) -> str:

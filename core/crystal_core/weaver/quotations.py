@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 TAKEN_OUT = "[a quotation that is in no transcript was taken out]"
+LEFT_OUT = "[a quotation was left out here; the journal has it]"
 TERM_WORDS_MAX = 2
 """So many words between marks are a term, and not somebody's sentence."""
 
@@ -23,9 +24,10 @@ _MARKS = "“”„«»「」\"‘’'"
 
 
 class Quotable:
-    """Texts that may be quoted."""
+    """Texts that may be quoted. ``note`` takes the place of what is none of them."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], note: str = TAKEN_OUT) -> None:
+        self.note = note
         self._texts = [flat(text) for text in texts]
 
     def has(self, quotation: str) -> bool:
@@ -42,15 +44,9 @@ class Quotable:
         return ""
 
 
-def quoted_in(text: str) -> list[str]:
-    """What stands as a quotation in a page that was checked when it was written, or that a person wrote."""
-    blocks = [
-        " ".join(line.strip().lstrip(">").strip() for line in found[0].splitlines())
-        for found in _BLOCK.finditer(text)
-    ]
-    return blocks + [
-        next(group for group in found.groups() if group is not None) for found in _QUOTED.finditer(text)
-    ]
+def unquoted(text: str) -> str:
+    """The text without any quotation, true or not: for pages that must be free of what was said when it is forgotten."""
+    return honest(text, NO_QUOTATIONS)[0]
 
 
 def _holds(text: str, wanted: str) -> bool:
@@ -72,6 +68,9 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+NO_QUOTATIONS = Quotable((), LEFT_OUT)
+
+
 def honest(text: str, quotable: Quotable) -> tuple[str, int]:
     """The text with only true quotations, and how many others were cut."""
     cut = 0
@@ -83,7 +82,7 @@ def honest(text: str, quotable: Quotable) -> tuple[str, int]:
         if exact:
             return f"> {exact}"
         cut += 1
-        return TAKEN_OUT
+        return quotable.note
 
     def inline(found: re.Match[str]) -> str:
         nonlocal cut
@@ -95,7 +94,7 @@ def honest(text: str, quotable: Quotable) -> tuple[str, int]:
         if not words.strip():
             return ""
         cut += 1
-        return _STRAY.sub("", words) if len(words.split()) <= TERM_WORDS_MAX else TAKEN_OUT
+        return _STRAY.sub("", words) if len(words.split()) <= TERM_WORDS_MAX else quotable.note
 
     pieces: list[str] = []
     at = 0

@@ -60,6 +60,8 @@ async def test_an_invented_quotation_is_cut_and_counted_and_a_true_one_stands(bo
     journal = shelf.files[result.journals[0]]
     assert "“On day 0 we talked about ship number 0 and its sails.”" in journal
     assert TAKEN_OUT in journal
+    for name in (documents.IDENTITY, documents.SOUL, documents.CONTEXT):
+        assert "On day 0 we talked" not in shelf.files[name]
     assert sum(outcome.cut for outcome in result.outcomes) == 4  # two in notes, two in prose
 
 

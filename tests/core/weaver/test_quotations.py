@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.weaver.quotations import TAKEN_OUT, Quotable, honest, quoted_in
+from crystal_core.weaver.quotations import TAKEN_OUT, Quotable, honest, unquoted
 
 SOURCE = (
     'We never delete backups, ever.\nThe port is 8443. He said: "it isn\'t mine", and left.  Ünïcode — too.'
@@ -65,11 +65,11 @@ def test_parts_of_words_are_no_quotation_and_languages_without_spaces_can_be_quo
     assert honest("„我们从不删除“", Quotable(["昨天我们从不删除备份。"])) == ("“我们从不删除”", 0)
 
 
-def test_what_a_page_only_said_is_not_quotable_from_it() -> None:
-    page = Quotable(
-        quoted_in("I think that the port was open. As they said, “the port is 8443”.\n\n> Set off.")
-    )
-    assert honest('"the port was open" and "the port is 8443" and "Set off"', page)[1] == 1
+def test_a_page_quotes_nobody() -> None:
+    text = unquoted("They said “the port is 8443”.\n\n> We never delete backups, ever.\n\nSo be it.")
+    assert "8443" not in text
+    assert "backups" not in text
+    assert text.endswith("So be it.")
 
 
 def test_a_term_loses_its_marks_and_stays() -> None:

@@ -280,7 +280,7 @@ def test_a_home_without_keys_says_what_to_do(machine: Machine) -> None:
     for arguments in (("keys",), ("keys", "passphrase"), ("keys", "move", "--to", "file")):
         refused = machine.call(*arguments, "--json", check=False)
         assert refused.code == 3
-        assert "crystal init" in refused.error["hint"]
+        assert "crystal up" in refused.error["hint"]
 
 
 def test_keys_that_are_not_where_the_config_says_are_found_and_never_cleared(

@@ -261,7 +261,7 @@ def test_a_home_that_is_not_set_up_says_how_to_set_it_up(machine: Machine) -> No
     ):
         outcome = machine.call(*command, "--json", check=False)
         assert (outcome.code, outcome.out) == (3, ""), command
-        assert "crystal init" in outcome.error["hint"]
+        assert "crystal up" in outcome.error["hint"]
         assert set(outcome.error) == {"error", "hint", "exit_code"}
     assert not machine.home.exists(), "asking makes nothing"
 

@@ -142,7 +142,7 @@ def test_an_interrupted_move_is_told_with_the_command_that_ends_it(vault: Vault)
 def test_a_home_that_is_not_set_up_says_how_to_set_it_up(machine: Machine) -> None:
     code, checks = doctor(machine, "--offline")
     assert code == 3
-    assert "crystal init" in checks["device"]["fix"]
+    assert "crystal up" in checks["device"]["fix"]
 
 
 def test_a_relay_that_refuses_this_device_is_no_healthy_one(vault: Vault) -> None:

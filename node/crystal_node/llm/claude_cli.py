@@ -75,7 +75,7 @@ class ClaudeCli:
             code, out = await self._run(prompt, tokens_max, seconds_max, folder)
         try:
             answer = msgspec.json.decode(out, type=_Answer)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if code:
                 raise Unavailable(
                     f"{self._program} -p ended with exit code {code}",

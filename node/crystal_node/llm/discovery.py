@@ -6,6 +6,7 @@ A provider that is named is taken or an error, never replaced by another: where 
 person's choice. Looking is quick (``LOOK_SECONDS_MAX`` each) and only at addresses of this machine, or that were configured.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 from crystal_core.llm.port import Llm, Refused, Unavailable
 from crystal_node.llm.anthropic import Anthropic
 from crystal_node.llm.claude_cli import ClaudeCli
-from crystal_node.llm.http import OK, is_loopback
+from crystal_node.llm.http import OK, PLAIN, is_loopback, is_packed
 from crystal_node.llm.ollama import Ollama
 from crystal_node.llm.openai import MLX_URL, compatible, openai
 from crystal_node.settings import Settings, child_environment
@@ -161,17 +162,31 @@ def _only_embeds(model: _OllamaModel) -> bool:
 def _listed(url: str, kind: type[T]) -> T | None:
     """What a server lists; None where none answers, or something that is none."""
     try:
-        with (
-            httpx.Client(timeout=LOOK_SECONDS_MAX, trust_env=not is_loopback(url)) as client,
-            client.stream("GET", url) as response,
-        ):
-            if response.status_code != OK:
-                return None
-            data = bytearray()
-            for chunk in response.iter_bytes():
-                data += chunk
-                if len(data) > LIST_BYTES_MAX:
-                    return None
-        return msgspec.json.decode(bytes(data), type=kind)
-    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, UnicodeDecodeError):
+        data = asyncio.run(_read(url))
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except (
+        TimeoutError,
+        httpx.HTTPError,
+        httpx.InvalidURL,
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+        RecursionError,
+    ):
         return None
+
+
+async def _read(url: str) -> bytes | None:
+    """All of it within the time, however slowly it comes."""
+    async with (
+        asyncio.timeout(LOOK_SECONDS_MAX),
+        httpx.AsyncClient(headers=PLAIN, timeout=None, trust_env=not is_loopback(url)) as client,  # noqa: S113
+        client.stream("GET", url) as response,
+    ):
+        if response.status_code != OK or is_packed(response):
+            return None
+        data = bytearray()
+        async for chunk in response.aiter_raw():
+            data += chunk
+            if len(data) > LIST_BYTES_MAX:
+                return None
+        return bytes(data)

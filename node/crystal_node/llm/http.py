@@ -34,6 +34,8 @@ REASON_CHARS_MAX = 160
 ECHO_CHARS = 20
 
 OK = 200
+PLAIN = {"Accept-Encoding": "identity"}
+"""Answers are not unpacked: some kilobytes could become gigabytes within one step, whatever the limits say."""
 _PASSING = frozenset({500, 502, 503, 529})
 _GIVEN_UP = frozenset({504, 524})
 _TOO_MANY = 429
@@ -57,6 +59,12 @@ class LlmHttp:
         headers: Mapping[str, str] | None = None,
         pause: Pause = asyncio.sleep,
     ) -> None:
+        """Raises Refused: the key would go over the network for everybody on the way to read."""
+        if secret and urlsplit(base).scheme != "https" and not is_loopback(base):
+            raise Refused(
+                "a key is not sent over plain http to another machine",
+                hint="Use an https address, or a tunnel that ends on this machine (ssh -L).",
+            )
         self.base = base.rstrip("/")
         self.host = urlsplit(self.base).netloc
         self._pause = pause
@@ -110,8 +118,10 @@ class LlmHttp:
                 asyncio.timeout(max(seconds, 0.001)),
                 self._opened().stream("POST", self.base + path, content=sent) as response,
             ):
+                if is_packed(response):
+                    raise Malformed(f"{self.host} packs an answer that was to come as it is", paid=True)
                 data = bytearray()
-                async for chunk in response.aiter_bytes():
+                async for chunk in response.aiter_raw():
                     data += chunk
                     if len(data) > ANSWER_BYTES_MAX:
                         raise Malformed(
@@ -128,7 +138,7 @@ class LlmHttp:
         self._check(response, bytes(data), sent)
         try:
             return msgspec.json.decode(data, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Malformed(f"what {self.host} answers is not of its API", paid=True) from error
 
     def _check(self, response: httpx.Response, data: bytes, sent: bytes) -> None:
@@ -154,7 +164,7 @@ class LlmHttp:
         """The server's own words in short, without anything that could be a key."""
         try:
             document: object = msgspec.json.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return ""
         fields = _fields(document)
         found = fields.get("error", document)
@@ -168,7 +178,7 @@ class LlmHttp:
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
             self._client = httpx.AsyncClient(
-                headers={"Content-Type": "application/json", **self._headers},
+                headers={"Content-Type": "application/json", **PLAIN, **self._headers},
                 timeout=httpx.Timeout(None, connect=CONNECT_SECONDS_MAX),
                 follow_redirects=False,
                 trust_env=not self.local,
@@ -198,6 +208,11 @@ def _fields(document: object) -> dict[str, object]:
 def _encoded(body: Mapping[str, object]) -> bytes:
     """As JSON; what is no character, such as half a surrogate pair, becomes a question mark."""
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_packed(response: httpx.Response) -> bool:
+    """Whether an answer claims to be compressed."""
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def is_loopback(url: str) -> bool:

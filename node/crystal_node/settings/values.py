@@ -139,10 +139,15 @@ def checked_address(name: str, value: str, origin: str) -> str:
         parts = urlsplit(text)
         valid = not text or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
     except ValueError:
-        valid = False
+        valid, parts = False, urlsplit("")
     if not valid:
         raise BadConfig(
             f"{name} from {origin} is no http or https address", hint="It looks like http://127.0.0.1:8080."
+        )
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise BadConfig(
+            f"{name} from {origin} has a user name, query or fragment in it",
+            hint="It is shown in many places: give the plain address. A key goes into CRYSTAL_LLM_API_KEY.",
         )
     return text.rstrip("/")
 

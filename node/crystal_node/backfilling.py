@@ -27,6 +27,8 @@ from crystal_node.device import Device
 from crystal_node.errors import Usage
 from crystal_node.privacy import Privacy, PrivateNow, read_privacy
 from crystal_node.replication.forgetting import without_forgotten
+from crystal_node.settings import Settings
+from crystal_node.settings.again import options_again
 
 EMBEDDED_A_SECOND = 25.0
 """Chunks that one core of a small machine embeds, about."""
@@ -116,18 +118,26 @@ async def backfill(device: Device, request: BackfillRequest, progress: Progress 
     privacy = read_privacy(device.journal)
     if privacy.on:
         raise PrivateNow("private mode is on: nothing is recorded")
-    if not device.settings.capture.on:
+    # In an agent, which goes on while a person turns recording off.
+    settings = options_again(device.settings)
+    if not settings.capture.on:
         raise Usage("recording is off on this device", hint="`crystal capture on` turns it on.")
-    work = _Backfill(device, request, privacy, progress)
+    work = _Backfill(device, settings, request, privacy, progress)
     await work.run()
     return work.result
 
 
 class _Backfill:
     def __init__(
-        self, device: Device, request: BackfillRequest, privacy: Privacy, progress: Progress
+        self,
+        device: Device,
+        settings: Settings,
+        request: BackfillRequest,
+        privacy: Privacy,
+        progress: Progress,
     ) -> None:
-        self._device, self._request, self._privacy, self._progress = device, request, privacy, progress
+        self._device, self._settings, self._request = device, settings, request
+        self._privacy, self._progress = privacy, progress
         self._told = 0.0
         self.result = BackfillResult()
 
@@ -163,7 +173,7 @@ class _Backfill:
                     yield adapter, found.path, size
 
     def _adapters(self) -> list[Adapter]:
-        settings, tool = self._device.settings, self._request.tool
+        settings, tool = self._settings, self._request.tool
         wanted = adapters_of(settings, settings.person_home)
         if not tool:
             return wanted

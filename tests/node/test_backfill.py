@@ -1,5 +1,6 @@
 """`crystal backfill`: what it counts, what it records, and what stays out for good."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,10 +10,12 @@ from unittest import mock
 
 import pytest
 
+from crystal_node.backfilling import BackfillRequest, backfill
 from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.adapters import adapters_of
 from crystal_node.capture.choosing import discovered
 from crystal_node.device import opened
+from crystal_node.errors import Usage
 from crystal_node.settings import resolve
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.workbench import quick_folder
@@ -113,6 +116,17 @@ def test_an_agent_or_a_tool_can_be_named_and_one_that_is_off_is_not_read(core: M
     off = core.call("backfill", "--tool", "claude-code", check=False, CRYSTAL_CAPTURE_WITHOUT="claude-code")
     assert off.code == 2
     assert core.call("backfill", check=False, CRYSTAL_CAPTURE="no").code == 2
+
+
+def test_what_was_turned_off_while_the_process_goes_on_is_not_read(core: Machine) -> None:
+    transcript(core, "one")
+    with mock.patch.dict(os.environ, core.environment, clear=True), opened(resolve()) as device:
+        core.call("capture", "off", "claude-code")
+        assert asyncio.run(backfill(device, BackfillRequest())).files == 0
+        core.call("capture", "off")
+        with pytest.raises(Usage):
+            asyncio.run(backfill(device, BackfillRequest()))
+    assert core.found("one") == []
 
 
 def test_credentials_are_blanked_out_and_counted(core: Machine) -> None:

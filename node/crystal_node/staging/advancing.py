@@ -8,6 +8,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import HomeBusy, describe
 from crystal_node.settings import Settings
+from crystal_node.settings.again import options_again
 from crystal_node.staging.desk import Desk, Moves, Weaver
 from crystal_node.staging.states import Weave
 
@@ -88,7 +89,7 @@ async def _has_model(device: Device) -> bool:
 
     from crystal_node.weaving import llm_of
 
-    llm = await asyncio.to_thread(llm_of, device.settings)
+    llm = await asyncio.to_thread(llm_of, options_again(device.settings))
     if llm is not None:
         await llm.aclose()
     return llm is not None

@@ -31,6 +31,7 @@ from crystal_node.home import FILE_MODE, Home
 from crystal_node.locking import FileLock
 from crystal_node.privacy import PrivateNow, read_privacy
 from crystal_node.replication.leading import check_leads
+from crystal_node.settings.again import options_again
 from crystal_node.weaving.forgetting import let_go_of_forgotten
 from crystal_node.weaving.handing import hand_on, take_over
 from crystal_node.weaving.models import llm_of
@@ -63,7 +64,8 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     _check_public(device)
     if request.budget and request.budget < BUDGET_MIN:
         raise Usage(f"a budget of {request.budget} tokens is too small for anything")
-    settings = device.settings
+    # In an agent, which goes on while a person says that no model is to be asked any more.
+    settings = options_again(device.settings)
     agent = request.agent or settings.agent_id
     zone = settings.capture.zone()
     llm = await asyncio.to_thread(llm_of, settings, request.provider)

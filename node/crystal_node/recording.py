@@ -167,7 +167,8 @@ class Recorder:
 
     async def _pass(self, choices: Iterable[Choice], privacy: Privacy, hides: Hides) -> RecordReport:
         report = RecordReport()
-        for adapter, found in choices:
+        # What its tool moved comes before what now stands under its name, whose state is still that of what was moved.
+        for adapter, found in sorted(choices, key=_stays):
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
                 continue
@@ -269,6 +270,11 @@ def clean_text(text: str) -> Redacted:
             f"a memory has at most {PIECE_BYTES_MAX // 1024} KiB", hint="Split it, or say it shorter."
         )
     return redacted
+
+
+def _stays(choice: Choice) -> bool:
+    adapter, found = choice
+    return adapter.former(found.path) is None
 
 
 def _problem(report: RecordReport, path: Path, error: OSError) -> None:

@@ -74,6 +74,17 @@ def test_a_session_that_was_moved_by_its_tool_is_read_on_and_not_again(person: M
     assert sorted(person.found("said", "-n", "20")) == ["said 1", "said 2", "said 3", "said 4"]
 
 
+def test_a_session_that_was_moved_away_for_another_of_its_name_is_read_on(person: Machine) -> None:
+    tool = next(tool for tool in TOOLS if tool.name == "openclaw")
+    path = _write(person, tool, "said 1", "said 2")
+    assert _messages(person) == 2
+    with path.open("ab") as file:
+        file.write(tool.line(3, "said 3"))
+    path.rename(path.with_name(path.name + ".reset.2026-02-07T03-00-00.000Z"))
+    _write(person, tool, "said 4")
+    assert _messages(person) == 2
+
+
 @pytest.mark.parametrize("tool", TOOLS, ids=str)
 def test_a_session_that_ended_by_a_crash_is_finished_and_goes_on(person: Machine, tool: Tool) -> None:
     path = _write(person, tool, "said 1", "said 2", end=b"")

@@ -376,10 +376,15 @@ class Syncer:
 async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
     """One full round both ways, as ``crystal sync`` does it."""
     async with syncing(device, "crystal sync", progress) as syncer:
-        result = await syncer.round()
-        if await syncer.snapshot():
-            await syncer.round()  # announces it
-        return await with_files(syncer, result)
+        return await sync_once(syncer)
+
+
+async def sync_once(syncer: Syncer) -> SyncResult:
+    """A round, a snapshot if one is due, and the files."""
+    result = await syncer.round()
+    if await syncer.snapshot():
+        await syncer.round()  # announces it
+    return await with_files(syncer, result)
 
 
 @asynccontextmanager

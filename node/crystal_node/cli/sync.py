@@ -45,12 +45,16 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
 async def _once(device: "Device", as_json: bool) -> None:
     from crystal_mirror.status import status
+    from crystal_node.agent.without import keep_up
+    from crystal_node.agent.work import AgentWork
     from crystal_node.files.rounds import words as file_words
     from crystal_node.noticetexts import notice_text
-    from crystal_node.sync import sync_now
+    from crystal_node.sync import sync_once, syncing
     from crystal_node.wording import size
 
-    result = await sync_now(device, None if as_json else note)
+    async with syncing(device, "crystal sync", None if as_json else note) as syncer:
+        result = await sync_once(syncer)
+        await keep_up(AgentWork(device, syncer, lambda _event, _text: None), note)
     standing = status(device.member)
     if result.problem and not as_json:
         note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")

@@ -1,0 +1,33 @@
+"""What `crystal sync` does where no agent runs: files that were made from the memory follow it, so that a forget reaches them.
+
+Only what an agent began before is kept up; where none ever ran, nothing is made.
+"""
+
+from collections.abc import Callable
+
+from crystal_node.agent.jobs import Job
+from crystal_node.agent.standing import agent_standing
+from crystal_node.agent.work import AgentWork
+from crystal_node.errors import describe, passes
+
+
+async def keep_up(work: AgentWork, say: Callable[[str], None]) -> None:
+    """Runs the duties that a forget waits for, once. What cannot be done now is said, and done the next time."""
+    for job in _wanted(work):
+        try:
+            if job.due():
+                await job.run()
+        except Exception as error:
+            if not passes(error):
+                raise
+            say(f"{job.what[:-1]}: {describe(error).message}; the next sync tries again")
+
+
+def _wanted(work: AgentWork) -> list[Job]:
+    from crystal_node.artefacts.job import jobs as artefacts
+    from crystal_node.weaving.job import jobs as weaving
+
+    home = work.device.settings.home
+    if agent_standing(home).running or not home.works_database.exists():
+        return []
+    return [job for job in (*artefacts(work), *weaving(work)) if job.name in ("artefacts", "unweave")]

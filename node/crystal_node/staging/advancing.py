@@ -1,16 +1,20 @@
 """One run of staging: look, make, move on; then weave, which takes long and keeps nobody waiting; then note how it went."""
 
+import logging
 from collections.abc import Callable
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.artefacts.workshop import Tell, unheard, workshop
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.errors import HomeBusy, describe
+from crystal_node.errors import HomeBusy, describe, passes
+from crystal_node.privacy import PrivateNow
 from crystal_node.settings import Settings
 from crystal_node.settings.again import options_again
 from crystal_node.staging.desk import Desk, Moves, Weaver
 from crystal_node.staging.states import Weave
+
+_log = logging.getLogger("crystal_node.staging")
 
 NOTING_SECONDS = 60.0
 """How long it may take until somebody else has finished making files."""
@@ -54,13 +58,19 @@ async def advance(
 
 
 async def _woven(weaver: Weaver, agent: str, how: Weave) -> str | None:
-    """Why it did not come to its end, "" if it did, None if somebody else is at it."""
+    """Why it did not come to its end, "" if it did, None if it is to be tried again: somebody else is at it, or it is private
+    now. One agent's failure, whatever it is, keeps no other from being woven; what is of the whole home is raised."""
     try:
         return await weaver(agent, how)
-    except HomeBusy:
+    except (HomeBusy, PrivateNow):
         return None
     except CrystalError as error:
         return describe(error).message
+    except Exception as error:
+        if passes(error):
+            raise
+        _log.exception("weaving a staged agent: a mistake in Crystal")
+        return f"a mistake in Crystal: {type(error).__name__}"
 
 
 def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:

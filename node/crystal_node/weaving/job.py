@@ -8,6 +8,7 @@ is left alone, and of one whose past is never to be woven only what came since t
 import asyncio
 from typing import TYPE_CHECKING
 
+from crystal_crypto.errors import CrystalError
 from crystal_node.agent.jobs import Job
 from crystal_node.watch import WatchEvent
 
@@ -43,23 +44,37 @@ def jobs(work: "AgentWork") -> list[Job]:
 
 
 async def _weave(work: "AgentWork") -> str:
-    from crystal_node.privacy import read_privacy
+    from crystal_core.llm.errors import RateLimited, Unavailable
+    from crystal_mirror.errors import NotAllowed
+    from crystal_node.errors import HomeBusy
+    from crystal_node.privacy import PrivateNow, read_privacy
     from crystal_node.weaving import WeaveRequest, WeaveState, weave
 
     device = work.device
     if read_privacy(device.journal).on:
         return ""
     lines: list[str] = []
-    for agent, since in (await asyncio.to_thread(agents_to_weave, device.settings)).items():
+    failed: CrystalError | None = None
+    for agent, since in (await asyncio.to_thread(agents_to_weave, work.settings)).items():
         if device.replica.database.row("SELECT 1 FROM occurrences WHERE agent = ? LIMIT 1", (agent,)) is None:
             continue
-        result = await weave(
-            device,
-            WeaveRequest(agent=agent, since=since),
-            lambda text, done, total: work.report(WatchEvent.PROGRESS, f"weaving {text} ({done}/{total})"),
-        )
+        try:
+            result = await weave(
+                device,
+                WeaveRequest(agent=agent, since=since),
+                lambda text, done, total: work.report(
+                    WatchEvent.PROGRESS, f"weaving {text} ({done}/{total})"
+                ),
+            )
+        except (Unavailable, RateLimited, PrivateNow, NotAllowed, HomeBusy):  # so it is for all of them
+            raise
+        except CrystalError as error:  # of this agent alone, perhaps: the others are not kept waiting for it
+            failed = failed or error
+            continue
         if result.state is not WeaveState.NOTHING:
             lines.append(result.text)
+    if failed is not None:
+        raise failed
     return " ".join(lines)
 
 

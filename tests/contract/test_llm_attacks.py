@@ -1,6 +1,7 @@
 """Servers that mean ill: whoever stands where a language model was expected costs an error, and gets no key to see."""
 
 import asyncio
+import os
 import threading
 import time
 import tracemalloc
@@ -15,6 +16,7 @@ import pytest
 from crystal_core.llm.errors import LlmError, Malformed, Refused
 from crystal_core.llm.port import Completion, Prompt
 from crystal_node.errors import BadConfig
+from crystal_node.llm import claude_cli
 from crystal_node.llm.discovery import LOOK_SECONDS_MAX, find_llm
 from crystal_node.llm.openai import compatible
 from crystal_node.settings import resolve
@@ -104,3 +106,28 @@ def test_an_address_with_a_password_in_it_is_refused_and_not_repeated(tmp_path: 
     with pytest.raises(BadConfig) as caught:
         resolve(environment=home | {variable: "https://me:hunter2@models.example/v1"})
     assert "hunter2" not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [("while :; do echo $(printf %04000d 1); done", "MiB"), ("setsid sleep 6 &\nsleep 60", "in time")],
+)
+def test_a_program_that_floods_or_leaves_somebody_behind_ends_at_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str
+) -> None:
+    monkeypatch.setattr(claude_cli, "OUTPUT_BYTES_MAX", MIB)
+    monkeypatch.setattr(claude_cli, "END_SECONDS_MAX", 0.5)
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{does}\n")
+    program.chmod(0o755)
+    llm = claude_cli.ClaudeCli("m", environment=dict(os.environ), program=str(program))
+    started = time.monotonic()
+
+    async def main() -> None:
+        with pytest.raises(LlmError, match=says):
+            await llm.complete(Prompt("a", "b"), tokens_max=5, seconds_max=2 if says == "in time" else 30)
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+
+    asyncio.run(main())
+    assert time.monotonic() - started < 5

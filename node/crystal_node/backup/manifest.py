@@ -8,7 +8,9 @@
 A manifest is foreign data until it was checked: a path that climbs, or that is none of a home, is refused.
 """
 
+import os
 import re
+import stat
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +29,8 @@ MANIFEST_BYTES_MAX = 256 * 1024 * 1024
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 _Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Nanoseconds = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _UNSAFE = re.compile(r"[\x00-\x1f\\]")
 
 
@@ -51,7 +54,7 @@ class Item(msgspec.Struct, frozen=True):
     path: str
     size: _Count
     sha256: _Hex
-    modified_ns: int = 0
+    modified_ns: _Nanoseconds = 0
     executable: bool = False
 
 
@@ -71,7 +74,7 @@ class Manifest(msgspec.Struct, frozen=True):
     vault: _Id
     device: _Id
     number: _Count
-    made_ms: int
+    made_ms: _Count
     program: str
     keys: Keys
     epoch: _Count
@@ -108,7 +111,7 @@ def read_manifest(folder: Path) -> Manifest:
     data, listed = _read(path), _read(folder / SUMS_NAME)
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupDamaged(f"{path} is damaged") from error
     if manifest.version > VERSION:
         raise LocalStorage(f"{folder} was made by a later version of Crystal", hint="Update Crystal.")
@@ -133,7 +136,9 @@ def _read(path: Path) -> bytes:
     if path.is_symlink():
         raise BackupDamaged(f"{path} is a link: a backup holds none")
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BackupDamaged(f"{path} is no file")
             data = file.read(MANIFEST_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise LocalStorage(
@@ -143,3 +148,8 @@ def _read(path: Path) -> bytes:
     if len(data) > MANIFEST_BYTES_MAX:
         raise BackupDamaged(f"{path} is too large to be what was written")
     return data
+
+
+def _open(path: str, flags: int) -> int:
+    """Follows no link, and waits for nobody: a pipe of that name has no writer."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

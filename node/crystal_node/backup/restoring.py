@@ -115,8 +115,9 @@ def _keys(settings: Settings, folder: Path, manifest: Manifest) -> tuple[KeyStor
 def _config(folder: Path, kind: KeyStoreKind, backend: str) -> bytes:
     """The backup's settings, with the place where the keys are now."""
     path = folder / HOME_NAME / CONFIG
-    if not path.is_file():
+    if path.is_symlink() or not path.is_file():
         raise BackupDamaged(f"{folder} holds no {CONFIG}")
+    read_config(path)  # another's word: of the right form, and of no later version
     settings = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
     settings |= {"key_store": kind.value, "keyring_backend": backend, "key_store_left": ""}
     return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"

@@ -173,7 +173,7 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.backup.verifying import verify_backup
     from crystal_node.settings import resolve
-    from crystal_node.wording import counted, size
+    from crystal_node.wording import counted, printable, size
 
     settings = resolve()
     found = verify_backup(
@@ -193,7 +193,7 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
         )
     else:
         for path, what in found.problems.items():
-            say(f"{path}: {what}")
+            say(printable(f"{path}: {what}"))
     found.check()
     if not as_json:
         digest = (
@@ -240,7 +240,7 @@ def _secret(settings: "Settings", log: "DeviceLog") -> "VaultSecret | None":
 
 def _tell(done: "BackedUp") -> None:
     from crystal_node.backup.manifest import Keys
-    from crystal_node.wording import ago, counted, size
+    from crystal_node.wording import ago, counted, printable, size
 
     manifest = done.manifest
     say(
@@ -255,7 +255,7 @@ def _tell(done: "BackedUp") -> None:
         case Keys.SEALED:
             say("This device's keys are in it, closed by their passphrase.")
     for each in manifest.left_out[:10]:
-        say(f"  not in it: {each.path} ({each.why})")
+        say(printable(f"  not in it: {each.path} ({each.why})"))
     if len(manifest.left_out) > 10:
         say(f"  and {len(manifest.left_out) - 10:,} more, which manifest.json lists")
     if done.unread:

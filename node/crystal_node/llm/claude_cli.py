@@ -28,6 +28,8 @@ CLAUDE_CONTEXT_TOKENS = 200_000
 CLAUDE_OVERHEAD_TOKENS = 20_000
 """What Claude Code says to its model beside our prompt, at most."""
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
+END_SECONDS_MAX = 2.0
+_LOOK_SECONDS = 0.02
 _TOKENS_VARIABLE = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -155,8 +157,19 @@ async def _feed(child: asyncio.subprocess.Process, text: str) -> None:
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Its whole process group, also what it started and left; then nothing of it is left to wait for."""
+    """Its whole process group, also what it started and left; then nothing of it is left to wait for.
+
+    What it has said is read to its end: of a pipe that nobody reads, nobody hears that it is over. Only who left the group can
+    hold it open still; that is not waited for.
+    """
+    assert child.stdout is not None
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
-    while child.returncode is None:
-        await asyncio.shield(child.wait())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS_MAX):
+            while await child.stdout.read(64 * 1024):
+                pass
+            await child.wait()
+    while child.returncode is None:  # noqa: ASYNC110  killed, it ends, whatever becomes of its pipe: no event says so
+        await asyncio.sleep(_LOOK_SECONDS)
+    child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  our end of a pipe that another holds open

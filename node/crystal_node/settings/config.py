@@ -85,7 +85,7 @@ def read_config(path: Path) -> Config:
         )
     try:
         config = msgspec.json.decode(data, type=Config)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadConfig(
             f"{path} is damaged: {error}", hint="Mend that line; `crystal config` checks it."
         ) from error

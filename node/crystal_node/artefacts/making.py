@@ -41,8 +41,8 @@ DAYS_MAX = 1000
 
 _DUE = """
 SELECT id, last_at <= ?1 OR changed_at <= ?1 FROM conversation
-WHERE dirty_since > 0 AND (lost = 1 OR last_at <= ?1 OR changed_at <= ?1 OR dirty_since <= ?2)
-AND (problem = '' OR changed_at <= ?1) AND id > ?3 ORDER BY id LIMIT ?4
+WHERE dirty_since > 0 AND (lost = 1 OR last_at <= ?1 OR changed_at <= ?1 OR dirty_since <= ?2 OR dirty_since > ?5)
+AND (problem = '' OR changed_at <= ?1 OR changed_at > ?5) AND id > ?3 ORDER BY id LIMIT ?4
 """
 _REQUEST = f"""
 SELECT c.text, o.project FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
@@ -170,7 +170,8 @@ class Maker:
 
     def due(self, now_ms: int, *, after: int = 0, limit: int = 50) -> list[Due]:
         """Conversations that are to be made, by number, behind ``after``."""
-        rows = self._works.rows(_DUE, (now_ms - QUIET_MS, now_ms - GOING_ON_MS, after, limit))
+        # What was noted later than now was so by a clock that has been set back since: nobody waits for that moment.
+        rows = self._works.rows(_DUE, (now_ms - QUIET_MS, now_ms - GOING_ON_MS, after, limit, now_ms))
         return [Due(conversation, bool(quiet)) for conversation, quiet in rows]
 
     def make(self, conversation: int, *, now_ms: int, digest: Digest | None = None) -> Made:

@@ -84,6 +84,17 @@ def test_a_device_whose_clock_is_years_ahead_does_not_keep_a_conversation_from_b
     assert texts_of(bench.files(), ["from the future"])
 
 
+def test_a_clock_that_was_ahead_and_is_set_back_keeps_no_conversation_from_being_written(
+    bench: Workbench,
+) -> None:
+    bench.now = LATER + 10**10
+    bench.apply(capture("said meanwhile", created_at=bench.now))
+    bench.run()
+    bench.now = LATER
+    bench.run()
+    assert texts_of(bench.files(), ["said meanwhile"])
+
+
 def test_a_forgotten_text_leaves_every_file_with_the_next_run(bench: Workbench) -> None:
     bench.apply(capture("The secret plan.", "Fine."), capture("another talk", session="second"))
     bench.run()

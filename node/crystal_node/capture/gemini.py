@@ -20,7 +20,7 @@ from crystal_node.capture.agents import agent_id
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentReader, Said
 from crystal_node.capture.finding import below, files_below, folders_in
-from crystal_node.capture.follow import FileState
+from crystal_node.capture.follow import FileState, open_regular
 from crystal_node.capture.gathering import Spoken, derived_id, joined
 from crystal_node.capture.jsonvalues import as_array, as_object, as_text, is_array, is_object, parse_json
 from crystal_node.capture.lines import At
@@ -207,7 +207,7 @@ def _project_root(path: Path) -> str:
     """The project's folder, as the tool notes it beside the transcripts where it does not name the folder by a hash."""
     chats = path.parent if path.parent.name == "chats" else path.parent.parent
     try:
-        with (chats.parent / _ROOT_FILE).open("rb") as file:
+        with open_regular(chats.parent / _ROOT_FILE) as file:
             return file.read(_ROOT_BYTES_MAX).decode("utf-8", "replace").strip()
     except OSError:
         return ""

@@ -11,6 +11,7 @@ nobody changes, which is checked afterwards.
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +30,12 @@ JOURNAL_NAME = STORE_NAME + "-wal"
 BUSY_MS = 2000
 NAME_BYTES = 8
 """Of the hash of a session's id, under which its last number is kept."""
+READ_SECONDS_MAX = 30.0
+"""Of one pass. A foreign database may hold what takes for ever to read."""
+_STEPS_LOOK = 100_000
 _TRIES_MAX = 3
+_NONE = (ValueError, TypeError, OverflowError)
+"""What names and numbers raise that are none."""
 
 _SESSIONS = """
 WITH RECURSIVE found (id) AS (
@@ -121,11 +127,7 @@ def read_store(path: Path, state: FileState | None) -> Batch:
             if not _of_unknown_form(error):
                 raise _failure(path, error) from error
             batch.known_form = False
-        except (
-            apsw.Error,
-            ValueError,
-            TypeError,
-        ) as error:  # the latter two: names and numbers that are none
+        except (apsw.Error, *_NONE) as error:
             raise _failure(path, error) from error
         if stamp.journal or stamp_of(path) == stamp:
             batch.state = _state(stamp, after, stepped_over=before.stepped_over)
@@ -139,17 +141,21 @@ def skip_store(path: Path) -> FileState:
     sessions: list[tuple[str, int]] = []
     try:
         with closing(_opened(path, stamp)) as database, database:
-            sessions.extend((str(session), int(number)) for session, number in database.execute(_SESSIONS))
+            found = database.execute(_SESSIONS) if _is_table(database) else []
+            sessions.extend((str(session), int(number)) for session, number in found)
     except apsw.SQLError as error:
         if not _of_unknown_form(error):
             raise _failure(path, error) from error
-    except (apsw.Error, ValueError, TypeError) as error:
+    except (apsw.Error, *_NONE) as error:
         raise _failure(path, error) from error
     positions = {_name(session): number for session, number in sessions}
     return _state(stamp, positions, stepped_over=True)
 
 
 def _read(database: apsw.Connection, positions: Positions, batch: Batch) -> None:
+    if not _is_table(database):
+        batch.known_form = False
+        return
     columns = {row[1] for row in database.execute("PRAGMA table_info(transcript_events)")}
     packed = "event_zstd" if "event_zstd" in columns else "NULL"
     left = PASS_BYTES_MAX
@@ -205,7 +211,16 @@ def _opened(path: Path, stamp: Stamp) -> apsw.Connection:
         flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
     )
     database.set_busy_timeout(BUSY_MS)
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_LOOK)
+    database.execute("PRAGMA trusted_schema = OFF")
     return database
+
+
+def _is_table(database: apsw.Connection) -> bool:
+    """And no view, which may compute anything."""
+    query = "SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events' AND type = 'table'"
+    return database.execute(query).fetchone() is not None
 
 
 def _state(stamp: Stamp, positions: Positions, *, stepped_over: bool) -> FileState:

@@ -5,10 +5,12 @@ that fails could keep a prompt from its program. ``async`` where the program goe
 since whatever runs then is ended with the program.
 """
 
+import os
 import shlex
 from enum import StrEnum
 from pathlib import Path
 
+from crystal_node.errors import LocalStorage
 from crystal_node.hooks.document import members
 from crystal_node.hooks.program import program, words_after
 
@@ -28,7 +30,9 @@ class HookEvent(StrEnum):
 
 
 def command(home: Path) -> str:
-    """The shell command that wakes the agent of that home."""
+    """The shell command that wakes the agent of that home. Raises LocalStorage: no settings file can hold its path."""
+    if os.fsencode(home).decode("utf-8", "replace") != str(home):
+        raise LocalStorage(f"the path {str(home)!r} is no UTF-8", hint="Use a home whose path is.")
     return shlex.join([*program(), "nudge", "--home", str(home)]) + _EVEN_IF_GONE
 
 

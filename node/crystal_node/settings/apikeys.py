@@ -5,6 +5,7 @@ with or without ``export`` and quotes.
 """
 
 import os
+import stat
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -77,7 +78,9 @@ def _from_file(variable: str, home: Home) -> str:
     if problem is not None:
         raise LocalStorage(problem.text, hint=problem.fix)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
             text = file.read(ENV_BYTES_MAX).decode("utf-8", "replace")
     except (FileNotFoundError, IsADirectoryError):
         return ""
@@ -86,3 +89,8 @@ def _from_file(variable: str, home: Home) -> str:
         if found and name.strip() == variable:
             return value.strip().strip("\"'")
     return ""
+
+
+def _open(path: str, flags: int) -> int:
+    """Without waiting: a pipe of that name has no writer."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +239,35 @@ def test_a_link_in_its_place_is_not_followed(store: Store, tmp_path: Path) -> No
     assert [found.path for found in store.adapter.discover()] == [store.path]
     with pytest.raises(OSError, match="regular file"):
         store.adapter.read(other / STORE_NAME, None, agent="a", hides=lambda _: False)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        (
+            "CREATE VIEW transcript_events AS WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+            " SELECT 's' AS session_id, x AS seq, '{}' AS event_json, 1 AS created_at FROM c"
+        ),
+        (
+            "CREATE TABLE transcript_events (session_id, seq, event_json, created_at, event_zstd);"
+            "INSERT INTO transcript_events VALUES ('s', 9e999, '{}', 1, NULL)"
+        ),
+    ],
+)
+def test_a_database_that_computes_for_ever_or_counts_to_infinity_ends_nothing(
+    tmp_path: Path, schema: str
+) -> None:
+    made = Store(tmp_path, schema)
+    with closing(made.database):
+        with suppress(OSError):  # it is a problem of that file, and told as one
+            assert made.texts()[0] == []
+        with suppress(OSError):
+            assert made.adapter.skip(made.path).stepped_over
+
+
+def test_a_database_that_takes_too_long_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.say("s", 1, "Hello.")
+    monkeypatch.setattr(openclaw_store, "READ_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(openclaw_store, "_STEPS_LOOK", 1)
+    with pytest.raises(OSError, match="its database says"):
+        store.texts()

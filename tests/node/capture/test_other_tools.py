@@ -1,6 +1,7 @@
 """Transcripts that look like those of OpenClaw, Codex and Gemini CLI, old and new, and damaged ones: what becomes of them."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,20 @@ def test_a_gemini_projects_folder_in_lower_case_is_below_the_home(tmp_path: Path
     session = next(marker.parent.glob("chats/session-*"))
     operations, _, _ = read_all(GeminiCli(root, Path("/Users/Mara")), session)
     assert {one.project for one in operations} == {"src/tidewatch"}
+
+
+def test_a_pipe_or_a_link_as_a_gemini_projects_marker_is_not_read(tmp_path: Path) -> None:
+    root = fixture("gemini", tmp_path)
+    marker = root / "tmp" / "tidewatch" / ".project_root"
+    secret = tmp_path / "secret"
+    secret.write_text("/the/secret")
+    session = next(marker.parent.glob("chats/session-*"))
+    for attack in (lambda: os.mkfifo(marker), lambda: marker.symlink_to(secret)):
+        marker.unlink(missing_ok=True)
+        attack()
+        operations, _, _ = read_all(GeminiCli(root, Path("/Users/mara")), session)
+        assert operations
+        assert not any("secret" in one.project for one in operations)
 
 
 def _document(root: Path) -> Path:

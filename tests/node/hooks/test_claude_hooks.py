@@ -268,3 +268,12 @@ def test_a_compiler_of_the_same_name_beside_the_interpreter_is_not_taken_for_thi
     assert program() == (str(tmp_path / "python3"), "-P", "-m", "crystal_node")
     (tmp_path / "crystal").write_text("#!/usr/bin/python3\nfrom crystal_node.cli import main\n")
     assert program() == (str(tmp_path / "crystal"),)
+
+
+def test_a_home_whose_path_is_no_text_is_refused_and_nothing_is_written(person: Machine) -> None:
+    before = _write(person, _FOREIGN)
+    home = os.fsdecode(os.fsencode(person.root) + b"/\xff")
+    refused = person.call("hooks", "install", check=False, CRYSTAL_HOME=home)
+    assert refused.code == 8
+    assert "UTF-8" in refused.err
+    assert _file(person).read_bytes() == before

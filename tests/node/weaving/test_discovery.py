@@ -1,6 +1,7 @@
 """Which language model is asked: the one that is named, or the first that there is; keys come from where they belong."""
 
 import asyncio
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -135,3 +136,10 @@ def test_prices_are_by_the_models_own_name_and_unknown_ones_are_not_guessed() ->
     assert price_of("openai", "another", local=False) is None
     assert price_of("ollama", "anything", local=True) is not None
     assert price_of("ollama", "anything", local=False) is None
+
+
+def test_a_pipe_in_the_place_of_the_keys_holds_nobody_up(tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    given.home.database.parent.mkdir(parents=True)
+    os.mkfifo(given.home.database.parent / ".env", 0o600)
+    assert api_key(KeyOwner.OPENAI, given.home, {}) is None

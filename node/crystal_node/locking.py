@@ -59,7 +59,7 @@ class FileLock:
         deadline = time.monotonic() + self._wait_seconds
         while not self.try_acquire():
             if time.monotonic() >= deadline:
-                raise HomeBusy(f"this home is in use by {self.holder()}")
+                raise self._busy()
             time.sleep(_POLL_SECONDS)
 
     async def acquire_async(self) -> None:
@@ -69,7 +69,7 @@ class FileLock:
         deadline = time.monotonic() + self._wait_seconds
         while not self.try_acquire():
             if time.monotonic() >= deadline:
-                raise HomeBusy(f"this home is in use by {self.holder()}")
+                raise self._busy()
             await asyncio.sleep(_POLL_SECONDS)
 
     def release(self) -> None:
@@ -77,6 +77,11 @@ class FileLock:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+    def _busy(self) -> HomeBusy:
+        holder = self.holder()
+        hint = "`crystal agent stop` ends it; nothing was changed." if "(crystal agent)" in holder else None
+        return HomeBusy(f"this home is in use by {holder}", hint=hint)
 
     def holder(self) -> str:
         """Who holds it, for a message: "process 12 (crystal sync)"."""

@@ -176,7 +176,9 @@ class _Weaver:
                 batch = book.begin_batch(
                     run.id, found[0].day, [(one.key, session_mark(one.session), one.mark) for one in found]
                 )
-            self._ports.heard(f"{batch.day}: {len(batch.keys):,} messages", done, total)
+            self._ports.heard(
+                f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}", done, total
+            )
             if await self._batch(batch):
                 done += sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
             else:

@@ -73,7 +73,11 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
             at += len(part)
             marks = [(one.key, session_mark(one.session), one.mark) for one in part]
             batch = ports.book.begin_batch(run.id, part[0].day, marks)
-        ports.heard(f"{batch.day}: {len(batch.keys):,} messages", at - len(batch.keys), total)
+        ports.heard(
+            f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}",
+            at - len(batch.keys),
+            total,
+        )
         said = await ports.load([by_key[key] for key in batch.keys if key in by_key])
         ports.book.finish_batch(batch, encode_outcome(extracted(said, plan.zone)))
         write_journals(ports, plan, run, batch.day)

@@ -25,7 +25,7 @@ def jobs(work: AgentWork) -> list[Job]:
     return [
         Job(
             "snapshot",
-            "Make a snapshot of the memory when one is due, so that new devices need not read the whole log.",
+            "Makes a snapshot of the memory when one is due, so that new devices need not read the whole log.",
             SNAPSHOT_SECONDS,
             snapshot,
             due=lambda: work.device.member.is_core,
@@ -33,7 +33,7 @@ def jobs(work: AgentWork) -> list[Job]:
         ),
         Job(
             "idle-model",
-            "Give the embedding model's memory back when it is not needed.",
+            "Gives the embedding model's memory back when it is not needed.",
             MODEL_SECONDS,
             release,
         ),

@@ -329,6 +329,8 @@ class Schedule:
             self._told.discard(job.name)
         if outcome is Outcome.DONE:
             self.report(WatchEvent.PROGRESS, f"{job.name}: {said}")
+            if entry.asked:  # what was just done is not done again by itself in a minute
+                return self._again_in(entry, job.every)
         found = self._scheduler.get_job(job.name)
         moment = None if found is None else found.next_run_time
         return 0 if moment is None else round(moment.timestamp() * 1000)

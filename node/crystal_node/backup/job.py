@@ -25,7 +25,7 @@ def jobs(work: AgentWork) -> list[Job]:
     return [
         Job(
             "backup",
-            "Back this device's home up to the folder that `crystal backup setup` chose.",
+            "Backs this device's home up to the folder that `crystal backup setup` chose.",
             work.settings.backup.every_hours * _HOUR_SECONDS,
             run,
             due=lambda: work.settings.backup.folder is not None,

@@ -6,6 +6,7 @@ copied, or away for a while) and is read on; otherwise it is another file, and i
 its newline is left for the next time; in a file that has been quiet, whoever reads may take it (``LineReader.unended``).
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -261,7 +262,7 @@ def open_regular(path: Path) -> FileIO:
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotAFile(f"{path} is not a regular file")
+            raise NotAFile(errno.EINVAL, "not a regular file", str(path))
         return os.fdopen(descriptor, "rb", buffering=0)
     except BaseException:
         os.close(descriptor)

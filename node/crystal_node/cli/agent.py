@@ -105,11 +105,12 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent stop
     """
+    from crystal_node.agent.standing import agent_standing
     from crystal_node.agent.stopping import stop_agent
     from crystal_node.service import manager_for
 
     settings = _settings()
-    if not as_json:
+    if not as_json and agent_standing(settings.home).running:
         note("Stopping the agent: what it is doing ends first.")
     stopped = stop_agent(settings, manager_for(settings))
     if as_json:

@@ -29,6 +29,9 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
         say(f"{what} are recorded once recording is on: `crystal capture on`.")
     elif on:
         say(f"{what} are recorded, what was said meanwhile as well.")
+        if not names and settings.capture.without:
+            off = sorted(settings.capture.without)
+            say(f"Still off: {', '.join(off)} (`crystal capture on {' '.join(off)}`).")
     else:
         say(
             f"{what} are not recorded from now on. What is said meanwhile waits, and is recorded when it is on again."

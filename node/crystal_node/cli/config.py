@@ -38,7 +38,7 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
 
 @group.command("set")
 def set_option(name: Name, value: Value, as_json: Json = False, debug: Debug = False) -> None:
-    """Change an option in config.json. What is running takes it up when it is started anew.
+    """Change an option in config.json. A running agent hears of it within seconds.
 
     Example:
 

@@ -134,7 +134,8 @@ def _print(job: "JobStanding", width: int, running: bool) -> None:
     from crystal_node.wording import ago, one_line
 
     mark = "!!" if job.failing else "--" if job.paused else "ok"
-    ended = f"{job.outcome} {ago((now_ms() - job.ended) / 1000)} ago" if job.ended else "has not run yet"
+    how = "found nothing to do" if job.outcome == "nothing" else job.outcome
+    ended = f"{how} {ago((now_ms() - job.ended) / 1000)} ago" if job.ended else "has not run yet"
     state = "running now" if job.started and running else "paused" if job.paused else ended
     late = f", waits {job.put_off}" if job.put_off else ""
     say(f"{mark}  {job.name:<{width}}  {state}{late}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from crystal_node.cli.lines import LineReader
 from crystal_node.cli.options import is_terminal
 from crystal_node.cli.output import note, say
-from crystal_node.cli.screen import can_move, show_code
+from crystal_node.cli.screen import can_move, screen, show_code
 from crystal_node.errors import Usage
 from crystal_node.pairing.person import Machine, ShownInvite
 from crystal_node.wording import one_line
@@ -37,6 +37,12 @@ def minutes(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
+def fitting(text: str, left: str) -> str:
+    """Both in one line of this terminal: one that wraps cannot be drawn anew in its place."""
+    room = screen().columns - len(left) - 2
+    return f"{text if len(text) <= room else text[: max(room - 1, 0)] + '…'} {left}"
+
+
 class _Waiting:
     """The line that counts down."""
 
@@ -48,7 +54,7 @@ class _Waiting:
 
     def tick(self, seconds_left: float) -> None:
         if self._moves:
-            sys.stderr.write(f"\r\x1b[K{self._text} ({minutes(seconds_left)} left)")
+            sys.stderr.write(f"\r\x1b[K{fitting(self._text, f'({minutes(seconds_left)} left)')}")
             sys.stderr.flush()
             self._open = True
             return
@@ -86,7 +92,9 @@ class Inviting:
                 f"The code names the relay {invite.relay}, which only this machine reaches. "
                 "Another one needs its address from there: --relay URL"
             )
-        note("On the new machine, install Crystal, run `crystal pair --code -`, and give it this code.")
+        note(
+            "On the new machine, install Crystal, run `crystal up` (or only `crystal pair --code -`), and give it this code."
+        )
         note(f"It is good for one machine and {minutes(invite.seconds)}.")
         show_code(invite.text, self._qr)
 

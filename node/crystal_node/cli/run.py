@@ -60,7 +60,7 @@ def run(
     """Ask another device to do something: it must run `crystal agent`. What it does, it does once.
 
     The request is sealed to that device. It may be off: then it is done when it comes back, unless the memory has gone on too
-    far. `crystal commands` shows what was asked, also after you stopped waiting.
+    far. `crystal commands list` shows what was asked, also after you stopped waiting.
 
     Example:
 
@@ -71,13 +71,12 @@ def run(
 
     from crystal_mirror.commands.messages import Action, Arguments
     from crystal_node.commands.asking import ask_device
-    from crystal_node.commands.policy import ANY, checked_action
     from crystal_node.device import opened
     from crystal_node.errors import Usage
     from crystal_node.settings import resolve
 
-    if checked_action(action) == ANY:
-        raise Usage("one action at a time", hint=f"There are: {', '.join(Action)}.")
+    if action not in set(Action):
+        raise Usage(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
     arguments = Arguments(agent or "", mode, since, dry_run, limit)
     with opened(resolve()) as device:
         outcome = asyncio.run(
@@ -145,10 +144,12 @@ def _called(device: "Device", outcome: "Outcome") -> str:
 
 def _fail_unless_done(outcome: "Outcome") -> None:
     """Raises CommandFailed, NoAnswer."""
-    from crystal_mirror.commands.messages import CommandState
+    from crystal_mirror.commands.messages import Action, CommandState
     from crystal_node.errors import CommandFailed, NoAnswer
 
     if outcome.state is CommandState.DONE:
+        if outcome.action == Action.VERIFY and (outcome.result or {}).get("ok") is False:
+            raise CommandFailed(outcome.text, hint="Run `crystal repair` on that machine.")
         return
     if outcome.ended:
         raise CommandFailed(f"{outcome.action} was not done there: {outcome.text or outcome.state.value}")

@@ -131,7 +131,9 @@ def _device(row: "Row", now: int) -> str:
         return f"{one_line(name_of(row.entry), 40)}{role}: not heard of yet"
     seen = f"heard of {ago(max(now - row.seen_at, 0) / 1000)} ago" if row.seen_at else "heard of"
     parts = [seen]
-    if row.behind is None:
+    if row.entry.leads:
+        pass  # what it is behind of is its own log: what it last told is old, not late
+    elif row.behind is None:
         parts.append("behind by more than is known here")
     elif row.behind:
         parts.append(f"{counted(row.behind, 'entry', 'entries')} behind")

@@ -37,10 +37,15 @@ def actions_of(work: AgentWork) -> dict[Action, Do]:
 async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
     from crystal_node.health.document import status_document
     from crystal_node.health.standing import standing
+    from crystal_node.wording import counted
 
     found = standing(work.device)
     stuck = len(found.stuck)
-    text = f"{stuck} need{'s' if stuck == 1 else ''} a person" if stuck else "nothing needs a person"
+    text = (
+        f"{counted(stuck, 'thing')} need{'s' if stuck == 1 else ''} a person"
+        if stuck
+        else "nothing needs a person"
+    )
     return Done(text, status_document(work.device, found))
 
 

@@ -219,7 +219,7 @@ class CommandDesk:
             failure = describe(error)
             if not passes(error):
                 _log.error("%s failed: %s", action.value, failure.message, exc_info=error)
-            done, state = Done(f"{failure.message} {failure.hint}".strip()), ReceivedState.FAILED
+            done, state = Done(f"{failure.message}. {failure.hint}".strip()), ReceivedState.FAILED
         finally:
             teller.end()
         finish(self._book, row, state, done.text, _encoded(done.result))

@@ -14,6 +14,9 @@ from crystal_node.health.channels import CommandsOpen
 from crystal_node.home import Home
 from crystal_node.wording import one_line
 
+STAGED_MAX = 3
+"""More agents that wait for the same answer are told in one sentence."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -35,6 +38,11 @@ class Others:
     noticed: tuple[tuple[str, int], ...] = ()
     staging: tuple[Waiting, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def asking(self) -> tuple[Waiting, ...]:
+        """Of those in staging who wait for the same answer."""
+        return tuple(each for each in self.staging if not each.failed)
 
 
 def others(home: Home) -> Others:

@@ -15,7 +15,7 @@ from crystal_node.health.background import Background
 from crystal_node.health.channels import Channels
 from crystal_node.health.disks import Disk
 from crystal_node.health.moments import Moment, Problem, Trouble
-from crystal_node.health.others import Others
+from crystal_node.health.others import STAGED_MAX, Others
 from crystal_node.noticetexts import notice_text
 from crystal_node.wording import ago, counted, one_line
 
@@ -29,6 +29,8 @@ UNSENT_MS_MAX = _HOUR_MS // 4
 """What waits here for longer, with nobody to send it, is worth a word."""
 ASKED_MS_MAX = 24 * _HOUR_MS
 """A command that was not answered for longer waits for a machine that is away."""
+TRIED_MS_MAX = _HOUR_MS // 30
+"""A round that failed is noted once a minute: only beyond twice that it says something that the last one was long ago."""
 CLOCK_BACK_MS = _HOUR_MS // 6
 """A clock that is so much behind its own notes was set back."""
 
@@ -159,12 +161,13 @@ def _relay(facts: Facts) -> Iterator[Stuck]:
     if trouble is None or facts.access is not Access.OPEN:
         return
     message = one_line(trouble.message, 200)
-    last = f"last tried {_since(facts, trouble.at)} ago"
+    tried = facts.now_ms - trouble.at
+    last = f", last tried {ago(tried / 1000)} ago" if tried > TRIED_MS_MAX else ""
     if trouble.exit_code == ExitCode.RELAY_UNREACHABLE:
-        text = f"The relay could not be reached for {_since(facts, trouble.since)} ({last}): {message}."
+        text = f"The relay could not be reached for {_since(facts, trouble.since)}{last}: {message}."
         yield Stuck(StuckName.RELAY, text, RELAY_HINT, trouble.since)
         return
-    text = f"Sync has failed for {_since(facts, trouble.since)} ({last}): {message}."
+    text = f"Sync has failed for {_since(facts, trouble.since)}{last}: {message}."
     yield Stuck(StuckName.RELAY, text, trouble.hint or "`crystal doctor` looks for the cause.", trouble.since)
 
 
@@ -249,7 +252,8 @@ def _files(facts: Facts) -> Iterator[Stuck]:
 def _capture(facts: Facts) -> Iterator[Stuck]:
     if facts.problems:
         first = facts.problems[0]
-        text = f"{counted(len(facts.problems), 'transcript')} cannot be read: {one_line(first.path, 120)} {first.why}"
+        why = first.why.removeprefix("cannot be read: ")
+        text = f"{counted(len(facts.problems), 'transcript')} cannot be read: {one_line(first.path, 120)} ({why})"
         more = len(facts.problems) - 1
         text += f", and {more} more." if more else "."
         yield Stuck(
@@ -267,7 +271,18 @@ def _jobs(facts: Facts) -> Iterator[Stuck]:
 
 
 def _staging(facts: Facts) -> Iterator[Stuck]:
+    asking = facts.others.asking
+    if len(asking) > STAGED_MAX:
+        names = ", ".join(each.agent for each in asking[:STAGED_MAX])
+        yield Stuck(
+            StuckName.STAGING,
+            f"{len(asking):,} new agents wait for you to say how their past is woven: {names} and others.",
+            "`crystal staging list` shows them all, and what to type.",
+            min(each.since for each in asking),
+        )
     for each in facts.others.staging:
+        if len(asking) > STAGED_MAX and each in asking:
+            continue
         if each.failed:
             remedy = f"`crystal staging run {each.folder}` tries it again, once what was in the way is gone."
         else:

@@ -31,7 +31,7 @@ def jobs(work: AgentWork) -> list[Job]:
     return [
         Job(
             "notices",
-            "Show on the desktop what needs a person, once a day at most.",
+            "Shows on the desktop what needs a person, once a day at most.",
             EVERY_SECONDS,
             notices.run,
             due=notices.due,

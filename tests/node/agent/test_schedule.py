@@ -259,6 +259,17 @@ async def test_a_second_request_during_a_run_is_served_by_a_run_of_its_own(tmp_p
     assert task.runs == 2
 
 
+async def test_what_a_person_asked_for_is_not_done_again_by_itself_a_minute_later(tmp_path: Path) -> None:
+    task, due = _Task(["done"]), [False]
+    async with _running(tmp_path, Job("tidy", "Tidies.", _DAY, task, due=lambda: due[0])) as running:
+        await asyncio.sleep(0.1)  # its time came, and it was not due: it is looked at again in a minute
+        due[0] = True
+        running.store.ask_for("tidy")
+        running.schedule.look()
+        found = await running.ended()
+    assert abs(found.next - now_ms() - _DAY * 1000) < 10_000
+
+
 async def test_a_clock_that_was_set_back_by_a_year_postpones_nothing(tmp_path: Path) -> None:
     task = _Task(["done"])
     async with _running(tmp_path, _job(task, every=60)) as running:

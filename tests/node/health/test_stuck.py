@@ -60,7 +60,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
         (
             replace(WELL, trouble=DOWN),
             StuckName.RELAY,
-            "for 3 h (last tried 60 s ago): nobody answers",
+            "for 3 h: nobody answers",
             "network",
         ),
         (replace(WELL, disks=(FULL,)), StuckName.DISK, "Only 3.0 MiB are left", "Make room"),
@@ -199,3 +199,22 @@ def test_the_name_of_a_hostile_agent_stands_in_no_command_to_copy() -> None:
     found = stuck(replace(WELL, others=Others(staging=(hostile,))))
     assert "x-1a2b3c4d" in found[0].remedy
     assert "curl" not in found[0].remedy
+
+
+def test_many_new_agents_are_told_in_one_sentence_and_those_that_failed_by_name() -> None:
+    asking = tuple(
+        Waiting(f"agent{number}", f"agent{number}", "waits for you", False, NOW) for number in range(5)
+    )
+    failed = Waiting("b", "b", "failed while weaving: no key", True, NOW)
+    found = stuck(replace(WELL, others=Others(staging=(*asking, failed))))
+    assert [each.text[:20] for each in found] == ["5 new agents wait fo", "The new agent b fail"]
+    assert "crystal staging list" in found[0].remedy
+
+
+def test_when_the_relay_was_last_tried_is_told_only_once_it_was_long_ago() -> None:
+    (just,) = stuck(replace(WELL, trouble=DOWN))
+    (long,) = stuck(
+        replace(WELL, trouble=Trouble(DOWN.since, NOW - 600_000, DOWN.exit_code, "nobody answers", "hint"))
+    )
+    assert "last tried" not in just.text
+    assert "last tried 10 min ago" in long.text

@@ -3,8 +3,10 @@
 import re
 
 import numpy as np
+import pytest
 import zxingcpp
 
+from crystal_node.cli.pair_people import fitting
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal, terminal
 
@@ -50,6 +52,16 @@ def test_two_people_at_two_terminals_pair_their_machines(vault: Vault, machine: 
     assert "is now a device of this vault" in inviter.shown
     assert "has joined vault" in newcomer.shown
     assert re.search(r"\(9 min 5\d s left\)", inviter.shown)
+
+
+def test_the_line_that_counts_down_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    line = fitting(
+        "Waiting until it says that it is set up: answer there. Ctrl-C leaves it", "(9 min 58 s left)"
+    )
+    assert len(line) < 60
+    assert line.endswith("… (9 min 58 s left)")
+    assert fitting("Waiting", "(5 s left)") == "Waiting (5 s left)"
 
 
 def test_a_dumb_terminal_gets_text_and_a_hint_and_no_control_sequence(vault: Vault, machine: Machine) -> None:

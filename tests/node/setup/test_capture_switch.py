@@ -50,6 +50,7 @@ def test_one_tool_can_be_off_and_the_others_go_on(person: Machine) -> None:
     looked = _tool(person, "drop")
     assert (looked["on"], looked["transcripts"], looked["waiting_bytes"]) == (False, 1, path.stat().st_size)
     assert looked["last_recorded"] is None
+    assert "Still off: drop (`crystal capture on drop`)." in person.call("capture", "on").out
     person.call("capture", "on", "drop")
     assert person.call("capture", "--json").json["messages"] == 1
     looked = _tool(person, "drop")

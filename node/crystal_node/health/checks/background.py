@@ -107,9 +107,15 @@ def jobs(settings: Settings) -> Iterator[Check]:
 
 def staging(settings: Settings) -> Iterator[Check]:
     """Agents that wait for a person, on a Core."""
-    from crystal_node.health.others import others
+    from crystal_node.health.others import STAGED_MAX, others
 
-    for each in others(settings.home).staging:
+    found = others(settings.home)
+    if len(found.asking) > STAGED_MAX:
+        what = f"{len(found.asking):,} new agents wait for you to say how their past is woven"
+        yield Check("staging", State.WARNING, what, "crystal staging list")
+    for each in found.staging:
+        if len(found.asking) > STAGED_MAX and each in found.asking:
+            continue
         fix = f"crystal staging run {each.folder}"
         yield Check("staging", State.WARNING, f"the new agent {each.agent} {each.words}", fix)
 

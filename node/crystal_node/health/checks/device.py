@@ -79,7 +79,8 @@ def _transcripts(device: "Device") -> Iterator[Check]:
     problems = read_problems(device.journal)
     if problems:
         first = problems[0]
-        what = f"{counted(len(problems), 'transcript')} cannot be read: {one_line(first.path, 120)} {one_line(first.why, 120)}"
+        why = one_line(first.why.removeprefix("cannot be read: "), 120)
+        what = f"{counted(len(problems), 'transcript')} cannot be read: {one_line(first.path, 120)} ({why})"
         yield Check("transcripts", State.WARNING, what, "Make them readable for you, then: crystal capture")
 
 

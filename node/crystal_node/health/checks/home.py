@@ -23,7 +23,7 @@ def permissions(settings: Settings) -> Iterator[Check]:
             ExitCode.STORAGE,
             mend=(lambda problem=problem: _close(problem)) if problem.fix.startswith("chmod ") else None,  # type: ignore[misc]
         )
-    if not found:
+    if not found and settings.home.root.exists():
         yield Check("permissions", State.OK, f"only you can use what is in {settings.home.root}")
 
 

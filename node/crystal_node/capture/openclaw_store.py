@@ -141,8 +141,9 @@ def skip_store(path: Path) -> FileState:
     sessions: list[tuple[str, int]] = []
     try:
         with closing(_opened(path, stamp)) as database, database:
-            found = database.execute(_SESSIONS) if _is_table(database) else []
-            sessions.extend((str(session), int(number)) for session, number in found)
+            if _is_table(database):
+                found = database.execute(_SESSIONS)
+                sessions.extend((str(session), int(number)) for session, number in found)
     except apsw.SQLError as error:
         if not _of_unknown_form(error):
             raise _failure(path, error) from error

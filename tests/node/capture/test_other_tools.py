@@ -224,9 +224,12 @@ def test_a_pipe_or_a_link_as_a_gemini_projects_marker_is_not_read(tmp_path: Path
     secret = tmp_path / "secret"
     secret.write_text("/the/secret")
     session = next(marker.parent.glob("chats/session-*"))
-    for attack in (lambda: os.mkfifo(marker), lambda: marker.symlink_to(secret)):
+    for link in (False, True):
         marker.unlink(missing_ok=True)
-        attack()
+        if link:
+            marker.symlink_to(secret)
+        else:
+            os.mkfifo(marker)
         operations, _, _ = read_all(GeminiCli(root, Path("/Users/mara")), session)
         assert operations
         assert not any("secret" in one.project for one in operations)

@@ -13,13 +13,12 @@ from typing import Any
 
 import apsw
 
+from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState, Stream
 from crystal_mirror.types import Origin
 
-APPLICATION_ID = 0x43525953  # "CRYS"
 SCHEMA_VERSION = 1
-BUSY_TIMEOUT_MS = 30_000
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -58,6 +57,16 @@ class JournalTooNew(CrystalError):
     hint = "Upgrade Crystal on this machine; nothing was changed."
 
 
+_FILE = SqliteFile(
+    application_id=0x43525953,  # "CRYS"
+    version=SCHEMA_VERSION,
+    schema=_SCHEMA,
+    busy_milliseconds=30_000,
+    damaged=JournalDamaged,
+    too_new=JournalTooNew,
+)
+
+
 class SqliteJournal:
     """The journal over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
 
@@ -73,43 +82,7 @@ class SqliteJournal:
             JournalDamaged: not a journal, or SQLite cannot read it.
             JournalTooNew: made by a later version.
         """
-        try:
-            db = apsw.Connection(str(path))
-            db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            db.execute("PRAGMA secure_delete=ON")
-            if cls._is_made(db):
-                return cls(db)  # without a lock: whoever only looks waits for nobody who writes
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                cls._make_schema(db, path)
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            raise JournalDamaged(f"{path} is damaged: {error}") from error
-        return cls(db)
-
-    @staticmethod
-    def _is_made(db: apsw.Connection) -> bool:
-        version, application = _one(db, "PRAGMA user_version"), _one(db, "PRAGMA application_id")
-        return (int(version), int(application)) == (SCHEMA_VERSION, APPLICATION_ID)
-
-    @staticmethod
-    def _make_schema(db: apsw.Connection, path: Path | str) -> None:
-        version = int(_one(db, "PRAGMA user_version"))
-        if version > SCHEMA_VERSION:
-            raise JournalTooNew(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
-        if version == 0:
-            if _one(db, "SELECT count(*) FROM sqlite_schema"):
-                raise JournalDamaged(f"{path} is a database of something else")
-            db.execute(_SCHEMA)
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        elif _one(db, "PRAGMA application_id") != APPLICATION_ID:
-            raise JournalDamaged(f"{path} is a database of something else")
+        return cls(_FILE.open(path))
 
     def close(self) -> None:
         self._db.close()
@@ -128,22 +101,12 @@ class SqliteJournal:
     def transaction(self) -> Generator["SqliteJournal"]:
         """One transaction; the journal itself offers its methods. Not nested."""
         assert not self._inside, "journal transactions are not nested"
-        self._db.execute("BEGIN IMMEDIATE")
-        self._inside = True
-        try:
-            yield self
-        except BaseException:
-            self._inside = False
-            if self._db.in_transaction:  # a full disk has rolled back by itself
-                self._db.execute("ROLLBACK")
-            raise
-        self._inside = False
-        try:
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+        with immediate(self._db):
+            self._inside = True
+            try:
+                yield self
+            finally:
+                self._inside = False
 
     def scrub(self) -> None:
         """Empties the write-ahead log, so that what was let go of leaves no bytes behind (``secure_delete`` does the rest).

@@ -20,11 +20,9 @@ import apsw
 
 from crystal_core.errors import SchemaTooNew, VaultDamaged
 from crystal_core.llm.port import Completion
+from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_core.weaver.records import Batch, CallState, Method, Run, RunState, Spent
 
-APPLICATION_ID = 0x43525757  # "CRWW"
-SCHEMA_VERSION = 1
-BUSY_MILLISECONDS = 10_000
 DOCUMENTS = 0
 """The number of the batch under which the calls for a run's documents stand; batches count from 1."""
 
@@ -50,6 +48,23 @@ INSERT INTO self VALUES (1, randomblob(8));
 """
 
 
+def _damaged(text: str) -> VaultDamaged:
+    return VaultDamaged(
+        text,
+        hint="Move it away: what was woven stays in the files, and the next run reads everything anew.",
+    )
+
+
+_FILE = SqliteFile(
+    application_id=0x43525757,  # "CRWW"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=10_000,
+    damaged=_damaged,
+    too_new=SchemaTooNew,
+)
+
+
 class WeaverBook:
     """The open file. One thread at a time; one process weaves a home at a time (a lock sees to that)."""
 
@@ -59,26 +74,7 @@ class WeaverBook:
     @classmethod
     def open(cls, path: Path | str) -> "WeaverBook":
         """Opens or makes it. Raises VaultDamaged, SchemaTooNew."""
-        try:
-            db = apsw.Connection(str(path))
-            db.set_busy_timeout(BUSY_MILLISECONDS)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            db.execute("PRAGMA secure_delete=ON")
-            with db:
-                version = _one(db, "PRAGMA user_version")
-                if version > SCHEMA_VERSION:
-                    raise SchemaTooNew(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
-                if version == 0:
-                    db.execute(_SCHEMA)
-                    db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            raise VaultDamaged(
-                f"{path} is damaged: {error}",
-                hint="Move it away: what was woven stays in the files, and the next run reads everything anew.",
-            ) from error
-        return cls(db)
+        return cls(_FILE.open(path))
 
     def close(self) -> None:
         self._db.close()
@@ -91,14 +87,8 @@ class WeaverBook:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with immediate(self._db):
             yield
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
     @property
     def id(self) -> str:

@@ -5,19 +5,15 @@ copy of anything: a damaged file is put aside and begun anew. A write is in the 
 (``synchronous=NORMAL``): a killed process loses nothing, a power cut perhaps the last run's note.
 """
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
 
+from crystal_core.sqlitefile import MEMORY, SqliteFile, immediate
 from crystal_node.agent.jobs import Job, JobStanding, Outcome
 from crystal_node.errors import LocalStorage, NoSuchEntry
-from crystal_node.home import FILE_MODE
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x4352594A  # "CRYJ"
-BUSY_TIMEOUT_MS = 5_000
 SAID_CHARS_MAX = 500
 
 _SCHEMA = """
@@ -35,6 +31,24 @@ _SELECT = (
 )
 _ALL = _SELECT + "WHERE listed ORDER BY name"
 _ONE = _SELECT + "WHERE name = ?"
+
+
+def _too_new(_: str) -> LocalStorage:
+    return LocalStorage(
+        "jobs.db was made by a later version of Crystal", hint="Update Crystal on this machine."
+    )
+
+
+_FILE = SqliteFile(
+    application_id=0x4352594A,  # "CRYJ"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=5_000,
+    damaged=apsw.CorruptError,
+    too_new=_too_new,
+    synchronous="NORMAL",
+    secure_delete=False,
+)
 
 
 class JobStore:
@@ -56,7 +70,7 @@ class JobStore:
     @classmethod
     def in_memory(cls) -> "JobStore":
         """One that ends with the process: ``crystal sync --watch`` keeps no record."""
-        return cls(_prepared(apsw.Connection(":memory:")))
+        return cls(_opened(MEMORY))
 
     def close(self) -> None:
         self._db.close()
@@ -71,7 +85,7 @@ class JobStore:
 
     def register(self, jobs: Iterable[Job]) -> None:
         """These are the jobs that there are. What is known of others is kept, in case they come back."""
-        with self._transaction():
+        with immediate(self._db):
             self._db.execute("UPDATE job SET listed = 0")
             self._db.executemany(
                 "INSERT INTO job (name, what, every, heavy, listed) VALUES (?, ?, ?, ?, 1) ON CONFLICT (name) DO UPDATE "
@@ -113,7 +127,7 @@ class JobStore:
 
     def note(self, **values: str) -> None:
         """Facts of the agent's process, by name."""
-        with self._transaction():
+        with immediate(self._db):
             self._db.executemany(
                 "INSERT OR REPLACE INTO agent (name, value) VALUES (?, ?)", [*values.items()]
             )
@@ -168,56 +182,15 @@ class JobStore:
     def _change(self, name: str, assignments: str, *values: object) -> None:
         self._db.execute(f"UPDATE job SET {assignments} WHERE name = ?", (*values, name))  # noqa: S608  our own words
 
-    @contextmanager
-    def _transaction(self) -> Generator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
-
-def _opened(path: Path) -> apsw.Connection:
-    path.touch(FILE_MODE)
-    db = apsw.Connection(str(path))
-    try:
-        return _prepared(db)
-    except BaseException:
-        db.close()
-        raise
-
-
-def _prepared(db: apsw.Connection) -> apsw.Connection:
-    db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=NORMAL")
-    version = int(next(iter(db.execute("PRAGMA user_version")))[0])
+def _opened(path: Path | str) -> apsw.Connection:
+    """Raises apsw.CorruptError for whatever cannot be used."""
+    db = _FILE.open(path)
     # It is small, and damage that shows only at some row would keep the agent from starting.
-    (found,) = next(iter(db.execute("PRAGMA quick_check(1)")))
+    found = db.execute("PRAGMA quick_check(1)").get
     if found != "ok":
+        db.close()
         raise apsw.CorruptError(str(found))
-    if version > SCHEMA_VERSION:
-        raise LocalStorage(
-            "jobs.db was made by a later version of Crystal", hint="Update Crystal on this machine."
-        )
-    if version == SCHEMA_VERSION:
-        return db
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        if not int(
-            next(iter(db.execute("PRAGMA user_version")))[0]
-        ):  # another process may have made it meanwhile
-            db.execute(_SCHEMA)
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
     return db
 
 

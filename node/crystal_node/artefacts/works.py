@@ -13,7 +13,6 @@ No text of a conversation stands here but a model's words about it; what is dele
 ``synchronous=FULL``); who writes holds ``state/works.lock``. All but the agents' states can be found out again.
 """
 
-import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,10 +20,9 @@ from typing import Any
 
 import apsw
 
+from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
-from crystal_node.home import FILE_MODE
 
-APPLICATION_ID = 0x4352_5957  # "CRYW"
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_MS = 10_000
 
@@ -70,6 +68,16 @@ class WorksTooNew(CrystalError):
     hint = "Upgrade Crystal on this machine; nothing was changed."
 
 
+_FILE = SqliteFile(
+    application_id=0x43525957,  # "CRYW"
+    version=SCHEMA_VERSION,
+    schema=_SCHEMA,
+    busy_milliseconds=BUSY_TIMEOUT_MS,
+    damaged=WorksDamaged,
+    too_new=WorksTooNew,
+)
+
+
 class Works:
     """The database. One thread at a time."""
 
@@ -84,18 +92,7 @@ class Works:
             WorksDamaged: not a file of ours, or SQLite cannot read it.
             WorksTooNew: made by a later version.
         """
-        if str(path) != ":memory:":
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
-        db = apsw.Connection(str(path))
-        try:
-            _set_up(db, path)
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            db.close()
-            raise WorksDamaged(f"{path} is damaged: {error}") from error
-        except BaseException:
-            db.close()
-            raise
-        return cls(db)
+        return cls(_FILE.open(path))
 
     @classmethod
     def look_into(cls, path: Path) -> "Works | None":
@@ -175,28 +172,3 @@ class Works:
         """Empties the write-ahead log of what was deleted, as far as nobody reads."""
         with suppress(apsw.BusyError):  # whoever closes the file last does what is left
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _set_up(db: apsw.Connection, path: Path | str) -> None:
-    db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=FULL")
-    db.execute("PRAGMA secure_delete=ON")
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        version = db.execute("PRAGMA user_version").get
-        if version > SCHEMA_VERSION:
-            raise WorksTooNew(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
-        if version == 0:
-            if db.execute("SELECT count(*) FROM sqlite_schema").get:
-                raise WorksDamaged(f"{path} is a database of something else")
-            db.execute(_SCHEMA)
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        elif db.execute("PRAGMA application_id").get != APPLICATION_ID:
-            raise WorksDamaged(f"{path} is a database of something else")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise

@@ -5,7 +5,6 @@ that was asked before it). Rows are MessagePack under the names by which they ar
 ``synchronous=FULL``, each transaction begins ``IMMEDIATE``, and several processes may hold it.
 """
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +13,10 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
+from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.ports import Asked, Outgoing, Received, Tail
 from crystal_mirror.ports import Stream
-from crystal_node.home import FILE_MODE
-
-APPLICATION_ID = 0x43525943  # "CRYC"
-SCHEMA_VERSION = 1
-BUSY_TIMEOUT_MS = 30_000
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -46,6 +41,16 @@ class BookDamaged(CrystalError):
     hint = "It holds no memory: move it away, and commands start anew. Those that were asked before are then not run."
 
 
+_FILE = SqliteFile(
+    application_id=0x43525943,  # "CRYC"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=30_000,
+    damaged=BookDamaged,
+    too_new=BookDamaged,
+)
+
+
 class SqliteBook:
     """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
 
@@ -56,33 +61,7 @@ class SqliteBook:
     @classmethod
     def open(cls, path: Path | str) -> "SqliteBook":
         """Opens or makes the file, for its owner only. Raises BookDamaged."""
-        if path != ":memory:":
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
-        try:
-            db = apsw.Connection(str(path))
-            db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=FULL")
-            db.execute("PRAGMA secure_delete=ON")
-            book = cls(db)
-            with book.transaction():
-                book._make_schema(path)
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            raise BookDamaged(f"{path} is damaged: {error}") from error
-        return book
-
-    def _make_schema(self, path: Path | str) -> None:
-        version = self._one("PRAGMA user_version")
-        known = version == SCHEMA_VERSION and self._one("PRAGMA application_id") == APPLICATION_ID
-        if known:
-            return
-        if version > SCHEMA_VERSION:
-            raise BookDamaged(f"{path} has schema {version}, this version knows {SCHEMA_VERSION}")
-        if self._one("SELECT count(*) FROM sqlite_schema"):
-            raise BookDamaged(f"{path} is a database of something else")
-        self._db.execute(_SCHEMA)
-        self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        return cls(_FILE.open(path))
 
     def close(self) -> None:
         self._db.close()
@@ -91,17 +70,12 @@ class SqliteBook:
     def transaction(self) -> Generator["SqliteBook"]:
         """One transaction; the book itself offers its methods. Not nested."""
         assert not self._inside, "the book's transactions are not nested"
-        self._db.execute("BEGIN IMMEDIATE")
-        self._inside = True
-        try:
-            yield self
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # a full disk has rolled back by itself
-                self._db.execute("ROLLBACK")
-            raise
-        finally:
-            self._inside = False
+        with immediate(self._db):
+            self._inside = True
+            try:
+                yield self
+            finally:
+                self._inside = False
 
     def stream(self) -> Stream | None:
         row = self._db.execute("SELECT incarnation, sequence, previous FROM stream").fetchone()
@@ -186,10 +160,6 @@ class SqliteBook:
     def _row(self, statement: str, values: tuple[Any, ...], kind: type[_T]) -> _T | None:
         found = self._db.execute(statement, values).fetchone()
         return _decoded(found[0], kind) if found else None
-
-    def _one(self, statement: str) -> Any:
-        row = self._db.execute(statement).fetchone()
-        return row[0] if row else None
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         assert self._inside, "the book is written in transactions only"

@@ -27,7 +27,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import NoSuchEntry, Usage
 from crystal_node.health.moments import Moment, note
-from crystal_node.home import FILE_MODE, Home
+from crystal_node.home import Home
 from crystal_node.locking import FileLock
 from crystal_node.privacy import PrivateNow, read_privacy
 from crystal_node.replication.leading import check_leads
@@ -102,8 +102,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
 
 
 def open_book(home: Home) -> WeaverBook:
-    """``weaver.db``, readable by its owner only."""
-    os.close(os.open(home.weaver_database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    """``weaver.db``."""
     return WeaverBook.open(home.weaver_database)
 
 

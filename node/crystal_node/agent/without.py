@@ -28,6 +28,8 @@ def _wanted(work: AgentWork) -> list[Job]:
     from crystal_node.weaving.job import jobs as weaving
 
     home = work.device.settings.home
-    if agent_standing(home).running or not home.works_database.exists():
+    if agent_standing(home).running:
         return []
-    return [job for job in (*artefacts(work), *weaving(work)) if job.name in ("artefacts", "unweave")]
+    # A device that led before has no works.db any more, and journals that only it can take a text out of.
+    made = artefacts(work) if home.works_database.exists() else []
+    return [job for job in (*made, *weaving(work)) if job.name in ("artefacts", "unweave")]

@@ -52,9 +52,9 @@ def test_killed_between_any_two_steps_the_next_run_takes_it_out(vault: Vault, st
     core = vault.core
     journal = woven(core)
     forget(core)
-    core.call("sync")
-    with mock.patch.object(forgetting, step, side_effect=Killed), pytest.raises(Killed):
-        let_go(core)
+    with mock.patch.object(forgetting, step, side_effect=Killed):
+        ended = core.call("sync", check=False)  # which lets go where no agent runs
+    assert "Killed" in ended.err
     assert let_go(core) == 1
     assert SECRET not in journal.read_text()
     assert let_go(core) == 0
@@ -77,7 +77,6 @@ def test_a_device_that_leads_no_more_lets_go_in_its_journals_and_leaves_the_next
     reference.write_text("As the next Core wrote it.\n")
     forget(node)
     vault.settle()
-    assert "1 part" in vault.core.call("jobs", "run", "unweave").out
     vault.settle()
     assert SECRET not in journal.read_text()
     assert reference.read_text() == "As the next Core wrote it.\n"

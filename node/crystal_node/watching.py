@@ -31,7 +31,7 @@ from crystal_node.recording import Recorder
 from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
 from crystal_node.watch import Report, Watch, WatchEvent, WatchTimes
-from crystal_node.wording import iso
+from crystal_node.wording import clock_time, iso
 from crystal_relay.renewing import renew
 
 if TYPE_CHECKING:
@@ -256,11 +256,11 @@ def reporter(as_json: bool) -> Report:
 
     def report(event: WatchEvent, text: str) -> None:
         stream = sys.stderr if event is WatchEvent.FAILED else sys.stdout
-        moment = iso(now_ms()) or ""
+        now = now_ms()
         if as_json:
-            line = json.dumps({"at": moment, "event": event.value, "text": text}, ensure_ascii=False)
+            line = json.dumps({"at": iso(now) or "", "event": event.value, "text": text}, ensure_ascii=False)
         else:
-            line = f"{moment[:19].replace('T', ' ')}  {event.value}: {text}"
+            line = f"{clock_time(now)}  {event.value}: {text}"
         with suppress(BrokenPipeError):  # whoever read our output has gone; the work goes on
             stream.write(line + "\n")
             stream.flush()

@@ -51,6 +51,16 @@ def iso(milliseconds: int) -> str | None:
         return None
 
 
+def clock_time(milliseconds: int) -> str:
+    """A time as this machine's clock on the wall shows it: "2026-01-31 18:00:05"; "" when it is unknown (0) or not a time."""
+    if milliseconds <= 0:
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
 def ago(seconds: float) -> str:
     """An age for people: "12 s", "5 min", "3 h", "2 days"."""
     if seconds < 90:

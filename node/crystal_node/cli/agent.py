@@ -242,7 +242,7 @@ def _service_document(manager: "Manager", state: "ServiceState | None" = None) -
 def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState") -> None:
     from importlib.metadata import version as installed_version
 
-    from crystal_node.wording import iso
+    from crystal_node.wording import clock_time
 
     holder = standing.holder
     if holder is None:
@@ -250,7 +250,7 @@ def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState")
     else:
         who = holder.purpose or "some process"
         pid = "" if holder.pid is None else f", process {holder.pid}"
-        since = f", since {(iso(standing.started) or '')[:19].replace('T', ' ')}" if standing.started else ""
+        since = f", since {clock_time(standing.started)}" if standing.started else ""
         say(f"agent    {'running' if standing.running else f'not running, but {who} watches'}{pid}{since}")
     if standing.version and standing.version != installed_version("memory-crystal"):
         say(f"! it is still version {standing.version}: `crystal agent stop`, then start it again.")
@@ -269,9 +269,14 @@ _STATES = {
 
 
 def _print_line(line: dict[str, Any]) -> None:
-    from crystal_node.wording import printable
+    from contextlib import suppress
+    from datetime import datetime
 
-    moment = str(line.get("at") or "")[:19].replace("T", " ")
+    from crystal_node.wording import clock_time, printable
+
+    moment = str(line.get("at") or "")
+    with suppress(ValueError):  # a line that was damaged is shown as it is
+        moment = clock_time(round(datetime.fromisoformat(moment).timestamp() * 1000))
     say(f"{moment}  {line.get('event') or line.get('level')}: {printable(str(line.get('text', '')))}")
     for part in str(line.get("trace", "")).splitlines():
         say(f"    {printable(part)}")

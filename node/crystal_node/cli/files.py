@@ -165,7 +165,7 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
 
 def _print(found: "FilesStanding") -> None:
     from crystal_mirror.files.tree import Direction
-    from crystal_node.wording import counted, iso, one_line, size
+    from crystal_node.wording import clock_time, counted, one_line, size
 
     last = found.last
     if last.halted:
@@ -174,7 +174,7 @@ def _print(found: "FilesStanding") -> None:
     say(f"tree      {counted(found.tree, 'file')} in the vault, {found.synced:,} of them synced here")
     say(f"waiting   {counted(found.offered, 'change')} of this device for the Core")
     say(f"trash     {counted(found.trash_files, 'file')}, {size(found.trash_bytes)}")
-    say(f"looked    {(iso(last.at) or '')[:19].replace('T', ' ') if last.at else 'not yet'}")
+    say(f"looked    {clock_time(last.at) if last.at else 'not yet'}")
     for rule in found.rules:
         say(f"rule      {'leave out' if rule.startswith('-') else 'sync'} {one_line(rule[1:], 200)}")
     here = [path for path, direction in found.withheld if direction is Direction.HERE]

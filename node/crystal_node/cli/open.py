@@ -73,7 +73,7 @@ def _document(device: "Device", found: "Transcript") -> dict[str, object]:
 
 
 def _print(device: "Device", found: "Transcript") -> None:
-    from crystal_node.wording import counted, iso, one_line, printable
+    from crystal_node.wording import clock_time, counted, one_line, printable
 
     names = _names(device, found)
     head = [found.agent, found.project or found.repository, found.session]
@@ -82,7 +82,7 @@ def _print(device: "Device", found: "Transcript") -> None:
     if found.before:
         say(f"({counted(found.before, 'piece')} before this)")
     for piece in found.pieces:
-        moment = (iso(piece.created_at) or "")[:19].replace("T", " ") if piece.created_at else "undated"
+        moment = clock_time(piece.created_at) if piece.created_at else "undated"
         name = one_line(names[piece.device], 60)
         mark = "> " if piece.hit else "  "
         shared = ", not shared yet" if piece.provisional else ""

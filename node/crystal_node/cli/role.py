@@ -138,9 +138,9 @@ def _print(device: "Device", standing: "Standing") -> None:
 
 
 def _since(reign: "Reign") -> str:
-    from crystal_node.wording import iso, one_line
+    from crystal_node.wording import clock_time, one_line
 
-    when = (iso(reign.at) or "")[:19].replace("T", " ")
+    when = clock_time(reign.at)
     by = (
         "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
     )

@@ -69,7 +69,7 @@ def _drawn(device: "Device") -> None:
 def _told(device: "Device") -> None:
     from crystal_node.cli.status_lines import news_lines, status_lines
     from crystal_node.clock import now_ms
-    from crystal_node.wording import iso
+    from crystal_node.wording import clock_time
 
     before: dict[str, tuple[object, str]] | None = None
     for found in _standings(device):
@@ -78,7 +78,7 @@ def _told(device: "Device") -> None:
             for line in (*status_lines(device, found), *news_lines(device)):
                 say(line)
         else:
-            moment = (iso(now_ms()) or "")[:19].replace("T", " ")
+            moment = clock_time(now_ms())
             for name in (*now, *(name for name in before if name not in now)):
                 if now.get(name, _OVER)[0] != before.get(name, _OVER)[0]:
                     say(f"{moment}  {name}: {now.get(name, _OVER)[1]}")

@@ -30,6 +30,8 @@ class Pace:
         if finished and now == self._began:
             return  # over before there was anything to tell
         self._told = now
+        if finished:  # the next one of that name begins anew: the time between is no part of its pace
+            self._what = ""
         self._tell(self._words(what, done, total, now - self._began))
 
     def _words(self, what: str, done: int, total: int, seconds: float) -> str:

@@ -1,0 +1,36 @@
+"""Times and speeds as people read them."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from crystal_node.replication.pace import Pace
+from crystal_node.wording import clock_time, iso
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+def test_people_read_times_of_their_own_clock_and_programs_read_utc() -> None:
+    moment = 1_767_225_600_000
+    assert iso(moment) == "2026-01-01T00:00:00.000Z"
+    assert clock_time(moment) == "2026-01-01 09:00:00"
+    assert clock_time(0) == clock_time(2**80) == ""
+
+
+def test_the_time_between_two_transfers_is_no_part_of_the_second_ones_speed() -> None:
+    told: list[str] = []
+    clock = [0.0]
+    pace = Pace(told.append, lambda: clock[0])
+    for seconds, done in ((0, 0), (3, 1024), (4, 2048), (300, 0), (303, 1024)):
+        clock[0] = seconds
+        pace("fetching files", done, 2048)
+    assert told[-1] == "fetching files: 1.0 KiB of 2.0 KiB (50 %), 341 B/s, 3 s left"

@@ -262,7 +262,8 @@ def reporter(as_json: bool) -> Report:
         else:
             line = f"{clock_time(now)}  {event.value}: {text}"
         with suppress(BrokenPipeError):  # whoever read our output has gone; the work goes on
-            stream.write(line + "\n")
+            # Names on a disk may be no text: that ends no program.
+            stream.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
             stream.flush()
 
     return report

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -39,7 +39,14 @@ class _Handler(logging.handlers.RotatingFileHandler):
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-        return TextIOWrapper(os.fdopen(os.open(self.baseFilename, flags, FILE_MODE), "ab"), encoding="utf-8")
+        file = os.fdopen(os.open(self.baseFilename, flags, FILE_MODE), "ab")
+        return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A file that somebody took away is made anew: nobody would read what goes on in it."""
+        if self.stream is not None and not self._stands(self.stream):
+            self._drop()
+        super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
         """There is nowhere left to say it. The next line opens the file anew."""
@@ -48,6 +55,12 @@ class _Handler(logging.handlers.RotatingFileHandler):
     def close(self) -> None:
         self._drop()
         super().close()
+
+    def _stands(self, stream: TextIO) -> bool:
+        try:
+            return os.path.samestat(Path(self.baseFilename).stat(), os.fstat(stream.fileno()))
+        except OSError:
+            return False
 
     def _drop(self) -> None:
         stream, self.stream = self.stream, None
@@ -68,6 +81,8 @@ class _Lines(logging.Formatter):
         }
         if record.exc_info:
             document["trace"] = self.formatException(record.exc_info)[-TRACE_CHARS_MAX:]
+        # A name on the disk that is no text costs its odd bytes, not the line.
+        document["text"] = document["text"].encode("utf-8", "backslashreplace").decode("utf-8")
         return json.dumps(document, ensure_ascii=False)
 
 

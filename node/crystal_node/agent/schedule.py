@@ -289,9 +289,9 @@ class Schedule:
             failure = describe(error)
             if failure.exit_code == ExitCode.UNEXPECTED:
                 _log.exception("job %s: a mistake in Crystal", job.name)
-                return Outcome.BROKEN, f"a mistake in Crystal: {failure.message}"
-            return Outcome.FAILED, f"{failure.message}. {failure.hint}".strip()
-        return (Outcome.DONE if said else Outcome.NOTHING), said
+                return Outcome.BROKEN, _text(f"a mistake in Crystal: {failure.message}")
+            return Outcome.FAILED, _text(f"{failure.message}. {failure.hint}".strip())
+        return (Outcome.DONE if said else Outcome.NOTHING), _text(said)
 
     def _begun(self, entry: _Entry) -> None:
         self._write(lambda: self.store.begun(entry.job.name, self.now_ms()))
@@ -349,3 +349,8 @@ class Schedule:
             if not passes(error):
                 raise
             _log.warning("a note about a job could not be written: %s", describe(error).message)
+
+
+def _text(said: str) -> str:
+    """With what is no character of it, as in names on a disk, written out: it could not be kept else."""
+    return said.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -101,3 +101,20 @@ def test_a_line_that_is_no_document_is_shown_as_it_is(tmp_path: Path) -> None:
     path.write_bytes(b"half a li\xff\n")
     (line,) = last_lines(path, 5)
     assert line["text"].startswith("half a li")
+
+
+def test_a_name_that_is_no_text_costs_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "agent.log"
+    with logging_to(path, "info"):
+        logging.getLogger("crystal_node.agent").info("cannot read %s", "caf\udce9.md")
+    assert [line["text"] for line in last_lines(path, 5)] == ["cannot read caf\\udce9.md"]
+
+
+def test_a_log_that_somebody_took_away_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "agent.log"
+    with logging_to(path, "info"):
+        log = logging.getLogger("crystal_node.agent")
+        log.info("one")
+        path.unlink()
+        log.info("two")
+    assert [line["text"] for line in last_lines(path, 5)] == ["two"]

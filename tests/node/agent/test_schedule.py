@@ -346,3 +346,11 @@ def test_a_record_of_which_some_pages_are_damaged_keeps_no_agent_from_starting(t
 def test_a_job_that_nobody_knows_is_told_as_such(tmp_path: Path) -> None:
     with JobStore.open(tmp_path / "jobs.db") as store, pytest.raises(NoSuchEntry):
         store.ask_for("sing")
+
+
+@pytest.mark.parametrize("said", ["read {}", StoreFailure("cannot read {}"), ValueError("{}")], ids=str)
+async def test_words_that_are_no_text_end_a_run_as_any_others(tmp_path: Path, said: str | Exception) -> None:
+    name = "caf\udce9.md"
+    words = said.format(name) if isinstance(said, str) else type(said)(str(said).format(name))
+    async with _running(tmp_path, _job(_Task([words]))) as running:
+        assert "caf\\udce9.md" in (await running.ended()).said

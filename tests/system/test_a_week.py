@@ -172,7 +172,13 @@ def _live(life: Life, core: Machine, laptop: Machine) -> None:
         life.stop(machine)
     for machine in (core, laptop):
         machine.call("capture")  # what was said in the last night
-    life.vault.settle()
+    until(lambda: _agree(life.vault), "the same memory on both")
+
+
+def _agree(vault: Vault) -> bool:
+    """A file that an agent has just written is left for a later round: one time round may not be enough."""
+    vault.settle()
+    return len(vault.digests()) == 1
 
 
 def _morning(life: Life, core: Machine, laptop: Machine, day: int) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.backups import backed_up
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import home_bytes
+from tests.support.workbench import quick_folder
 
 
 def test_keep_deletes_nothing_that_is_not_a_complete_backup_of_this_very_device(
@@ -138,16 +140,15 @@ def test_a_disk_that_is_away_is_not_taken_for_an_empty_one(lived: Machine, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_a_process_killed_at_any_step_leaves_whole_backups_and_whole_homes_only(
-    lived: Machine, tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.node.backup.killed_backups", str(lived.home), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=230,
-    )
+def test_a_process_killed_at_any_step_leaves_whole_backups_and_whole_homes_only(lived: Machine) -> None:
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.node.backup.killed_backups", str(lived.home), folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=230,
+        )
     assert done.returncode == 0, done.stderr[-4000:]
     assert int(done.stdout) >= 100
 

@@ -20,6 +20,7 @@ from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, toke
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import Facts, Reflection, Unreadable, read_facts, read_reflection
 from crystal_core.weaver.limits import (
+    ANSWER_CHARS_MAX,
     BATCH_BYTES_MIN,
     BATCH_TOKENS,
     CALL_SECONDS_MAX,
@@ -87,7 +88,7 @@ class Asking:
             else:
                 text = await self._call(number, step, prompts.again(prompt) if tried else prompt, tokens_max)
             try:
-                return read(text)
+                return read(text[:ANSWER_CHARS_MAX])
             except Unreadable:
                 continue
         return None

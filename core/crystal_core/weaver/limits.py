@@ -8,6 +8,8 @@ REFLECTION_TOKENS = 4_000
 JOURNAL_TOKENS = 3_000
 FACTS_TOKENS = 2_500
 DOCUMENT_TOKENS = 4_000
+ANSWER_CHARS_MAX = 64 * 1024
+"""Of what a server gives for one of these, whatever it was asked for. The rest is not read."""
 CALL_SECONDS_MAX = 600.0
 """One call, with its waiting and trying again."""
 TRIES_MAX = 2

@@ -12,7 +12,7 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _ENTITY = re.compile(r"&(?=#)")
 _IMAGE = re.compile(r"!(?=\[)")
 _LINK = re.compile(r"\](?=[(\[:])")
-_HEADING = re.compile(r"^\s{0,3}(?:>\s*)?#{1,6}\s*(.*?)\s*#*$", re.MULTILINE)
+_HEADING = re.compile(r"^[^\S\n]{0,3}(?:>[^\S\n]*+)?#{1,6}(.*)$", re.MULTILINE)
 _UNDERLINE = re.compile(r"^\s{0,3}(=+|-+)\s*$", re.MULTILINE)
 _FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
 _BLANK = re.compile(r"\n{3,}")
@@ -26,6 +26,11 @@ def whole(text: str) -> str:
     )
 
 
+def _bold(heading: re.Match[str]) -> str:
+    """In linear time, whatever the model put between the words and the line's end."""
+    return f"**{heading[1].strip().rstrip('#').strip()}**"
+
+
 def one_line(text: str, chars_max: int) -> str:
     """The text on one line, cut, as it may stand in a list."""
     flat = " ".join(whole(text).split())
@@ -35,7 +40,7 @@ def one_line(text: str, chars_max: int) -> str:
 
 def paragraphs(text: str, bytes_max: int) -> str:
     """Prose of several lines, cut behind a whole line."""
-    clean = _HEADING.sub(r"**\1**", whole(text)).replace("****", "")
+    clean = _HEADING.sub(_bold, whole(text)).replace("****", "")
     clean = _UNDERLINE.sub("", clean)
     clean = _BLANK.sub("\n\n", _disarmed(clean)).strip()
     clean = cut(clean, bytes_max)

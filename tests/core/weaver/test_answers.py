@@ -1,6 +1,7 @@
 """Whatever a model answers, only so many short texts come of it, and no viewer loads or runs anything of them."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -9,14 +10,16 @@ from hypothesis import strategies as st
 
 from crystal_core.weaver.answers import Category, Unreadable, read_facts, read_reflection, read_warm_start
 from crystal_core.weaver.limits import (
+    ANSWER_CHARS_MAX,
     ITEM_CHARS_MAX,
     ITEMS_MAX,
+    JOURNAL_BYTES_MAX,
     MEMORY_CHARS_MAX,
     QUOTATIONS_MAX,
     REFERENCES_MAX,
 )
 from crystal_core.weaver.prose import one_line, paragraphs
-from crystal_core.weaver.quotations import Quotable
+from crystal_core.weaver.quotations import Quotable, honest
 
 NOBODY = Quotable(["The port is 8443."])
 _json = st.recursive(
@@ -108,3 +111,20 @@ def test_headings_and_open_code_of_a_model_do_not_reach_what_stands_behind_it() 
     shown = paragraphs("# Decided\n\nTitle\n=====\n\n```\nrm -rf /", 400)
     assert not any(line.startswith("#") or set(line) == {"="} for line in shown.splitlines())
     assert shown.count("```") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# x" + " " * ANSWER_CHARS_MAX + "y",
+        "# " + "#" * ANSWER_CHARS_MAX + "x",
+        " 'a" * (ANSWER_CHARS_MAX // 3),
+        " 'a'b" * (ANSWER_CHARS_MAX // 5),
+        "> a\n" * (ANSWER_CHARS_MAX // 4),
+    ],
+)
+def test_no_answer_keeps_its_reader_busy(text: str) -> None:
+    started = time.monotonic()
+    paragraphs(honest(text, NOBODY)[0], JOURNAL_BYTES_MAX)
+    paragraphs(text, JOURNAL_BYTES_MAX)
+    assert time.monotonic() - started < 5, "it took minutes"

@@ -29,11 +29,15 @@ from crystal_node.capture.jsonvalues import as_array, as_object, as_text
 from crystal_node.capture.lines import At
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
 from crystal_node.capture.project import normalised_remote
+from crystal_node.capture.redact import redact
 from crystal_node.capture.words import Silent
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"
 PENDING_MAX = 16
 """Prompts that are held; the oldest of more is taken for the person's."""
+
+PENDING_CHARS_MAX = 1024 * 1024
+"""Of all of them together."""
 
 _FILE = re.compile(r"rollout-(?P<day>\d{4}-\d{2}-\d{2})?.*\.jsonl")
 _SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -238,8 +242,9 @@ def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Ite
     elif context.mode or not (typed := [text for text in map(_typed, texts) if text]):
         yield Silent("said as an event" if context.mode else "mark-up only")
     else:
-        context.pending = (*context.pending, *((moment, text) for text in typed))
-        yield from _released(context, PENDING_MAX, at)
+        # What is held is kept with the file's state: like all that is kept, without credentials.
+        context.pending = (*context.pending, *((moment, redact(text).text) for text in typed))
+        yield from _released(context, _fitting(context), at)
 
 
 def _released(context: Context, left: int, at: At) -> Iterator[Spoken | Silent]:
@@ -248,6 +253,15 @@ def _released(context: Context, left: int, at: At) -> Iterator[Spoken | Silent]:
     released, context.pending = context.pending[:count], context.pending[count:]
     for moment, text in released:
         yield from _words([("user", text)], moment, context, at)
+
+
+def _fitting(context: Context) -> int:
+    """How many of the newest prompts can be held."""
+    left, count = PENDING_CHARS_MAX, 0
+    for _, text in reversed(context.pending[-PENDING_MAX:]):
+        left -= len(text)
+        count += left >= 0
+    return count
 
 
 def _words(blocks: list[tuple[str, str]], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:

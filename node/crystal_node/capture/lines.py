@@ -89,6 +89,7 @@ class LineAdapter(ABC):
             if first is not None:
                 for _ in self.said(first, context, At(path, 0)):
                     pass
+                context.pending = ()  # stepped over, like all the rest
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 

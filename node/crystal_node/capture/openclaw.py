@@ -59,9 +59,11 @@ _TOOLS_OWN = ("Read HEARTBEAT.md if it exists", "Pre-compaction memory flush")
 _METADATA = re.compile(r"[A-Z][A-Za-z ]{0,60} \(untrusted[a-z ,]{0,40}\):\n```json\n")
 _STAMP = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})? [^\]\n]{1,20}\][ \t]*")
 """When the message came in; the entry says it, too."""
-_DIRECTIVE = re.compile(r"\[\[[a-z_]{1,30}(?::[^\]\n]{0,100})?\]\][ \t]*")
+_DIRECTIVES = re.compile(r"(?:\[\[[a-z_]{1,30}(?::[^\]\n]{0,100})?\]\][ \t]*)*+")
 """What the model tells the gateway before its words: which message it answers, or that they are to be spoken."""
 _SYSTEM_LINE = re.compile(r"System: \[[^\]\n]{1,60}\][^\n]*\n*")
+_SPACE = re.compile(r"\s*")
+_CLOSED = "\n```"
 _RESET = re.compile(r"(.+\.jsonl)\.reset\.[^/]+")
 
 
@@ -199,17 +201,18 @@ def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[Sil
 
 def _cleaned(text: str) -> str:
     """What the person said, without what the gateway put before it. "" if the gateway spoke for itself."""
-    text = plain(text)
-    while True:
-        if (ahead := _STAMP.match(text) or _SYSTEM_LINE.match(text)) is not None:
-            text = text[ahead.end() :].lstrip()
-        elif (ahead := _METADATA.match(text)) is not None:
-            _, closed, behind = text[ahead.end() :].partition("\n```")
-            if not closed:
-                return text
-            text = behind.lstrip()
+    text, at = plain(text), 0
+    while True:  # by places: a text of many such parts must not be copied for each
+        at = _end(_SPACE, text, at)
+        if (ahead := _STAMP.match(text, at) or _SYSTEM_LINE.match(text, at)) is not None:
+            at = ahead.end()
+        elif (ahead := _METADATA.match(text, at)) is not None:
+            closed = text.find(_CLOSED, ahead.end())
+            if closed < 0:
+                return text[at:]
+            at = closed + len(_CLOSED)
         else:
-            return "" if text.startswith(_TOOLS_OWN) else text
+            return "" if text.startswith(_TOOLS_OWN, at) else text[at:]
 
 
 def _is_store(path: Path) -> bool:
@@ -219,9 +222,13 @@ def _is_store(path: Path) -> bool:
 def _answered(text: str) -> str:
     """What the model said, without what it told the gateway."""
     text = plain(text)
-    while (ahead := _DIRECTIVE.match(text)) is not None:
-        text = text[ahead.end() :]
-    return text.strip()
+    return text[_end(_DIRECTIVES, text, 0) :].strip()
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Where what the pattern matches there ends; ``at`` if it matches nothing."""
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
 
 
 def _is_transcript(name: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,42 @@ def test_more_prompts_than_are_held_are_not_lost(tmp_path: Path) -> None:
         tmp_path, *(_prompt(f"asked {number}") for number in range(20)), _prompt("answer", "assistant")
     )
     assert len(said(read_all(adapter, path)[0])) == 21
+
+
+def test_what_is_held_of_a_codex_session_has_no_credentials_and_a_bound(tmp_path: Path) -> None:
+    secret = "ghp_" + "aB3dE6gH9k" * 4
+
+    def asked(text: str) -> bytes:
+        content = [{"type": "input_text", "text": text}]
+        payload = {"type": "message", "role": "user", "content": content}
+        return line({"timestamp": "2026-02-06T10:00:00Z", "type": "response_item", "payload": payload})
+
+    adapter = Codex(tmp_path, HOME)
+    path = tmp_path / "sessions" / "2026" / "02" / "06" / "rollout-2026-02-06T10-00-00-a.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(asked(f"Push it with {secret}"))
+    held = adapter.read(path, None, agent="codex", hides=lambda _: False)
+    assert held.operations == []
+    assert b"Push it with" in held.state.memo
+    assert secret.encode() not in held.state.memo
+    assert b"Push it with" not in adapter.skip(path).memo
+    path.write_bytes(path.read_bytes() + asked("long " * 300_000))
+    released = adapter.read(path, held.state, agent="codex", hides=lambda _: False)
+    assert len(released.state.memo) < 10_000
+    assert secret not in repr(released.operations)
+    assert "Push it with [redacted:" in repr(released.operations)
+
+
+def test_a_message_of_many_marks_of_the_gateway_is_cleaned_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "agents" / "main" / "sessions" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    for role, marks in (("user", "System: [x]\n" * 300_000), ("assistant", "[[a]]" * 700_000)):
+        message = {"role": role, "content": f"{marks}Hello."}
+        path.write_bytes(line({"type": "message", "id": role, "message": message}))
+        started = time.monotonic()
+        operations, _, _ = read_all(OpenClaw(tmp_path, HOME), path)
+        assert [text for _, text in said(operations)] == ["Hello."]
+        assert time.monotonic() - started < 5, "it took minutes"
 
 
 def test_an_archived_codex_session_is_read_on_where_it_went(tmp_path: Path) -> None:

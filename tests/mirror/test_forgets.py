@@ -95,3 +95,19 @@ def test_a_text_that_comes_again_after_it_was_forgotten_is_gone_within_seven_day
     assert holders(home, "an outbox that was away") == holders(home, "an outbox that was away!")
     assert pending_forgets(home.core) == ()
     assert same(home.core, home.laptop)
+
+
+def test_parts_that_were_left_while_a_forget_was_pending_go_soon_though_it_is_covered(
+    home: Household,
+) -> None:
+    """A file that held the text is made anew, a little after the forget: its former parts are lone from then on."""
+    days(home, 0, 1, home.core, home.laptop)
+    forget(home, home.core, _MARKER)
+    days(home, 1, 2.5, home.core, home.laptop)
+    left = home.core.keys.blob(sha256(b"a part").digest())
+    home.store[left] = b"sealed"
+    days(home, 2.75, 7.5, home.core, home.laptop)
+    assert pending_forgets(home.core) == ()
+    assert left in home.store
+    days(home, 7.75, 9, home.core, home.laptop)
+    assert left not in home.store

@@ -149,7 +149,9 @@ def test_a_forgotten_text_is_nowhere_after_seven_days(clocked: Vault, tmp_path: 
     laptop.call("capture")
     clocked.settle()
     core.call("snapshot")
+    core.call("jobs", "run", "artefacts")
     clocked.settle()
+    assert list(laptop.home.glob("agents/*/memory/transcripts/*.jsonl")), "files hold it, too"
     (laptop.home / "memory" / "crystal.db.schema-1").write_bytes(b"as it was before: " + REMEMBERED.encode())
     transcript(tablet, LATE, SAID)
     tablet.call("capture")  # and it is not sent

@@ -307,12 +307,12 @@ def _sweep(
     """Blobs that nothing refers to, once they have been seen so for their time.
 
     What stands there when a Core first looks was left by the Core before it: it may hold all that was forgotten since. What the
-    relay still lists though it is condemned is asked for again: who condemned it may have died before it asked.
+    relay still lists though it is condemned is asked for again: who condemned it may have died before it asked. What was lone
+    while a forget was pending goes soon, also when that forget is covered by then: it may be part of a file that held the text.
     """
     if now_ms - state.swept_at < DAY_MS and not force:
         return []
     needed = {name for kept in state.snapshots for name in kept.names} | of_use(member)
-    wait = FORGOTTEN_BLOBS_MS if forgets else UNREFERENCED_MS
     first_seen = min((each.since for each in forgets), default=now_ms) if not state.swept_at else now_ms
     lone: dict[bytes, int] = {}
     due: list[bytes] = []
@@ -325,9 +325,13 @@ def _sweep(
             continue
         since = min(state.unreferenced.get(name, first_seen), now_ms)
         lone[name] = since
+        if forgets:
+            state.hurried.add(name)
+        wait = FORGOTTEN_BLOBS_MS if name in state.hurried else UNREFERENCED_MS
         if now_ms - since >= wait and len(due) < CONDEMNED_MAX:
             due.append(name)
     state.unreferenced = {name: since for name, since in lone.items() if name not in due}
+    state.hurried &= state.unreferenced.keys()
     state.swept_at = now_ms
     state.condemned += sorted(set(again) - set(state.condemned))
     return due

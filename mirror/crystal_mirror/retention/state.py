@@ -60,6 +60,8 @@ class State(msgspec.Struct, array_like=True):
     """Bytes of the newest snapshot."""
     checked: bytes = b""
     """Of which snapshot that is said: the hash of its manifest."""
+    hurried: set[bytes] = set()
+    """Those of the unreferenced that were so while a forget was pending: they may hold what was forgotten."""
 
 
 _encoder = msgspec.msgpack.Encoder()

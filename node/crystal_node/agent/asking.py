@@ -84,8 +84,8 @@ async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> Jo
             jobs = duties(AgentWork(device, syncer, report))
             store.register(jobs)
             number = store.ask_for(name)
-            # Nothing but what was asked for runs: the others wait for an agent.
-            schedule = Schedule(store, report, lambda low, high: high, alone=name)
+            # Nothing but what was asked for runs: the others wait for an agent. How it went is told by who called.
+            schedule = Schedule(store, lambda _event, _text: None, lambda low, high: high, alone=name)
             schedule.start(jobs)
             try:
                 while store.one(name).served < number:  # noqa: ASYNC110  another process may write it as well

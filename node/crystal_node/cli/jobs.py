@@ -39,7 +39,7 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
         emit({"running": running, "jobs": [_document(job) for job in jobs]})
         return
     if not jobs:
-        say("No agent has run on this home yet: `crystal agent run`.")
+        say("No jobs are known yet: an agent that runs lists them (`crystal agent run`).")
         return
     width = max(len(job.name) for job in jobs)
     for job in jobs:

@@ -125,6 +125,7 @@ def _check_flags(
 ) -> None:
     """Refuses what contradicts itself, or what this machine is already."""
     from crystal_node.errors import Usage
+    from crystal_node.settings import Source
 
     if role is UpRole.CORE and code is not None:
         raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
@@ -143,6 +144,11 @@ def _check_flags(
         raise Usage(
             f"this machine uses the relay {settings.config.relay_url}",
             hint="To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
+        )
+    if settings.name.source is Source.FLAG and settings.name.value != settings.config.name:
+        raise Usage(
+            f"this machine has a name in its vault already: {settings.config.name or 'see `crystal devices`'}",
+            hint="`crystal devices rename` on the Core gives it another one, on all devices.",
         )
     if role is not None:
         from crystal_node.device import opened

@@ -21,7 +21,8 @@ def test_a_forget_reaches_the_files_that_an_agent_made_though_none_runs_any_more
     core.call("sync")
     assert not (core.home / "agents").exists(), "where no agent ever ran, nothing is made"
     core.call("config", "set", "time_zone", "UTC")
-    core.call("jobs", "run", "artefacts")
+    told = core.call("jobs", "run", "artefacts")
+    assert (told.out + told.err).count("artefacts: ") == 1, "its end is told once"
     assert _holding(core, SECRET)
     core.call("forget", text_ids(core)[SECRET])
     core.call("sync")

@@ -314,5 +314,10 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(
 
 
 def test_a_machine_that_is_set_up_is_not_made_into_another_one(vault: Vault) -> None:
-    for arguments in (("--role", "node"), ("--code", "MC2:x"), ("--relay", "http://127.0.0.1:9")):
+    for arguments in (
+        ("--role", "node"),
+        ("--code", "MC2:x"),
+        ("--relay", "http://127.0.0.1:9"),
+        ("--name", "other"),
+    ):
         assert vault.core.call("up", *arguments, "--json", check=False).code == 2

@@ -26,12 +26,13 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 class Privacy(msgspec.Struct, frozen=True, array_like=True):
     """``since`` is when private mode went on, None when it is off; ``spans`` are those that are over. Milliseconds.
 
-    ``caught_up``: what stood in transcripts before it went on has been recorded.
+    ``caught_up``: what stood in transcripts before it went on has been recorded. ``uptime``: the machine's when it went on.
     """
 
     since: Moment | None = None
     spans: tuple[tuple[Moment, Moment], ...] = ()
     caught_up: bool = True
+    uptime: Moment | None = None
 
     @property
     def on(self) -> bool:
@@ -46,18 +47,22 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
             return True
         return any(first <= moment <= last for first, last in self.spans)
 
-    def turned_on(self, now: int) -> "Privacy":
-        return self if self.on else Privacy(now, self.spans, caught_up=False)
+    def turned_on(self, now: int, uptime: int | None = None) -> "Privacy":
+        return self if self.on else Privacy(now, self.spans, caught_up=False, uptime=uptime)
 
     def hides_if_unsure(self, moment: int) -> bool:
         """As ``hides``, for a pass over what may reach into the private time: what has no time is not taken."""
         return moment <= 0 or self.hides(moment)
 
-    def turned_off(self, now: int) -> "Privacy":
+    def turned_off(self, now: int, uptime: int | None = None) -> "Privacy":
         if self.since is None:
             return self
-        # A clock that was set back meanwhile must not make an empty span.
-        spans = sorted([*self.spans, (min(self.since, now), max(self.since, now))])
+        # A clock that was set back meanwhile must not make an empty span, nor one that begins when it ends. By how long the
+        # machine has run it was private at least so long; if it was started anew since, all of that time.
+        lasted = 0
+        if uptime is not None and self.uptime is not None:
+            lasted = uptime - self.uptime if uptime >= self.uptime else uptime
+        spans = sorted([*self.spans, (max(min(self.since, now - lasted), 0), max(self.since, now))])
         if len(spans) > SPANS_MAX:
             (first, one), (_, other), *rest = spans
             spans = [(first, max(one, other)), *rest]

@@ -24,7 +24,7 @@ from crystal_node.capture.choosing import Choice, chosen, discovered
 from crystal_node.capture.follow import FileState, unsure
 from crystal_node.capture.lines import QUIET_MS
 from crystal_node.capture.redact import Redacted, redact
-from crystal_node.clock import now_ms
+from crystal_node.clock import now_ms, uptime_ms
 from crystal_node.device import Device
 from crystal_node.errors import Usage
 from crystal_node.health.moments import Moment, note, note_problems
@@ -115,7 +115,7 @@ class Recorder:
         async with self._lock:
             journal = self._device.journal
             with journal.transaction():
-                privacy = read_privacy(journal).turned_on(now_ms())
+                privacy = read_privacy(journal).turned_on(now_ms(), uptime_ms())
                 write_privacy(journal, privacy)
             report = await self._catch_up(privacy)
             report.private = True
@@ -133,7 +133,7 @@ class Recorder:
                 if privacy.on:
                     for key, state in states.items():
                         journal.set_file_state(key, state)
-                    write_privacy(journal, privacy.turned_off(now_ms()))
+                    write_privacy(journal, privacy.turned_off(now_ms(), uptime_ms()))
                     report.files = len(states)
             return report
 

@@ -113,6 +113,18 @@ def test_a_moment_within_any_private_span_is_hidden_whatever_the_clock_did(
     assert privacy.hides(moment) is inside
 
 
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize("uptime", [5 * HOUR, HOUR // 4], ids=["up all the time", "started anew"])
+def test_what_was_said_behind_a_clock_that_was_set_back_is_private(uptime: int) -> None:
+    """Turned on while the clock was two hours ahead; it was set right, and a quarter of an hour later it goes off."""
+    now = 10**12
+    privacy = Privacy().turned_on(now + 2 * HOUR, 5 * HOUR - HOUR // 4).turned_off(now, uptime)
+    assert privacy.hides(now - HOUR // 8)
+    assert not privacy.hides(now - HOUR)
+
+
 def test_many_spans_are_joined_and_hide_more_never_less() -> None:
     privacy = Privacy(None, tuple((10 * n, 10 * n + 1) for n in range(1, SPANS_MAX + 1)))
     more = privacy.turned_on(10**9).turned_off(10**9 + 5)

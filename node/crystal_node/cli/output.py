@@ -51,6 +51,8 @@ def _write(data: bytes) -> None:
 
 
 def note(text: str) -> None:
-    """Prints a line about the work (not its result) to standard error."""
-    sys.stderr.write(text + "\n")
+    """Prints a line about the work (not its result) to standard error. Names in it may be anybody's: of files, of devices."""
+    from crystal_node.wording import printable
+
+    sys.stderr.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
     sys.stderr.flush()

@@ -44,7 +44,7 @@ from crystal_node.weaving.request import (
     WeaveState,
     unheard,
 )
-from crystal_node.wording import counted
+from crystal_node.wording import counted, one_line
 
 BUDGET_MIN = 1_000
 _PURPOSE = "crystal dream-weave"
@@ -195,16 +195,16 @@ def _result(
 
 
 def _told(result: WeaveResult) -> WeaveResult:
-    """With a sentence for people."""
-    left = result.sessions_left
+    """With a sentence for people. An agent's name is anybody's, and a model's its server's."""
+    left, agent, model = result.sessions_left, one_line(result.agent, 60), one_line(result.model, 100)
     texts = {
-        WeaveState.NOTHING: f"Nothing new of {result.agent}.",
-        WeaveState.DRY_RUN: f"{counted(left, 'conversation')} of {result.agent} to read.",
+        WeaveState.NOTHING: f"Nothing new of {agent}.",
+        WeaveState.DRY_RUN: f"{counted(left, 'conversation')} of {agent} to read.",
         WeaveState.BUDGET: f"Stopped by the budget, {counted(left, 'session')} left"
         + ("." if left else ": all is read, but not all pages are written."),
         WeaveState.DONE: (
-            f"{counted(result.sessions_processed, 'session')} of {result.agent} "
-            f"{'taken over' if result.model == NO_MODEL else 'woven'} ({result.model}): "
+            f"{counted(result.sessions_processed, 'session')} of {agent} "
+            f"{'taken over' if result.model == NO_MODEL else 'woven'} ({model}): "
             f"{counted(len(result.journals), 'journal')}, "
             f"{counted(result.memories_extracted, 'memory', 'memories')}."
         ),

@@ -31,7 +31,7 @@ from crystal_node.recording import Recorder
 from crystal_node.settings import Settings
 from crystal_node.sync import Syncer
 from crystal_node.watch import Report, Watch, WatchEvent, WatchTimes
-from crystal_node.wording import clock_time, iso
+from crystal_node.wording import clock_time, iso, printable
 from crystal_relay.renewing import renew
 
 if TYPE_CHECKING:
@@ -258,9 +258,9 @@ def reporter(as_json: bool) -> Report:
         stream = sys.stderr if event is WatchEvent.FAILED else sys.stdout
         now = now_ms()
         if as_json:
-            line = json.dumps({"at": iso(now) or "", "event": event.value, "text": text}, ensure_ascii=False)
+            line = json.dumps({"at": iso(now) or "", "event": event.value, "text": text})
         else:
-            line = f"{clock_time(now)}  {event.value}: {text}"
+            line = f"{clock_time(now)}  {event.value}: {printable(text)}"
         with suppress(BrokenPipeError):  # whoever read our output has gone; the work goes on
             # Names on a disk may be no text: that ends no program.
             stream.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

@@ -2,8 +2,12 @@
 
 import os
 
+import pytest
+
 from crystal_mirror.operations import Capture, Piece
 from crystal_node.device import opened
+from crystal_node.watch import WatchEvent
+from crystal_node.watching import reporter
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
 
@@ -37,3 +41,16 @@ def test_no_name_of_a_file_or_an_agent_reaches_a_terminal_as_a_command(vault: Va
     inside = [path.relative_to(core.home / "agents") for path in (core.home / "agents").rglob("*")]
     assert any(path.parts[0].startswith("evil") for path in inside)
     assert all(part.isascii() and part.isprintable() for path in inside for part in path.parts)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_an_agent_tells_as_it_runs_is_no_terminals_command(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    tell = reporter(as_json)
+    for event in (WatchEvent.FAILED, WatchEvent.PROGRESS):
+        tell(event, f"{EVIL} cannot be read")
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        assert "cannot be read" in text
+        assert not _COMMANDS & set(text)

@@ -27,7 +27,7 @@ from crystal_node.agent.network import is_metered
 from crystal_node.agent.power import on_battery
 from crystal_node.agent.pulse import Mark, Pulse, mark_of
 from crystal_node.agent.schedule import Schedule
-from crystal_node.agent.serving import serve
+from crystal_node.agent.serving import serve, when_it_opens
 from crystal_node.agent.standing import PURPOSE, Noted
 from crystal_node.agent.store import JobStore
 from crystal_node.agent.work import AgentWork
@@ -156,10 +156,7 @@ class _Agent:
             every_minute=self._look_around,
             read=self._mark,
         )
-        self._desk = self._open_desk(found.work)
-        if self._desk is None:
-            return [pulse.run()]
-        return [pulse.run(), serve(self._desk, self._report, SystemRandom().uniform)]
+        return [pulse.run(), self._serve(found.work)]
 
     def _start(self, schedule: Schedule, jobs: list[Job]) -> None:
         """Without notes rather than not at all: what is said is recorded even when the disk has no room for notes."""
@@ -174,15 +171,13 @@ class _Agent:
             schedule.store = JobStore.in_memory()
             schedule.start(jobs)
 
-    def _open_desk(self, work: AgentWork) -> CommandDesk | None:
-        """Without it the agent goes on: other devices can ask it for nothing."""
-        try:
-            return CommandDesk(work.device, work.syncer, actions_of(work), self._report, work.latest)
-        except Exception as error:
-            if not passes(error):
-                raise
-            self._report(WatchEvent.FAILED, f"commands: {describe(error).message}")
-            return None
+    async def _serve(self, work: AgentWork) -> None:
+        """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
+        self._desk = await when_it_opens(
+            lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, work.latest),
+            self._report,
+        )
+        await serve(self._desk, self._report, SystemRandom().uniform)
 
     # --- the pulse ---
 

@@ -72,7 +72,8 @@ class CommandDesk:
         report: Report,
         latest: Callable[[], Settings] | None = None,
     ) -> None:
-        """``report`` is told what comes and goes. ``latest`` gives the settings as they are now.
+        """``report`` is told what comes and goes. ``latest`` gives the settings as they are at this moment: who
+        has just denied something is not to see it done.
 
         Raises BookDamaged.
         """

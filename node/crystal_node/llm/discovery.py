@@ -101,7 +101,7 @@ def _usable(owner: KeyOwner, settings: Settings) -> ApiKey | None:
 
 
 def _missing(provider: str, url: str) -> Llm:
-    raise Unavailable(f"{provider} has no model to offer at {url}")
+    raise Unavailable(f"{provider} does not answer at {url}, or has no model for text to offer")
 
 
 def _needed(owner: KeyOwner, settings: Settings) -> ApiKey:

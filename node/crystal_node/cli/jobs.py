@@ -81,6 +81,7 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
         crystal jobs run snapshot
     """
     from crystal_node.agent.asking import run_job
+    from crystal_node.wording import printable
 
     done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
     if as_json:
@@ -88,7 +89,7 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
     elif not done.finished:
         say(f"{name} goes on in the agent: `crystal jobs list` shows its end.")
     else:
-        say(f"{name}: {done.standing.said or 'there was nothing to do'}")
+        say(printable(f"{name}: {done.standing.said or 'there was nothing to do'}"))
     return done.exit_code
 
 

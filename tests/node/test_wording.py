@@ -1,10 +1,11 @@
-"""Times and speeds as people read them."""
+"""Times, speeds and help as people read them."""
 
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from crystal_node.cli.app import flowing
 from crystal_node.replication.pace import Pace
 from crystal_node.wording import clock_time, iso
 
@@ -34,3 +35,19 @@ def test_the_time_between_two_transfers_is_no_part_of_the_second_ones_speed() ->
         clock[0] = seconds
         pace("fetching files", done, 2048)
     assert told[-1] == "fetching files: 1.0 KiB of 2.0 KiB (50 %), 341 B/s, 3 s left"
+
+
+def test_a_paragraph_of_help_fills_the_terminal_and_an_example_stays_as_it_is() -> None:
+    text = """Do it.
+
+    It is done at
+    once.
+
+    Example:
+
+        crystal do
+        crystal do --again
+    """
+    assert (
+        flowing(text) == "Do it.\n\nIt is done at once.\n\nExample:\n\n    crystal do\n    crystal do --again"
+    )

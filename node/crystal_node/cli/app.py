@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import cleandoc
 
 import typer
 
@@ -93,7 +94,26 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             app.add_typer(found, name=verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)
         else:
             app.command(verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)(found)
+    if {"-h", "--help"} & set(arguments):
+        _flow(app)
     return app
+
+
+def _flow(app: typer.Typer) -> None:
+    """Has the paragraphs of all help fill the terminal's width, whatever that is, not the source's."""
+    known = [*app.registered_commands, *([app.registered_callback] if app.registered_callback else [])]
+    for each in known:
+        if each.callback is not None and each.callback.__doc__:
+            each.help = flowing(each.callback.__doc__)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _flow(group.typer_instance)
+
+
+def flowing(text: str) -> str:
+    """A docstring with a line for each paragraph. What is indented, such as an example, stays as it is."""
+    parts = cleandoc(text).split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
 
 
 def _loaded(verb: _Verb) -> typer.Typer | Callable[..., object]:

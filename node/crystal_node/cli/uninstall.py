@@ -78,10 +78,10 @@ def run(
 
 def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> None:
     """Says what goes, and has it confirmed, before anything is done."""
-    from crystal_node.setup.purging import check_is_home, left_over, loss_of
+    from crystal_node.setup.purging import check_is_home, left_over, loss_of, mark_of
 
     if not settings.home.root.exists():
-        if not left_over(settings.home).exists():
+        if not mark_of(left_over(settings.home)).exists():
             note(f"There is no home {settings.home.root}.")
         return
     check_is_home(settings)

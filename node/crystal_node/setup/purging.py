@@ -2,12 +2,14 @@
 
 ::
 
-    home --named otherwise--> HOME.purging --keys out of the keyring--> --its files go--> nothing
+    home --mark made, named otherwise--> HOME.purging --keys out of the keyring--> --its files go, then the mark--> nothing
 
-The new name is the step that counts: from then on no command finds the home. Killed after it, the next call goes on. What lies
+The new name is the step that counts: from then on no command finds the home. Killed after it, the next call goes on. A folder
+of that name without the mark beside it is somebody else's, and stays. What lies
 outside of the home stays, but for the database that CRYSTAL_DATA_DIR has put elsewhere.
 """
 
+import os
 import shutil
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +20,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.device import Device, opened
 from crystal_node.errors import LocalStorage, Usage
 from crystal_node.files.rounds import open_book, open_disk
-from crystal_node.home import Home, sync_directory
+from crystal_node.home import FILE_MODE, Home, sync_directory
 from crystal_node.keys.devicekeys import NAMES, keyring_store
 from crystal_node.kit.state import KitState, kit_state
 from crystal_node.locking import FileLock
@@ -73,6 +75,11 @@ def left_over(home: Home) -> Path:
     return real.with_name(real.name + _SUFFIX)
 
 
+def mark_of(aside: Path) -> Path:
+    """The file that says that a folder of that name is what an interrupted removal leaves."""
+    return aside.with_name(aside.name + "-mark")
+
+
 def loss_of(settings: Settings) -> Loss:
     """What would be lost. Never raises for what is wrong with the home."""
     try:
@@ -111,15 +118,25 @@ def purge(settings: Settings) -> None:
         KeyStoreError: the keyring cannot be reached; the files are still there.
     """
     home, aside = settings.home, left_over(settings.home)
+    mark = mark_of(aside)
     real = home.root.resolve()
     if real.is_dir():
-        if aside.exists():
+        if mark.exists() and aside.exists():
             shutil.rmtree(aside)
+        if os.path.lexists(aside):
+            raise LocalStorage(
+                f"{aside} is in the way, and is not Crystal's", hint="Move it elsewhere first."
+            )
+        mark.touch(FILE_MODE)
+        sync_directory(aside.parent)
         real.rename(aside)
         sync_directory(aside.parent)
     if home.root.is_symlink():
         home.root.unlink()
+    if not mark.exists():
+        return
     if not aside.exists():
+        mark.unlink()
         return
     config = read_config(aside / home.config_file.name)
     if KeyStoreKind.KEYRING in (config.key_store, config.key_store_left):
@@ -132,6 +149,7 @@ def purge(settings: Settings) -> None:
                 home.database.with_name(home.database.name + part).unlink()
     try:
         shutil.rmtree(aside)
+        mark.unlink()
     except OSError as error:
         raise LocalStorage(
             f"{aside} cannot be removed: {error.strerror}",

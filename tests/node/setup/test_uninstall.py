@@ -9,7 +9,7 @@ import pytest
 
 from crystal_node.home import Home
 from crystal_node.locking import is_held
-from crystal_node.setup.purging import left_over
+from crystal_node.setup.purging import left_over, mark_of
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.user_manager import with_manager
 
@@ -128,10 +128,23 @@ def test_a_node_that_is_purged_is_named_to_those_who_list_it(vault: Vault) -> No
 
 def test_a_purge_that_was_killed_half_way_goes_on(person: Machine) -> None:
     aside = left_over(Home(person.home))
+    mark_of(aside).touch()
     person.home.rename(aside)
     (aside / "memory" / "crystal.db").unlink()
     person.call("uninstall", "--purge", "--yes")
     assert not aside.exists()
+    assert not mark_of(aside).exists()
+
+
+def test_a_folder_beside_the_home_that_is_somebodys_own_stays(person: Machine) -> None:
+    aside = left_over(Home(person.home))
+    aside.mkdir()
+    (aside / "thesis.txt").write_text("mine")
+    assert "in the way" in person.call("uninstall", "--purge", "--yes", check=False).err
+    assert person.home.is_dir()
+    person.home.rename(person.root / "elsewhere")
+    person.call("uninstall", "--purge", "--yes", check=False)
+    assert (aside / "thesis.txt").read_text() == "mine"
 
 
 def test_a_link_to_the_home_goes_with_it_and_links_in_it_lead_nowhere_else(person: Machine) -> None:

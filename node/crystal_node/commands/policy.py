@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from crystal_mirror.commands.messages import Action
 from crystal_node.errors import Usage
 from crystal_node.settings import Settings
+from crystal_node.settings.options import BY_NAME
 
 ANY = "*"
 
@@ -60,5 +61,7 @@ def _touches(rule: str, device: str, action: str) -> bool:
 
 
 def _save(settings: Settings, rules: tuple[str, ...]) -> tuple[str, ...]:
-    settings.save(replace(settings.config, commands_denied=",".join(rules) or None))
+    """Raises BadConfig: that are too many. A list that cannot be read denies nothing new."""
+    checked = BY_NAME["commands_denied"].check(",".join(rules), "`crystal commands`")
+    settings.save(replace(settings.config, commands_denied=checked or None))
     return rules

@@ -13,8 +13,9 @@ from crystal_node.cli.output import json_line
 from crystal_node.commands.actions import BACKUPS_MAX, actions_of
 from crystal_node.commands.asking import outcome_of
 from crystal_node.commands.desk import Done
+from crystal_node.commands.policy import denial, deny
 from crystal_node.device import opened
-from crystal_node.errors import Usage
+from crystal_node.errors import BadConfig, Usage
 from crystal_node.sync import Syncer
 from tests.support.invited import settings_of
 from tests.support.llm_server import llm_server
@@ -90,3 +91,15 @@ def test_a_result_that_is_nested_without_end_or_no_json_is_shown_as_none(result:
     outcome = outcome_of(row)
     assert outcome.result == {}
     assert '"state": "done"' in json_line(outcome.document())
+
+
+def test_so_many_denials_that_none_of_them_could_be_read_are_refused(vault: Vault) -> None:
+    def deny_many() -> None:
+        for number in range(200):
+            deny(settings_of(vault.core), f"{number:032x}", "verify")
+
+    with pytest.raises(BadConfig):
+        deny_many()
+    kept = settings_of(vault.core).commands_denied
+    assert len(kept) > 30
+    assert denial(kept, bytes(16), Action.VERIFY)

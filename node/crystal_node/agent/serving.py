@@ -7,10 +7,10 @@ pause; it never ends the agent, else one message could keep a machine from synci
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from crystal_node.backoff import Backoff
-from crystal_node.errors import describe
+from crystal_node.errors import describe, passes
 from crystal_node.watch import Report, WatchEvent
 
 AGAIN_SECONDS = 60.0
@@ -27,6 +27,26 @@ class Desk(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+Served = TypeVar("Served", bound=Desk)
+
+
+async def when_it_opens(open_desk: Callable[[], Served], report: Report) -> Served:
+    """The desk, as soon as it can be opened: a damaged file may be moved away while the agent goes on. Raises what does not
+    pass by itself."""
+    told = ""
+    while True:
+        try:
+            return open_desk()
+        except Exception as error:
+            if not passes(error):
+                raise
+            failure = describe(error)
+            if failure.message != told:
+                report(WatchEvent.FAILED, f"commands: {failure.message}. {failure.hint}".strip())
+            told = failure.message
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def serve(desk: Desk, report: Report, uniform: Callable[[float, float], float]) -> None:

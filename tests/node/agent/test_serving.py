@@ -1,11 +1,13 @@
 """The desk in the agent: what another device sent may break its handling, and never ends the agent."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from crystal_node.agent import serving
-from crystal_node.agent.serving import serve
+from crystal_node.agent.serving import serve, when_it_opens
+from crystal_node.commands.book import SqliteBook
 from crystal_node.watch import WatchEvent
 
 
@@ -43,3 +45,29 @@ async def test_a_message_that_breaks_the_desk_is_told_and_the_desk_begun_anew(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert desk.closed
+
+
+async def test_a_desk_whose_file_is_damaged_opens_when_that_was_moved_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(serving, "AGAIN_SECONDS", 0.01)
+    path, told = tmp_path / "commands.db", asyncio.Event()
+    path.write_bytes(b"this is no database, and never was one" * 100)
+    words: list[str] = []
+
+    def report(_event: WatchEvent, text: str) -> None:
+        words.append(text)
+        told.set()
+
+    def open_desk() -> _Desk:
+        SqliteBook.open(path).close()
+        return _Desk()
+
+    opening = asyncio.create_task(when_it_opens(open_desk, report))
+    async with asyncio.timeout(10):
+        await told.wait()
+        await asyncio.sleep(0.05)
+        path.unlink()
+        await opening
+    assert len(words) == 1
+    assert "move it away" in words[0]

@@ -101,10 +101,12 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 def _flow(app: typer.Typer) -> None:
     """Has the paragraphs of all help fill the terminal's width, whatever that is, not the source's."""
-    known = [*app.registered_commands, *([app.registered_callback] if app.registered_callback else [])]
-    for each in known:
-        if each.callback is not None and each.callback.__doc__:
-            each.help = flowing(each.callback.__doc__)
+    for command in app.registered_commands:
+        if command.callback is not None and command.callback.__doc__:
+            command.help = flowing(command.callback.__doc__)
+    whole = app.registered_callback
+    if whole is not None and whole.callback is not None and whole.callback.__doc__:
+        whole.help = flowing(whole.callback.__doc__)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             _flow(group.typer_instance)

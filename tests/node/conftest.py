@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from crystal_crypto.keystore.files import FileKeyStore
+from tests.crypto.killed_passphrases import CHEAP
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess, running_relay
+
+
+@pytest.fixture(autouse=True)
+def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called in this process sets passphrases at a cost that suits tests; `tests/crypto` holds what it really is."""
+    monkeypatch.setattr(FileKeyStore.set_passphrase, "__defaults__", (CHEAP,))
 
 
 @pytest.fixture(scope="module")

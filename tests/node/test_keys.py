@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from crystal_node.locking import is_held
 from tests.crypto.killed_passphrases import CHEAP
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal
+from tests.support.workbench import quick_folder
 
 PASSPHRASE = "six words that a machine chose"
 
@@ -36,12 +38,6 @@ def written(path: Path, text: str) -> str:
 def closed(machine: Machine) -> None:
     """Sets PASSPHRASE, at a cost that suits tests."""
     FileKeyStore(machine.home / "state" / "secrets").set_passphrase(bytearray(PASSPHRASE.encode()), CHEAP)
-
-
-@pytest.fixture
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is called in this process sets passphrases at that cost, too."""
-    monkeypatch.setattr(FileKeyStore.set_passphrase, "__defaults__", (CHEAP,))
 
 
 def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -88,7 +84,6 @@ def test_a_wrong_passphrase_is_told_by_its_own_exit_code_and_never_shown(
         assert "not-the-right-words" not in done.out + done.err
 
 
-@pytest.mark.usefixtures("cheap")
 def test_a_passphrase_is_changed_and_removed(vault: Vault, tmp_path: Path) -> None:
     core = vault.core
     closed(core)
@@ -139,7 +134,6 @@ def test_a_passphrase_file_that_cannot_be_used_is_named_with_the_reason(
     assert PASSPHRASE not in refused.err
 
 
-@pytest.mark.usefixtures("cheap")
 def test_keyboards_that_compose_letters_differently_type_the_same_passphrase(
     vault: Vault, tmp_path: Path
 ) -> None:
@@ -262,14 +256,15 @@ def test_a_keyring_that_has_the_keys_and_does_not_give_them_is_told(
     core.run("status")
 
 
-def test_killed_at_any_step_a_move_loses_nothing_and_the_next_run_finishes_it(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.node.killed_moves", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+def test_killed_at_any_step_a_move_loses_nothing_and_the_next_run_finishes_it() -> None:
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.node.killed_moves", folder],
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     found = re.fullmatch(r"(\d+)\n", done.stdout)
     assert found is not None

@@ -9,7 +9,7 @@ from crystal_node.device import opened
 from crystal_node.watch import WatchEvent
 from crystal_node.watching import reporter
 from tests.support.invited import settings_of
-from tests.support.machine import Machine, Vault
+from tests.support.machine import Machine, Vault, transcript
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e`$(id)`"
 _COMMANDS = {"\x1b", "\x07", "\x9b", "\u202e"}
@@ -54,3 +54,18 @@ def test_what_an_agent_tells_as_it_runs_is_no_terminals_command(
     for text in (told.out, told.err):
         assert "cannot be read" in text
         assert not _COMMANDS & set(text)
+
+
+def test_a_pipe_in_the_place_of_a_page_keeps_nobody_waiting(vault: Vault) -> None:
+    core = vault.core
+    transcript(core, "Let us keep a list of all ships.")
+    core.call("capture")
+    core.call("sync")
+    page = core.home / "agents" / "cc-mini" / "CONTEXT.md"
+    page.parent.mkdir(parents=True)
+    os.mkfifo(page)
+    failed = core.call("dream-weave", "--provider", "none", check=False)
+    assert failed.code == 8
+    assert "is no file" in failed.err
+    page.unlink()
+    core.call("dream-weave", "--provider", "none")

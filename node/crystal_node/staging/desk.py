@@ -31,6 +31,8 @@ from crystal_node.staging.states import WAITING, CannotStage, Event, State, Weav
 GATHERING_MS = 3600 * 1000
 """An agent that never falls silent is ready after this long."""
 MARKER_NAME = "READY"
+_MARKER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without waiting for who would read a pipe of that name."""
 Weaver = Callable[[str, Weave], Awaitable[str]]
 """Weaves an agent's past. Returns why it did not come to its end, "" if it did."""
 
@@ -196,7 +198,7 @@ class Desk:
         with folder_of(self._shop.settings.home.root, path, create=True) as found, troubles():
             assert found is not None, "the folder was made"
             folder, name = found
-            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE, dir_fd=folder)
+            descriptor = os.open(name, _MARKER, FILE_MODE, dir_fd=folder)
             try:
                 os.fsync(descriptor)
             finally:

@@ -15,6 +15,7 @@ from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
 from crystal_core.weaver.records import Method
 from crystal_mirror.operations import Remember
 from crystal_node.capture.agents import agent_folder
+from crystal_node.capture.follow import NotAFile, open_regular
 from crystal_node.device import Device
 from crystal_node.errors import LocalStorage, Usage
 from crystal_node.home import DIRECTORY_MODE, write_private
@@ -41,10 +42,12 @@ class DeviceOutput:
     def read(self, name: str) -> str | None:
         path = self._path(name)
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
         except FileNotFoundError:
             return None
+        except NotAFile as error:
+            raise LocalStorage(f"{path} is no file", hint="Remove it; nothing was written.") from error
         if len(data) > FILE_BYTES_MAX:
             raise LocalStorage(f"{path} is over {FILE_BYTES_MAX // 2**20} MiB", hint="Move it elsewhere.")
         return data.decode("utf-8", "replace")

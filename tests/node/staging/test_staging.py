@@ -2,6 +2,7 @@
 back."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ def ended(bench: Workbench, agent: str, why_not: str = "") -> None:
 
 def codex(bench: Workbench) -> Staged:
     return named(staged(bench.settings.home), "codex")
+
+
+def test_a_pipe_in_the_place_of_the_marker_keeps_nobody_waiting(bench: Workbench) -> None:
+    bench.apply(capture("the past", agent="codex"))
+    marker = bench.settings.home.root / MARKER
+    marker.parent.mkdir(parents=True)
+    os.mkfifo(marker)
+    staging_run(bench)
+    assert codex(bench).failure
+    marker.unlink()
+    staging_run(bench, run="codex")
+    assert codex(bench).state is State.ASKING
 
 
 def test_a_new_agent_waits_to_be_asked_about_with_its_files_made(bench: Workbench) -> None:

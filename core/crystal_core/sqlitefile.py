@@ -10,7 +10,7 @@ Rules:
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class SqliteFile:
     def open(self, path: Path | str) -> apsw.Connection:
         """Opens or makes the file; ``":memory:"`` gives a new one in memory."""
         if path != MEMORY:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+            with suppress(IsADirectoryError):  # SQLite says that it cannot be opened, as of anything else
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         db = apsw.Connection(str(path))
         try:
             db.set_busy_timeout(self.busy_milliseconds)

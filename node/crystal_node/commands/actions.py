@@ -148,7 +148,13 @@ def _check_backups(settings: "Settings", owner: "Owner", now_ms: int) -> None:
 
 async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.backfilling import BackfillRequest, backfill
+    from crystal_node.setup.history import History, decided
 
+    if not arguments.dry_run and decided(work.settings.home.state_database) is History.STEPPED_OVER:
+        raise Usage(
+            "what was said there before Crystal came was left out on purpose, and is not recorded by request",
+            hint="`crystal backfill` on that machine does it.",
+        )
     request = BackfillRequest(
         agent=arguments.agent, tool=arguments.mode, dry_run=arguments.dry_run, limit=arguments.limit
     )

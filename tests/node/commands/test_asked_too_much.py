@@ -16,10 +16,12 @@ from crystal_node.commands.desk import Done
 from crystal_node.commands.policy import denial, deny
 from crystal_node.device import opened
 from crystal_node.errors import BadConfig, Usage
+from crystal_node.setup.history import step_over
 from crystal_node.sync import Syncer
 from tests.support.invited import settings_of
 from tests.support.llm_server import llm_server
 from tests.support.machine import Machine, Vault, transcript
+from tests.support.silence import silent
 from tests.support.woven import good_answer
 
 BACKUPS_KEPT = 4
@@ -31,8 +33,8 @@ def does(machine: Machine, action: Action, arguments: Arguments | None = None) -
     async def main() -> Done:
         with opened(settings_of(machine)) as device:
             async with device.online() as store:
-                work = AgentWork(device, Syncer(device, store, purpose="a test"), lambda *_: None)
-                return await actions_of(work)[action](arguments or Arguments(), lambda *_: None)
+                work = AgentWork(device, Syncer(device, store, purpose="a test"), silent)
+                return await actions_of(work)[action](arguments or Arguments(), silent)
 
     return asyncio.run(main())
 
@@ -103,3 +105,14 @@ def test_so_many_denials_that_none_of_them_could_be_read_are_refused(vault: Vaul
     kept = settings_of(vault.core).commands_denied
     assert len(kept) > 30
     assert denial(kept, bytes(16), Action.VERIFY)
+
+
+def test_nobody_from_afar_has_a_past_recorded_that_was_left_out_on_purpose(vault: Vault) -> None:
+    core = vault.core
+    transcript(core, "This was never meant for anybody.")
+    with opened(settings_of(core)) as device:
+        step_over(device)
+    assert does(core, Action.BACKFILL, Arguments(dry_run=True)).result["new"] == 1
+    with pytest.raises(Usage, match="left out on purpose"):
+        does(core, Action.BACKFILL)
+    assert core.found("never meant for anybody") == []

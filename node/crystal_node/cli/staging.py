@@ -63,11 +63,12 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
         return
     if not found:
         say("No agent waits in staging.")
+    width = max([24, *(len(_shown(one)) for one in found)])
     for one in found:
         many = counted(one.conversations, "conversation")
-        say(f"{_shown(one):<24} {many:<20} {one.words}")
+        say(f"{_shown(one):<{width}} {many:<20} {one.words}")
         if one.waits_for_a_person:
-            say(f"{'':<24} crystal staging run {_quoted(one)} --weave extractive|llm|never")
+            say(f"{'':<{width}} crystal staging run {_quoted(one)} --weave extractive|llm|never")
 
 
 @group.command("run")
@@ -82,6 +83,7 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
 
     from crystal_node.clock import now_ms
     from crystal_node.device import opened
+    from crystal_node.errors import ExitCode
     from crystal_node.replication.leading import check_leads
     from crystal_node.settings import resolve
     from crystal_node.staging.advancing import advance, dream_weaver
@@ -92,7 +94,7 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     settings = resolve()
     with opened(settings) as device:
         check_leads(device, "stages agents")
-        progress = (lambda _text: None) if as_json else note
+        progress = _say_nothing if as_json else note
         given = named(staged(settings.home), agent).agent
 
         def before(desk: "Desk") -> None:
@@ -117,7 +119,7 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
         if after.state is State.ASKING:
             say("Say how: --weave extractive (no model, no cost), --weave llm, or --weave never.")
     if after.failure:
-        raise typer.Exit(8)
+        raise typer.Exit(ExitCode.MODEL if after.state is State.WEAVING else ExitCode.STORAGE)
 
 
 @group.command("reject")
@@ -205,3 +207,7 @@ def _quoted(one: "Staged") -> str:
 
     plain = one.agent.isprintable() and not one.agent.startswith("-") and len(one.agent) <= 60
     return shlex.quote(one.agent) if plain and one.agent else one.folder
+
+
+def _say_nothing(_: str) -> None:
+    """Documents are not talked into."""

@@ -163,7 +163,7 @@ def test_a_model_that_was_asked_for_and_is_not_there_is_a_failure_and_another_an
     run_jobs(vault.core)
     vault.core.extra["CRYSTAL_SUMMARY_PROVIDER"] = "none"
     failed = vault.core.call("staging", "run", LAPTOP, "--weave", "llm", "--json", check=False)
-    assert failed.code == 8
+    assert failed.code == 12
     assert (failed.json["state"], failed.json["step"]) == ("failed", "weaving")
     assert "no language model" in failed.json["failure"]
     assert below(vault.core, "staging")

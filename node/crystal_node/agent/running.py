@@ -38,6 +38,7 @@ from crystal_node.device import Device, opened
 from crystal_node.errors import ExitCode, describe, passes
 from crystal_node.home import DIRECTORY_MODE
 from crystal_node.settings import Settings
+from crystal_node.settings.again import options_again
 from crystal_node.watch import Report, WatchEvent
 from crystal_node.watching import Watching, watch_lock, watching
 
@@ -174,10 +175,14 @@ class _Agent:
     async def _serve(self, work: AgentWork) -> None:
         """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
         self._desk = await when_it_opens(
-            lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, work.latest),
+            lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, self._now),
             self._report,
         )
         await serve(self._desk, self._report, SystemRandom().uniform)
+
+    def _now(self) -> Settings:
+        """Also within the second in which nobody has looked."""
+        return options_again(self._settings)
 
     # --- the pulse ---
 

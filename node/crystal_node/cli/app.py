@@ -70,7 +70,7 @@ VERBS = (
 
 _HELP = """End-to-end encrypted memory for AI agents, shared by all of your machines.
 
-Try `crystal demo`: it shows everything at work on this machine in a few seconds, and leaves nothing behind.
+Try `crystal demo`: it shows everything at work on this machine within a minute, and leaves nothing behind.
 """
 
 

@@ -1,4 +1,4 @@
-"""``crystal demo``: everything at work, on this machine, in a few seconds."""
+"""``crystal demo``: everything at work, on this machine, within a minute."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -38,8 +38,7 @@ def has_schema_of_now(path: Path) -> bool:
         connection = open_unchanging(path)
         try:
             application, version = (
-                int(str(connection.execute(f"PRAGMA {name}").fetchall()[0][0]))
-                for name in ("application_id", "user_version")
+                int(connection.execute(f"PRAGMA {name}").get) for name in ("application_id", "user_version")
             )
         finally:
             connection.close()

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jeepney import DBusAddress, HeaderFields, MessageType, new_error, new_method_call, new_method_return
+from jeepney import (
+    DBusAddress,
+    HeaderFields,
+    MessageType,
+    new_error,  # pyright: ignore[reportUnknownVariableType]  jeepney has no types
+    new_method_call,  # pyright: ignore[reportUnknownVariableType]
+    new_method_return,  # pyright: ignore[reportUnknownVariableType]
+)
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
@@ -25,6 +32,7 @@ from crystal_node.sync import Syncer
 from tests.support.invited import settings_of
 from tests.support.machine import Vault
 from tests.support.secret_service import secret_service
+from tests.support.silence import silent
 
 _SECONDS_MAX = 10.0
 
@@ -79,7 +87,7 @@ async def _work(device: Device, clock: list[int]) -> AgentWork:
             return clock[0]
 
     async with device.online() as store:
-        return Work(device, Syncer(device, store, purpose="a test"), lambda *_: None)
+        return Work(device, Syncer(device, store, purpose="a test"), silent)
 
 
 @pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="there is no dbus-daemon here")
@@ -166,9 +174,9 @@ def test_a_device_that_is_well_gives_no_notice(vault: Vault) -> None:
 
 def test_every_sentence_is_one_for_a_screen() -> None:
     for sentence in (
-        *needs_module._CONCERNS.values(),
-        *needs_module._STUCK.values(),
-        *needs_module._CHECKS.values(),
+        *needs_module._CONCERNS.values(),  # pyright: ignore[reportPrivateUsage]
+        *needs_module._STUCK.values(),  # pyright: ignore[reportPrivateUsage]
+        *needs_module._CHECKS.values(),  # pyright: ignore[reportPrivateUsage]
     ):
         assert sentence.endswith(".")
         assert len(sentence) < 80

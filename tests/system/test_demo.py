@@ -107,8 +107,8 @@ def test_it_fails_when_a_device_does_not_find_what_another_recorded(
 ) -> None:
     monkeypatch.setattr("crystal_node.demo.steps.DemoDevice", _Forgetful)
     monkeypatch.setattr("crystal_node.demo.steps.pair", _paired)
-    monkeypatch.setattr("crystal_node.demo.steps.agents", lambda *_: nullcontext())
-    monkeypatch.setattr("crystal_node.demo.steps.until_found", lambda *_: 0.1)
+    monkeypatch.setattr("crystal_node.demo.steps.agents", _no_agents)
+    monkeypatch.setattr("crystal_node.demo.steps.until_found", _at_once)
     told: list[str] = []
     demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):
@@ -130,3 +130,11 @@ def test_a_relay_that_does_not_start_is_an_error_with_a_hint(
     with pytest.raises(machines.CommandFailed, match="did not start") as caught:
         machines.DemoRelay(tmp_path / "relay").start()
     assert "relay" in caught.value.hint
+
+
+def _no_agents(*_: object) -> nullcontext[None]:
+    return nullcontext()
+
+
+def _at_once(*_: object) -> float:
+    return 0.1

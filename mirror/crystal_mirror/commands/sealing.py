@@ -140,9 +140,12 @@ def signed_by_me(member: Member, place: Place, data: bytes) -> bool:
     """Whether this device's own key, here or in another copy of it, signed these bytes for that place."""
     info = member.log.member(member.device_id)
     try:
-        return info is not None and checked(member, info, place, data) is not None
+        if info is None:
+            return False
+        checked(member, info, place, data)
     except CryptoError:
         return False
+    return True
 
 
 def open_message(member: Member, entry: Entry) -> Message:

@@ -55,8 +55,7 @@ class Snapshot:
     @property
     def bytes(self) -> int:
         pages, page = (
-            int(str(self.connection.execute(f"PRAGMA {name}").fetchall()[0][0]))
-            for name in ("page_count", "page_size")
+            int(self.connection.execute(f"PRAGMA {name}").get) for name in ("page_count", "page_size")
         )
         return pages * page
 
@@ -88,8 +87,9 @@ def copy_database(snapshot: Snapshot, target: Path, meter: Meter) -> None:
     copy = apsw.Connection(str(target))
     try:
         # Alone, and flushed as a whole at the end: a copy that is not finished is worth nothing.
-        copy.execute("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
-        page = int(str(snapshot.connection.execute("PRAGMA page_size").fetchall()[0][0]))
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"):
+            copy.execute(f"PRAGMA {setting}")
+        page = int(snapshot.connection.execute("PRAGMA page_size").get)
         with _named(snapshot.path), copy.backup("main", snapshot.connection, "main") as backup:
             while not backup.done:
                 backup.step(PAGES_A_STEP)

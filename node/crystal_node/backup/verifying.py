@@ -149,7 +149,7 @@ def _check_state(home: Path, found: Verified, secret: FindSecret) -> None:
     try:
         journal = open_journal(home / JOURNAL)
         try:
-            version = journal.connection.execute("PRAGMA user_version").fetchall()[0][0]
+            version = journal.connection.execute("PRAGMA user_version").get
             log = load_log(journal, vault) if version == SCHEMA_VERSION else None
         finally:
             journal.close()

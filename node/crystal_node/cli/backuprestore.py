@@ -157,11 +157,14 @@ def _document(manifest: "Manifest", done: "RestoredDevice | RestoredAnew") -> di
     from crystal_node.wording import iso
 
     anew = isinstance(done, RestoredAnew)
-    return {
+    found: dict[str, object] = {
         "vault": manifest.vault,
         "device": done.restored.device.hex() if isinstance(done, RestoredAnew) else manifest.device,
         "new_device": anew,
         "made_at": iso(manifest.made_ms),
         "files": len(manifest.items),
         "unsent": manifest.unsent,
-    } | ({"role": "core" if done.restored.is_core else "node"} if isinstance(done, RestoredAnew) else {})
+    }
+    return found | (
+        {"role": "core" if done.restored.is_core else "node"} if isinstance(done, RestoredAnew) else {}
+    )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from crystal_mirror.commands.asking import ask, withdraw
 from crystal_mirror.commands.looking import look
@@ -83,7 +84,7 @@ def outcome_of(row: Asked) -> Outcome:
         action=row.action,
         state=row.state,
         text=row.text,
-        result=result if isinstance(result, dict) else {},
+        result=cast("dict[str, object]", result) if isinstance(result, dict) else {},
         done=row.done,
         total=row.total,
         asked_at=row.asked_at,
@@ -264,9 +265,12 @@ def _outcome(book: SqliteBook, request: bytes) -> Outcome:
 
 def _is_flat(value: object, left: int) -> bool:
     """Whether whoever prints it comes to its end."""
-    if not isinstance(value, dict | list):
+    if isinstance(value, dict):
+        inner = list(cast("dict[str, object]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
         return True
-    inner: list[object] = list(value.values()) if isinstance(value, dict) else value
     return left > 0 and all(_is_flat(each, left - 1) for each in inner)
 
 

@@ -88,7 +88,7 @@ class SqliteBook:
         )
 
     def outgoing(self) -> list[Outgoing]:
-        rows: list[Any] = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn").fetchall()
+        rows = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn")
         return [msgspec.structs.replace(_decoded(row, Outgoing), turn=turn) for turn, row in rows]
 
     def add_outgoing(self, message: Outgoing) -> None:

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import SystemRandom
 
 from crystal_mirror.commands.expiring import expire
@@ -205,7 +206,7 @@ class CommandDesk:
     async def _do(self, row: Received) -> None:
         action = Action(row.action)
         self._report(WatchEvent.PROGRESS, f"{action.value}: begun, as device {row.sender.hex()[:8]} asked")
-        teller = _Teller(asyncio.get_running_loop(), lambda *said: self._tell(row, *said))
+        teller = _Teller(asyncio.get_running_loop(), partial(self._tell, row))
         try:
             run = self._actions.get(action)
             if run is None:

@@ -1,5 +1,7 @@
 """``crystal status --json``: how a device stands, for programs. Fields are added, and none that is here changes its meaning."""
 
+from typing import cast
+
 from crystal_mirror.news import news
 from crystal_node.device import Device
 from crystal_node.files.standing import document as files_document
@@ -95,8 +97,9 @@ def without_ages(document: dict[str, object]) -> object:
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items() if name not in ("oldest_seconds", "text")}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        named = cast("dict[str, object]", value)
+        return {name: _plain(each) for name, each in named.items() if name not in ("oldest_seconds", "text")}
+    return [_plain(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _device(row: Row) -> dict[str, object]:

@@ -45,7 +45,11 @@ class FreeDesktop:
         return shown is not None
 
     def _call(self, method: str, signature: str, arguments: tuple[object, ...]) -> tuple[object, ...] | None:
-        from jeepney import DBusAddress, MessageType, new_method_call
+        from jeepney import (
+            DBusAddress,
+            MessageType,
+            new_method_call,  # pyright: ignore[reportUnknownVariableType]  jeepney has no types
+        )
         from jeepney.io.blocking import open_dbus_connection
 
         address = DBusAddress(_PATH, bus_name=_NAME, interface=_NAME)
@@ -56,7 +60,7 @@ class FreeDesktop:
                 reply = connection.send_and_get_reply(message, timeout=SECONDS_MAX)
         except Exception:  # noqa: BLE001  no bus, or one that answers strangely: there is no desktop then
             return None
-        return None if reply.header.message_type is MessageType.error else tuple(reply.body)
+        return None if reply.header.message_type is MessageType.error else tuple(reply.body)  # pyright: ignore[reportUnknownArgumentType]
 
 
 class MacOs:

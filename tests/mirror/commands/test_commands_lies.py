@@ -380,7 +380,7 @@ def test_a_device_whose_key_takes_no_letter_holds_up_nobody(office: Office) -> N
     office.asker.exchange()
     info = office.core.log.member(keyless.device_id)
     assert info is not None
-    office.core.log._change(keyless.device_id, exchange=bytes(32))
+    office.core.log._change(keyless.device_id, exchange=bytes(32))  # pyright: ignore[reportPrivateUsage]
     to_keyless = office.desk.ask(office.party("keyless", keyless))
     office.whole()
     assert office.desk.ran == [asked]

@@ -12,6 +12,7 @@ from crystal_node.commands.desk import CommandDesk, Done, Tell
 from crystal_node.device import opened
 from crystal_node.settings import resolve
 from crystal_node.sync import syncing
+from tests.support.silence import silent
 
 
 async def serve(action: Action, mark: Path) -> None:
@@ -23,7 +24,7 @@ async def serve(action: Action, mark: Path) -> None:
 
     with opened(resolve()) as device:
         async with syncing(device, "a desk that is killed") as syncer:
-            await CommandDesk(device, syncer, {action: hang}, lambda *_: None).run()
+            await CommandDesk(device, syncer, {action: hang}, silent).run()
 
 
 if __name__ == "__main__":

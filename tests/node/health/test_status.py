@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def names(machine: Machine) -> set[str]:
 
 
 @pytest.fixture
-def nowhere() -> Iterator[str]:
+def nowhere() -> Generator[str]:
     """The address of a relay that is down."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -38,7 +38,7 @@ def nowhere() -> Iterator[str]:
 
 
 @contextmanager
-def following(machine: Machine, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def following(machine: Machine, *arguments: str) -> Generator["subprocess.Popen[str]"]:
     process = machine.start("status", "--watch", *arguments)
     try:
         yield process

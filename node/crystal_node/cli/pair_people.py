@@ -40,7 +40,7 @@ def minutes(seconds: float) -> str:
 def fitting(text: str, left: str) -> str:
     """Both in one line of this terminal: one that wraps cannot be drawn anew in its place."""
     room = screen().columns - len(left) - 2
-    return f"{text if len(text) <= room else text[: max(room - 1, 0)] + '…'} {left}"
+    return f"{text if len(text) <= room else text[: max(room - 3, 0)] + '...'} {left}"
 
 
 class _Waiting:

@@ -7,7 +7,7 @@ from crystal_node.service.checking import check_startable
 from crystal_node.service.manager import Manager, ServiceState, ServiceUnavailable
 from crystal_node.settings import Settings
 
-STARTS_SECONDS_MAX = 20.0
+STARTS_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.05
 
 

@@ -8,27 +8,21 @@ What is recorded is decided before the agent starts: had that failed, it would r
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_node.capture.adapters import TOOLS
 from crystal_node.device import opened
 from crystal_node.enrol import prepare_node
-from crystal_node.errors import LocalStorage
 from crystal_node.hooks.claude_code import ClaudeHooks
-from crystal_node.keys.report import PassphraseState, key_report
-from crystal_node.locking import is_held
-from crystal_node.service import Manager, ServiceState, ServiceUnavailable, manager_for
+from crystal_node.service import Manager, ServiceState, manager_for
+from crystal_node.service.installing import install_and_start
 from crystal_node.settings import Settings
 from crystal_node.setup import choosing, history
 from crystal_node.setup.history import History
 from crystal_node.setup.steps import Step
 from crystal_node.wording import counted
 
-STARTS_SECONDS = 30.0
-"""The agent has its home by then, or it does not run."""
-_POLL_SECONDS = 0.2
 _NOT_ASKED = "not asked for"
 _VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
 
@@ -140,15 +134,7 @@ def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
 
     def install() -> str:
         settings = latest()
-        _check_passphrase(settings)
-        manager = manager_for(settings)
-        by_hand = is_held(settings.home.watch_lock) and manager.state() is not ServiceState.RUNNING
-        said = manager.install()
-        manager.start()
-        if by_hand:
-            return f"{said} An agent runs already, started by hand; the service takes over when that ends."
-        _await_agent(settings, manager)
-        return said
+        return install_and_start(settings, manager_for(settings))
 
     return Step(
         "service",
@@ -164,23 +150,3 @@ def _is_current(manager: Manager) -> bool:
         return manager.file.read_bytes() == manager.render()
     except OSError:
         return False
-
-
-def _check_passphrase(settings: Settings) -> None:
-    """Nobody could type it to a service. Raises LocalStorage."""
-    if key_report(settings).passphrase is PassphraseState.SET and settings.home.passphrase_file is None:
-        raise LocalStorage(
-            "the keys are closed with a passphrase, which nobody can type to a service",
-            hint="Put it into a file that only you can read, set CRYSTAL_PASSPHRASE_FILE to it, and run `crystal up` again.",
-        )
-
-
-def _await_agent(settings: Settings, manager: Manager) -> None:
-    """Returns when the agent has its home. Raises ServiceUnavailable if it does not come that far."""
-    deadline = time.monotonic() + STARTS_SECONDS
-    while not is_held(settings.home.watch_lock):
-        if time.monotonic() > deadline or manager.state() is not ServiceState.RUNNING:
-            raise ServiceUnavailable(
-                "the service was started, and no agent runs", hint="`crystal agent logs` says why."
-            )
-        time.sleep(_POLL_SECONDS)

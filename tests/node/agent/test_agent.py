@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.agent.running import agent, agent_without_notes, children, descriptors, ended, is_running
+from tests.node.agent.running import (
+    END_SECONDS_MAX,
+    agent,
+    agent_without_notes,
+    children,
+    descriptors,
+    ended,
+    is_running,
+)
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.watchers import until
 
@@ -51,7 +59,7 @@ def test_stop_ends_the_agent_that_was_started_by_hand_and_waits_for_it(vault: Va
     with agent(core) as process:
         stopped = core.call("agent", "stop", "--json").json
         assert (stopped["ran"], stopped["by"]) == (True, None)
-        assert process.wait(5) == 0
+        assert process.wait(END_SECONDS_MAX) == 0
     assert core.call("agent", "stop", "--json").json["ran"] is False
     assert core.call("agent", "status", "--json").json["running"] is False
 

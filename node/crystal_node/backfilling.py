@@ -17,7 +17,7 @@ from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import Capture
-from crystal_node.capture.adapter import Adapter, Counts, Found, encode_state
+from crystal_node.capture.adapter import Adapter, Counts, Found, Hides, encode_state
 from crystal_node.capture.adapters import TOOLS, adapters_of
 from crystal_node.capture.choosing import discovered
 from crystal_node.capture.follow import FileState
@@ -188,7 +188,9 @@ class _Backfill:
         agent, state, before = adapter.agent_of(path), None, self.result.new
         quiet_ns = (now_ms() - QUIET_MS) * 1_000_000
         # What stands in transcripts of a private time without bearing its own may have been said then.
-        hides = self._privacy.hides_if_unsure if self._privacy.spans else self._privacy.hides
+        hides: Hides = self._privacy.hides_if_unsure if self._privacy.spans else self._privacy.hides
+        if adapter.repeats and self._privacy.spans:
+            hides = self._privacy.or_version(hides, path)
         while True:
             reading = await asyncio.to_thread(
                 adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns

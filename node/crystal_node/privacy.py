@@ -8,6 +8,8 @@ journal and changes in its transactions; a capture pass that was under way when 
 refused when it comes to commit.
 """
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -53,6 +55,17 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
     def hides_if_unsure(self, moment: int) -> bool:
         """As ``hides``, for a pass over what may reach into the private time: what has no time is not taken."""
         return moment <= 0 or self.hides(moment)
+
+    def or_version(self, hides: Callable[[int], bool], path: Path) -> Callable[[int], bool]:
+        """For a file that was stepped over in part, of a tool that writes messages again under their first time: what was
+        written in a private span may be written once more when it is over. A file not touched since holds nothing of it.
+
+        Raises OSError: the file cannot be looked at.
+        """
+        written = path.lstat().st_mtime_ns // 1_000_000
+        return lambda moment: (
+            hides(moment) or any(first <= written and moment <= last for first, last in self.spans)
+        )
 
     def turned_off(self, now: int, uptime: int | None = None) -> "Privacy":
         if self.since is None:

@@ -196,8 +196,11 @@ class Recorder:
             state = self._former(adapter, path) if before is None else decode_state(before)
             if before is not None and adapter.unchanged(path, state, quiet_ns):
                 return recorded
+            hidden = hides
+            if adapter.repeats and state is not None and state.stepped_over:
+                hidden = privacy.or_version(hides, path)
             reading = await asyncio.to_thread(
-                adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns
+                adapter.read, path, state, agent=agent, hides=hidden, quiet_ns=quiet_ns
             )
             if privacy.on and not _written_before(reading.state, privacy):
                 reading = await asyncio.to_thread(

@@ -87,6 +87,8 @@ class Adapter(Protocol):
     """What operations carry as their source, such as ``claude-code``."""
     title: str
     """What people call the tool."""
+    repeats: bool
+    """Whether the tool writes a message again, under its first time, when something of it changed."""
 
     @property
     def folders(self) -> list[Path]:

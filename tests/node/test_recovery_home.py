@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from crystal_node.device import opened
 from crystal_node.home import Home
 from crystal_node.journal import SqliteJournal
 from crystal_node.kit.page import KitPage
+from crystal_node.recovery import oldhome
 from crystal_node.recovery.oldhome import copy_journal, find_old_home
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Outcome, Vault
@@ -174,22 +174,19 @@ def test_another_home_can_be_given_after_one_that_did_not_do(
     assert _restore(new, better, another_relay, kit).json["digest"] == digest_of(core)
 
 
-def test_a_home_that_is_being_written_is_not_copied_half(vault: Vault, tmp_path: Path) -> None:
+def test_a_home_that_is_being_written_is_not_copied_half(
+    vault: Vault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kit, home = kit_of(vault.core), lost_copy(vault.core, tmp_path)
-    new = fresh_machine(tmp_path)
-    stopped = threading.Event()
+    new, copy_bytes = fresh_machine(tmp_path), oldhome._copy_bytes
 
-    def write() -> None:
-        while not stopped.wait(0.0001):
-            os.utime(home / "state" / "state.db")
+    def while_somebody_writes(source: Path, target: Path) -> None:
+        copy_bytes(source, target)
+        os.utime(source)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(oldhome, "_copy_bytes", while_somebody_writes)
         refused = _restore(new, home, vault.relay, kit, check=False)
-    finally:
-        stopped.set()
-        writer.join()
     assert (refused.code, "being written" in refused.error["error"]) == (9, True)
     assert _restore(new, home, vault.relay, kit).json["role"] == "core"
 

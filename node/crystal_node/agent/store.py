@@ -194,8 +194,13 @@ def _opened(path: Path | str) -> apsw.Connection:
     return db
 
 
+def put_aside(path: Path) -> Path:
+    """Where a damaged file goes, until its person deletes it."""
+    return path.with_name(f"{path.name}.damaged")
+
+
 def _put_aside(path: Path) -> None:
-    path.replace(path.with_name(f"{path.name}.damaged"))
+    path.replace(put_aside(path))
     for ending in ("-wal", "-shm"):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 

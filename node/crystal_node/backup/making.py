@@ -131,8 +131,13 @@ def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
     if not shelf.is_dir():
         if not shelf.parent.is_dir():
             raise Usage(f"there is no folder {shelf.parent}", hint="Is its disk attached?")
-        shelf.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        sync_directory(shelf.parent)
+        try:
+            shelf.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            sync_directory(shelf.parent)
+        except OSError as error:
+            raise LocalStorage(
+                f"{shelf} cannot be made: {error.strerror}", hint="Choose a folder that you may write to."
+            ) from error
     return shelf
 
 

@@ -210,7 +210,8 @@ class Settings:
         return replace(self, config=config)
 
     def read_again(self) -> "Settings":
-        """These settings with ``config.json`` as it is now: another process may have changed it since. Raises BadConfig."""
+        """These settings with ``config.json`` as it is now: another process may have changed it since. ``options`` stay as they
+        were resolved (``again.options_again`` reads them anew). Raises BadConfig."""
         return replace(self, config=read_config(self.home.config_file))
 
 

@@ -126,6 +126,9 @@ def test_a_disk_that_is_away_is_not_taken_for_an_empty_one(lived: Machine, tmp_p
     shelf = tmp_path / "disk"
     told = lived.call("backup", "setup", "--to", str(shelf), "--keep", "2", "--every-hours", "6").out
     assert "every 6 hours" in told
+    if Path("/proc").is_dir():  # where nobody can make a folder
+        impossible = lived.call("backup", "setup", "--to", "/proc/backups", check=False)
+        assert (impossible.code, "cannot be made" in impossible.err) == (8, True)
     refused = lived.call("backup", "setup", "--to", str(shelf), "--keep", "99999999", check=False)
     assert (refused.code != 0, lived.call("config").code) == (True, 0)
     made = [lived.call("backup", "--json").json for _ in range(3)]

@@ -91,6 +91,23 @@ def test_a_database_that_is_damaged_is_named_kept_and_the_rest_looked_at(
     assert checks["model"]["state"] == "ok"
 
 
+def test_a_record_of_jobs_that_was_begun_anew_is_told_until_the_old_one_is_gone(core: Machine) -> None:
+    path = core.home / "state" / "jobs.db"
+    core.call("jobs", "list")
+    core.call("jobs", "pause", "backup", check=False)
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    path.write_bytes(b"no database at all" * 500)
+    core.call("jobs", "list")
+    check = doctor(core, "--offline")[1]["jobs"]
+    assert (check["state"], "begun anew" in check["what"]) == ("warning", True)
+    path.with_name("jobs.db.damaged").unlink()
+    assert (
+        "jobs" not in doctor(core, "--offline")[1]
+        or "anew" not in doctor(core, "--offline")[1]["jobs"]["what"]
+    )
+
+
 def test_a_database_that_cannot_be_read_now_is_not_called_damaged(core: Machine) -> None:
     path = core.home / "state" / "files.db"
     for ending in ("", "-wal", "-shm"):

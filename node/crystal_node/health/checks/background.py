@@ -87,9 +87,18 @@ def service(settings: Settings) -> Iterator[Check]:
 
 def jobs(settings: Settings) -> Iterator[Check]:
     """Each job whose last run failed."""
+    import shlex
+
+    from crystal_node.agent.store import put_aside
     from crystal_node.health.background import background
 
     found = background(settings.home)
+    old = put_aside(settings.home.jobs_database)
+    if old.exists():
+        what = "the record of the jobs was damaged and begun anew: none is paused any more, and all of them run again"
+        yield Check(
+            "jobs", State.WARNING, what, f"Pause again what shall rest, then: rm {shlex.quote(str(old))}"
+        )
     if found.fault:
         yield Check("jobs", State.WARNING, f"nothing is known of the jobs: {found.fault}")
     for job in found.failing:

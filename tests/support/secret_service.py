@@ -48,6 +48,7 @@ class SecretService:
     def unlock(self) -> None:
         """Starts the keyring, unlocked; it is made when there is none yet."""
         self._start("--unlock", PASSWORD)
+        _wait_until_open(self.variables)
 
     def lock(self) -> None:
         """Starts the keyring without its password, as a session does in which nobody logged in."""
@@ -111,6 +112,26 @@ def secret_service(folder: Path) -> Generator[SecretService]:
         bus.wait(_SECONDS_MAX)
         if bus.stdout is not None:
             bus.stdout.close()
+
+
+def _wait_until_open(variables: dict[str, str]) -> None:
+    """Until its default collection is there and unlocked, which is some time after it answers."""
+    deadline = time.monotonic() + _SECONDS_MAX
+    place = ("--dest=org.freedesktop.secrets", "/org/freedesktop/secrets/aliases/default")
+    question = ("string:org.freedesktop.Secret.Collection", "string:Locked")
+    command = ["dbus-send", "--session", "--print-reply=literal", *place]
+    while (
+        b"false"
+        not in subprocess.run(
+            [*command, "org.freedesktop.DBus.Properties.Get", *question],
+            env={**os.environ, **variables},
+            timeout=_SECONDS_MAX,
+            capture_output=True,
+            check=False,
+        ).stdout
+    ):
+        assert time.monotonic() < deadline, "the keyring does not open"
+        time.sleep(0.02)
 
 
 def _wait_for_name(variables: dict[str, str]) -> None:

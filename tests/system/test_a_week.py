@@ -33,6 +33,8 @@ GROWTH_BYTES_MAX = 12 * 1024 * 1024
 DESCRIPTORS_MAX = 18
 """The same of its descriptors: databases are opened when they are first needed, three files each."""
 _STOP_SECONDS = 30.0
+HEARD_SECONDS_MAX = 110.0
+"""A request that hangs on a line that was cut is given up after its time limit, which is a long-poll's at most."""
 
 
 @dataclass
@@ -117,7 +119,7 @@ def _taken(process: "subprocess.Popen[bytes]") -> Taken:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="what a process takes is read from /proc")
 def test_a_week_of_sleep_trains_crashes_and_an_upgrade_loses_nothing_and_nothing_grows(
     relay: RelayProcess, tmp_path: Path, record_property: Callable[[str, object], None]
@@ -156,7 +158,7 @@ def _live(life: Life, core: Machine, laptop: Machine) -> None:
     first: dict[Path, Taken] = {}
     for day in range(DAYS):
         _morning(life, core, laptop, day)
-        until(lambda: life.heard(core) and life.heard(laptop), f"all of day {day} on both")
+        until(lambda: life.heard(core) and life.heard(laptop), f"all of day {day} on both", HEARD_SECONDS_MAX)
         for machine in (core, laptop):
             process = life.agents[machine.root]
             assert process.poll() is None, f"day {day}: the agent of {machine.root.name} has ended"

@@ -63,6 +63,7 @@ def test_a_locked_keyring_is_told_within_seconds_and_nothing_is_lost(
 ) -> None:
     service.unlock()
     made = set_up(machine, relay)
+    assert made["keys"] == "keyring"
     service.lock()
     refused = machine.run("status", "--json", check=False)
     assert refused.code == 8

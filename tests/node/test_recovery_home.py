@@ -3,7 +3,7 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -178,7 +178,8 @@ def test_a_home_that_is_being_written_is_not_copied_half(
     vault: Vault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit, home = kit_of(vault.core), lost_copy(vault.core, tmp_path)
-    new, copy_bytes = fresh_machine(tmp_path), oldhome._copy_bytes
+    new = fresh_machine(tmp_path)
+    copy_bytes: Callable[[Path, Path], None] = vars(oldhome)["_copy_bytes"]
 
     def while_somebody_writes(source: Path, target: Path) -> None:
         copy_bytes(source, target)

@@ -7,7 +7,7 @@ this module makes a path of one. Names that are file names on every system stand
                    keeps for a device, no dot at the end
     folder, file   the same in lower case, since case does not count everywhere
 
-Any other text becomes what is left of it, a hyphen, and 8 hex digits of its SHA-256. A name that ends like that already gets
+Any other text becomes what is left of it, a hyphen, and 16 hex digits of its SHA-256. A name that ends like that already gets
 digits of its own, so that no text can be made to share the folder of another by how it is written.
 """
 
@@ -19,7 +19,8 @@ from crystal_mirror.files.names import fault_of
 from crystal_node.home import Home
 
 AGENT_CHARS_MAX = 64
-DIGEST_CHARS = 8
+DIGEST_CHARS = 16
+"""Of its SHA-256: 64 bits, so that nobody finds a second name for another's folder."""
 
 _CLEAN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MARKED = re.compile(rf".*-[0-9a-f]{{{DIGEST_CHARS}}}")

@@ -78,3 +78,8 @@ def test_no_hostile_name_is_kept(name: str) -> None:
 def test_who_names_nobody_is_the_fallback() -> None:
     assert agent_id("", "codex") == "codex"
     assert agent_id("  ", "codex") == "codex"
+
+
+def test_a_second_name_for_anothers_folder_cannot_be_searched_for(tmp_path: Path) -> None:
+    marked = agent_folder(Home(tmp_path), "Harbour Bot").name
+    assert re.fullmatch(r"harbour-bot-[0-9a-f]{16}", marked), "64 bits: 2^32 names would be tried in an hour"

@@ -15,7 +15,7 @@ from tests.support.watchers import until
 QUIET_SECONDS = 3.0
 IDLE_SECONDS = 8.0
 REQUESTS_MAX = 7
-"""Fewer than one a second: four long-polls (log, conversations, cursors, commands) may end in that time, and a few looks follow.
+"""Fewer than one a second: four long-polls (log, conversations, cursors, commands) may end in that time, and looks follow.
 Over minutes it is one in some thirteen seconds."""
 
 

@@ -23,8 +23,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+_WITH_PROCESSES = {"contract", "deploy", "node", "relay", "system"}
+"""Folders whose tests wait for real processes, servers and browsers, on whatever machine this is."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first and short files last: no worker is left alone with minutes of work at the end."""
+    """Files with slow tests come first and short files last: no worker is left alone with minutes of work at the end.
+
+    What fails with real processes is tried once more, and named as such at the end. Everything else fails at once.
+    """
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in _WITH_PROCESSES:
+            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))

@@ -133,6 +133,8 @@ class Post:
         self._away = False
         self._seen: str | None = None
         """The mailbox's token of the last wait: what was written since ends the next one at once."""
+        self._trouble: Exception | None = None
+        """Why the last call did not reach the relay; None once one did."""
 
     @property
     def seconds_left(self) -> float:
@@ -168,7 +170,8 @@ class Post:
     ) -> tuple[InviteSlot, bytes] | None:
         """The first of the slots that is filled, in their order; None when the time is up.
 
-        ``tick`` is told every second how many are left of the invite. Raises as ``put``.
+        ``tick`` is told every second how many are left of the invite. Raises as ``put``; a time that is up while the relay
+        is away is the relay's failure, and no word of the other side's.
         """
         ticking = asyncio.create_task(self._tick(tick))
         try:
@@ -177,6 +180,8 @@ class Post:
             ):
                 return await self._first_of(slots)
         except TimeoutError:
+            if self._trouble is not None:
+                raise self._trouble from None
             return None
         finally:
             ticking.cancel()
@@ -190,6 +195,7 @@ class Post:
         while True:
             try:
                 result = await call()
+                self._trouble = None
                 self._note_away(False)
                 return result
             except InviteOver as error:
@@ -201,6 +207,7 @@ class Post:
                 passing = not isinstance(error, StoreFailure) or error.exit_code == ExitCode.RELAY_UNREACHABLE
                 if not passing or self.seconds_left <= pause:
                     raise
+                self._trouble = error
             tries += 1
             if tries == _TRIES_UNTOLD:
                 self._note_away(True)

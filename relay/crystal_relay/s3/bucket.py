@@ -9,6 +9,7 @@ import base64
 import hashlib
 import secrets
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,13 @@ WRITE_BYTES = 16
 
 EMPTY_PAGES_MAX = 100
 """In a row, before a list is given up."""
+LISTS_MAX = 8
+"""Times that a list is asked for before its disorder counts as the bucket's: some servers list an object twice while it is
+being written."""
+LIST_AGAIN_SECONDS = 0.05
+
+Listed = tuple[list[tuple[str, int]], bool]
+"""Keys with their sizes, and whether there may be more."""
 
 
 def new_write() -> str:
@@ -201,34 +209,18 @@ class Bucket:
         metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
         return Head(_size(answer.get("ContentLength")), str(metadata.get(WRITE_METADATA, "")))
 
-    def list(
-        self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX
-    ) -> tuple[list[tuple[str, int]], bool]:
+    def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listed:
         """Keys and sizes in order, and whether there may be more. Raises StoreUnavailable, StoreDamaged (out of order)."""
-        asked: dict[str, Any] = {"StartAfter": self._name(after)} if after else {}
-        answer = self._list(prefix, limit, asked)
-        for _ in range(EMPTY_PAGES_MAX):
-            if answer.get("Contents") or not answer.get("IsTruncated"):
-                break
-            # A store that steps over many deleted objects may do so: it says where to go on.
-            answer = self._list(prefix, limit, {"ContinuationToken": answer.get("NextContinuationToken", "")})
-        else:
-            raise StoreUnavailable("the object store lists nothing and says that there is more")
-        cut = len(self._name(""))
-        entries: list[tuple[str, int]] = []
-        last = after
-        for entry in answer.get("Contents", ()):
-            key = str(entry.get("Key", ""))[cut:]
-            if not key.startswith(prefix) or key <= last:
-                raise StoreDamaged(
-                    "the object store's list is out of order",
-                    hint="This kind of bucket cannot be used: take one whose lists are in the order of names.",
-                )
-            last = key
-            entries.append((key, _size(entry.get("Size"))))
-        if len(entries) > limit:
-            raise BadReply("the object store lists more than it was asked for")
-        return entries, bool(answer.get("IsTruncated"))
+        for number in range(LISTS_MAX):
+            if number:
+                time.sleep(LIST_AGAIN_SECONDS)
+            listed = self._listed(prefix, after, limit)
+            if listed is not None:
+                return listed
+        raise StoreDamaged(
+            "the object store's list is out of order",
+            hint="This kind of bucket cannot be used: take one whose lists are in the order of names.",
+        )
 
     def delete(self, key: str) -> None:
         """No error if there is none. Raises StoreUnavailable (unknown), Busy."""
@@ -245,6 +237,30 @@ class Bucket:
     def close(self) -> None:
         """Give all connections up."""
         self.client.close()
+
+    def _listed(self, prefix: str, after: str, limit: int) -> Listed | None:
+        """One try; None if what came is out of order, or not what was asked for."""
+        asked: dict[str, Any] = {"StartAfter": self._name(after)} if after else {}
+        answer = self._list(prefix, limit, asked)
+        for _ in range(EMPTY_PAGES_MAX):
+            if answer.get("Contents") or not answer.get("IsTruncated"):
+                break
+            # A store that steps over many deleted objects may do so: it says where to go on.
+            answer = self._list(prefix, limit, {"ContinuationToken": answer.get("NextContinuationToken", "")})
+        else:
+            raise StoreUnavailable("the object store lists nothing and says that there is more")
+        cut = len(self._name(""))
+        entries: list[tuple[str, int]] = []
+        last = after
+        for entry in answer.get("Contents", ()):
+            key = str(entry.get("Key", ""))[cut:]
+            if not key.startswith(prefix) or key <= last:
+                return None
+            last = key
+            entries.append((key, _size(entry.get("Size"))))
+        if len(entries) > limit:
+            raise BadReply("the object store lists more than it was asked for")
+        return entries, bool(answer.get("IsTruncated"))
 
     def _list(self, prefix: str, limit: int, asked: dict[str, Any]) -> dict[str, Any]:
         try:

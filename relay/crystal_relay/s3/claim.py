@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from crystal_relay.errors import InUse, NotFound, RelayError, StoreDamaged, StoreUnavailable
+from crystal_relay.errors import InUse, NotFound, RelayError, StoreUnavailable
 from crystal_relay.s3.bucket import Bucket, Content
 from crystal_relay.threads import Delivery, Lane
 
 PREFIX = "r/sole/"
-LISTS_MAX = 8
-LIST_AGAIN_SECONDS = 0.05
 _CONTENT_BYTES_MAX = 64
 
 
@@ -175,20 +173,9 @@ class Watched:
         self._own_key = own_key
         self._seen: dict[str, tuple[bytes, float]] = {}
 
-    def _listed(self) -> list[tuple[str, int]]:
-        """The claims. Some servers list an object twice while it is being overwritten, as claims are all the time."""
-        for left in reversed(range(LISTS_MAX)):
-            try:
-                return self._bucket.list(PREFIX)[0]
-            except StoreDamaged:
-                if not left:
-                    raise
-                time.sleep(LIST_AGAIN_SECONDS)
-        raise AssertionError("the last try returns or raises")
-
     def look(self, clock: Callable[[], float], dead: float) -> Others:
         """Look at all of them; remove the dead. Raises StoreUnavailable."""
-        entries = self._listed()
+        entries, _ = self._bucket.list(PREFIX)
         keys = [key for key, _ in entries if key != self._own_key]
         left = False
         for key in keys:

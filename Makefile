@@ -38,7 +38,7 @@ $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "Installing the development tools"
-	@$(PIP) --editable '.[relay,dev]'
+	@$(PIP) --editable '.[relay,documents,dev]'
 	@touch $@
 
 setup: $(VENV)/.dev ## make .venv with everything for development
@@ -51,7 +51,7 @@ run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a r
 $(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt | $(VENV)/.dev
 	@if $(BIN)/python -m scripts.install_test_servers; then touch $@; fi
 
-test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the servers that they run on (as root: Ceph and a keyring, by apt-get)
+test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the servers that they run on (as root: Ceph, a keyring and Chromium, by apt-get)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length
@@ -66,7 +66,12 @@ format: $(VENV)/.dev ## rewrite the sources in the one format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## run the benchmarks and write bench/RESULTS.md (QUICK=1 for a short look)
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "Installing what Crystal is measured against"
+	@$(PIP) --editable '.[relay,documents,dev,bench]'
+	@touch $@
+
+bench: $(VENV)/.bench ## run the benchmarks and write bench/RESULTS.md (QUICK=1 for a short look)
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick)
 
 docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages

@@ -1,5 +1,5 @@
-"""Install the servers for tests that are not in .venv: Swift into .venv-swift; Ceph's object gateway, and a keyring with the
-D-Bus daemon that it needs, from the system's packages.
+"""Install the servers for tests that are not in .venv: Swift into .venv-swift; Ceph's object gateway, a keyring with the D-Bus
+daemon that it needs, and Chromium, from the system's packages.
 
 Part of `make test`. What is there already is left alone, and what cannot be installed here is said and left out: the tests that
 need it are skipped then, with a reason that names it. Exit code 0 when all are there, 1 when one is missing.
@@ -62,6 +62,7 @@ KEYRING = Packaged(
         "gnome-keyring-daemon.socket",
     ),
 )
+CHROMIUM = Packaged("Chromium", ("chromium",), ("chromium",))
 SERVICES = Path("/lib/systemd/system")
 USER_SERVICES = Path("/usr/lib/systemd/user")
 
@@ -71,7 +72,7 @@ INSTALL_SECONDS_MAX = 600.0
 
 
 def main() -> int:
-    found = [("Swift", have_swift()), *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING))]
+    found = [("Swift", have_swift()), *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM))]
     missing = [name for name, there in found if not there]
     for name in missing:
         print(f"{name} is not installed: the tests that need it are skipped.", file=sys.stderr)

@@ -10,7 +10,9 @@ Layout (directories 0700, files 0600):
     state/jobs.db         when the agent's jobs ran last, and which are paused
     state/works.db        which files were made from the memory, and the agents that are staged
     state/weaver.db       what the Dream Weaver has read, and what it wrote of it
-    state/agent/          what the agent in the background tells of itself
+    state/search.db       answers of language models for searches, kept for a week
+    state/recall.db       what agents' sessions were given to remember
+    state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
     state/restore.json    how far a restore from another home has come, while it is under way
     state/backup-restore.json  which backup is being brought back, while it is under way
     state/secrets/        keys, when no keyring keeps them
@@ -138,6 +140,19 @@ class Home:
     @property
     def weaver_database(self) -> Path:
         return self.state / "weaver.db"
+
+    @property
+    def search_database(self) -> Path:
+        return self.state / "search.db"
+
+    @property
+    def recall_database(self) -> Path:
+        return self.state / "recall.db"
+
+    @property
+    def finder_socket(self) -> Path:
+        """Where a running agent answers searches."""
+        return self.agent_folder / "find.sock"
 
     @property
     def staging(self) -> Path:

@@ -50,6 +50,7 @@ def _between(least: int, most: int) -> Callable[[str, str, str], str]:
 
 
 LLM_PROVIDERS = ("auto", "none", "openai", "anthropic", "ollama", "mlx", "openai-compatible", "claude-cli")
+EMBEDDING_PROVIDERS = ("builtin", "ollama", "openai", "google", "sentence-transformers", "none")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 OPTIONS = (
@@ -151,6 +152,55 @@ OPTIONS = (
         "24",
         _between(1, 24 * 365),
         "How often one is made by itself.",
+    ),
+    _option(
+        "embedding_provider",
+        "CRYSTAL_EMBEDDING_PROVIDER",
+        "builtin",
+        _one_of(*EMBEDDING_PROVIDERS),
+        "What turns text into vectors; the Core's makes those of the whole vault.",
+    ),
+    _option(
+        "embedding_model",
+        "CRYSTAL_EMBEDDING_MODEL",
+        "",
+        checked_text,
+        "Its model; the provider's own if empty.",
+    ),
+    _option(
+        "embedding_url",
+        "CRYSTAL_EMBEDDING_URL",
+        "",
+        checked_address,
+        "The address of its server, where it is another than the provider's own.",
+    ),
+    _option(
+        "search_depth",
+        "CRYSTAL_SEARCH_DEPTH",
+        "auto",
+        _one_of("auto", "fast", "deep"),
+        "Whether a language model helps to search; auto: one on this machine does.",
+    ),
+    _option(
+        "search_seconds_max",
+        "CRYSTAL_SEARCH_SECONDS_MAX",
+        "20",
+        _between(1, 600),
+        "How long it may take for that, before the search goes on without it.",
+    ),
+    _option(
+        "recall",
+        "CRYSTAL_RECALL",
+        "yes",
+        checked_switch,
+        "Whether hooks put what is remembered before an agent.",
+    ),
+    _option(
+        "serve_port",
+        "CRYSTAL_SERVE_PORT",
+        "18790",
+        _between(1, 65535),
+        "The port of `crystal serve` on this machine.",
     ),
     _option(
         "commands_denied",

@@ -15,9 +15,13 @@ from crystal_node.settings.sections import (
     BackupSettings,
     CaptureSettings,
     DreamSettings,
+    EmbeddingSettings,
+    SearchSettings,
     backup_section,
     capture_section,
     dream_section,
+    embedding_section,
+    search_section,
 )
 from crystal_node.settings.values import KIB, checked_url, yes
 
@@ -142,6 +146,21 @@ class Settings:
     def dreams(self) -> DreamSettings:
         """Which language model is asked, for what, and how much it may cost."""
         return dream_section(self.option)
+
+    @property
+    def embedding(self) -> EmbeddingSettings:
+        """What turns text into vectors."""
+        return embedding_section(self.option)
+
+    @property
+    def searching(self) -> SearchSettings:
+        """How searches go."""
+        return search_section(self.option)
+
+    @property
+    def serve_port(self) -> int:
+        """Of the gateway."""
+        return int(self.option("serve_port"))
 
     @property
     def backup(self) -> BackupSettings:

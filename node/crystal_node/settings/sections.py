@@ -69,6 +69,25 @@ class BackupSettings:
     every_hours: int
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """``model`` and ``url`` are "" for the provider's own."""
+
+    provider: str
+    model: str
+    url: str
+    ollama_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """``seconds_max``: what a language model may take for one search. ``recall``: hooks put memories before an agent."""
+
+    depth: str
+    seconds_max: int
+    recall: bool
+
+
 def capture_section(option: Lookup, home: Path, person: Path) -> CaptureSettings:
     """``home``: the memory home; ``person``: the person's own."""
     return CaptureSettings(
@@ -95,6 +114,21 @@ def dream_section(option: Lookup) -> DreamSettings:
         int(option("weave_every_hours")),
         option("staging"),
     )
+
+
+def embedding_section(option: Lookup) -> EmbeddingSettings:
+    """What ``option`` says of vectors."""
+    return EmbeddingSettings(
+        option("embedding_provider"),
+        option("embedding_model"),
+        option("embedding_url"),
+        option("ollama_host"),
+    )
+
+
+def search_section(option: Lookup) -> SearchSettings:
+    """What ``option`` says of searching."""
+    return SearchSettings(option("search_depth"), int(option("search_seconds_max")), yes(option("recall")))
 
 
 def backup_section(option: Lookup, person: Path) -> BackupSettings:

@@ -1,0 +1,141 @@
+"""What is asked of a ``Finder`` and what it answers: one schema for `--json`, the agent's socket, MCP and HTTP.
+
+Requests come from other programs too: they are parsed strictly, within limits. Moments are ISO 8601 in UTC, "" if unknown.
+Answers only ever gain fields.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+QUERY_CHARS_MAX = 16 * 1024
+NAME_CHARS_MAX = 1024
+HITS_MAX = 1000
+OFFSET_MAX = 10_000
+CANDIDATES_MAX = 200
+CONTEXT_MAX = 50
+"""Pieces of a conversation before a text, and behind it."""
+
+_Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
+_Moment = Annotated[str, Meta(max_length=64)]
+
+
+class Kind(StrEnum):
+    """What a text is: a piece of a conversation, something remembered, a piece of a source's document."""
+
+    CONVERSATION = "conversation"
+    MEMORY = "memory"
+    DOCUMENT = "document"
+
+
+class Depth(StrEnum):
+    """FAST: words and vectors. DEEP: a language model expands the query and ranks what is found; falls back to fast where none
+    answers. AUTO: deep where the settings have it so, else fast."""
+
+    AUTO = "auto"
+    FAST = "fast"
+    DEEP = "deep"
+
+
+class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A search. Filters that are empty let everything through; ``since`` and ``until`` are ages or dates (``timespans``).
+
+    ``source`` is the name of a source of documents. ``intent``, ``candidates`` and ``provider`` are for deep searches.
+    """
+
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
+    limit: Annotated[int, Meta(ge=1, le=HITS_MAX)] = 10
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] = 0
+    agent: _Name = ""
+    project: _Name = ""
+    session: _Name = ""
+    role: _Name = ""
+    kind: Kind | None = None
+    source: _Name = ""
+    since: _Moment = ""
+    until: _Moment = ""
+    depth: Depth = Depth.AUTO
+    intent: Annotated[str, Meta(max_length=2000)] = ""
+    candidates: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)] = 40
+    provider: _Name = ""
+    explain: bool = False
+
+
+class ResultDocument(Struct, frozen=True, kw_only=True):
+    """One text that was found. ``marks`` are the highlights: start and end of each within ``snippet``, in characters.
+
+    ``alike`` are the ids of texts that are almost the same and were left out for this one. ``memory`` is the category if the
+    text is a memory. ``explain``: how the score came about, if it was asked for.
+    """
+
+    id: str
+    text: str
+    snippet: str
+    marks: list[tuple[int, int]]
+    score: float
+    kind: Kind
+    agent: str
+    session: str
+    role: str
+    created_at: str
+    project: str
+    repository: str
+    source: str
+    freshness: str
+    path: str = ""
+    title: str = ""
+    memory: str | None = None
+    provisional: bool = False
+    alike: list[str] = []
+    explain: dict[str, float | int | str | None] | None = None
+
+
+class SearchDocument(Struct, frozen=True, kw_only=True):
+    """What a search gave. ``mode`` is "hybrid" or "keyword", ``depth`` what was really done, ``note`` why it was less than
+    could be ("" if it was not). ``more``: there are further results from ``offset`` + ``limit`` on."""
+
+    query: str
+    mode: str
+    depth: Depth
+    note: str
+    more: bool
+    results: list[ResultDocument]
+    took_ms: float
+    explain: dict[str, str | int | float | list[str]] | None = None
+
+
+class ShowRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A text by its id (or the first 8 digits of it, or more), with what stands around it."""
+
+    id: Annotated[str, Meta(min_length=8, max_length=64)]
+    before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
+    after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
+
+
+class PieceDocument(Struct, frozen=True, kw_only=True):
+    """A piece of a conversation or of a document. ``asked``: it is the one that was asked for."""
+
+    id: str
+    text: str
+    role: str
+    agent: str
+    created_at: str
+    asked: bool = False
+
+
+class ShowDocument(Struct, frozen=True, kw_only=True):
+    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself."""
+
+    id: str
+    kind: Kind
+    agent: str
+    session: str
+    project: str
+    repository: str
+    source: str
+    path: str
+    title: str
+    memory: str | None
+    provisional: bool
+    pieces: list[PieceDocument]

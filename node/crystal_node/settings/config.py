@@ -62,6 +62,13 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     backup_folder: OptionValue = None
     backup_keep: OptionValue = None
     backup_every_hours: OptionValue = None
+    embedding_provider: OptionValue = None
+    embedding_model: OptionValue = None
+    embedding_url: OptionValue = None
+    search_depth: OptionValue = None
+    search_seconds_max: OptionValue = None
+    recall: OptionValue = None
+    serve_port: OptionValue = None
     commands_denied: OptionValue = None
 
 

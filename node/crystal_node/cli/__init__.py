@@ -23,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _version()
     if arguments[0] == "nudge" and not {"-h", "--help"} & set(arguments):
         return _nudge(arguments[1:])
+    if arguments[:2] == ["recall", "--hook"]:
+        return _recall(arguments[2:])
     from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.cli.output import ReaderGone
 
@@ -89,15 +91,49 @@ def _nudge(arguments: list[str]) -> int:
 
     Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
     """
-    from contextlib import suppress
+    _wake(_home(arguments))
+    return 0
 
+
+def _home(arguments: list[str]) -> str:
+    """The home that a hook names, else this process's own."""
     home = os.environ.get("CRYSTAL_HOME") or "~/.ldm"
     for index, word in enumerate(arguments):
         if word.startswith("--home="):
             home = word.removeprefix("--home=")
         elif word == "--home":
             home = "".join(arguments[index + 1 : index + 2])
-    # Nobody is there to wake where there is no home, or no agent ever ran. No pathlib: it costs 5 ms.
+    return os.path.expanduser(home)  # noqa: PTH111
+
+
+def _wake(home: str) -> None:
+    """Nobody is there to wake where there is no home, or no agent ever ran."""
+    from contextlib import suppress
+
     with suppress(OSError, ValueError):
-        os.utime(os.path.join(os.path.expanduser(home), "state", "nudge", "look"))  # noqa: PTH111, PTH118
-    return 0
+        os.utime(os.path.join(home, "state", "nudge", "look"))  # noqa: PTH118  pathlib costs 5 ms
+
+
+def _recall(arguments: list[str]) -> int:
+    """Wakes the agent as `nudge` does, and has it say what is remembered; without one, this process looks. Never fails."""
+    from contextlib import suppress
+
+    from crystal_node.recall.quick import INPUT_BYTES_MAX, asked
+
+    home = _home(arguments)
+    _wake(home)
+    data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
+    if len(data) > INPUT_BYTES_MAX:
+        return 0
+    with suppress(OSError, ValueError):
+        answer = asked(home, data)
+        if answer is None:
+            from crystal_node.recall.here import answer_too_late
+
+            return answer_too_late(data)
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
+        return 0
+    from crystal_node.recall.here import answer_here
+
+    return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})

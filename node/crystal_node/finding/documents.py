@@ -59,6 +59,8 @@ class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     intent: Annotated[str, Meta(max_length=2000)] = ""
     candidates: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)] = 40
     provider: _Name = ""
+    words_only: bool = False
+    """No vectors: what answers needs no model."""
     explain: bool = False
 
 

@@ -1,0 +1,92 @@
+"""``recall.db``: which texts a session of an agent was given, so that none is given twice.
+
+A text is noted as four bytes of a hash of session and id: enough to know it again within its session, too little to show what
+it was. Nothing here is the only copy of anything: a damaged file is put aside and begun anew.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+import apsw
+
+from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_node.errors import LocalStorage
+
+KEPT_MILLISECONDS = 14 * 86_400_000
+MARK_BYTES = 4
+
+_SCHEMA = """
+CREATE TABLE given (session BLOB NOT NULL, mark INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (session, mark))
+    WITHOUT ROWID, STRICT;
+CREATE INDEX given_by_time ON given (at);
+"""
+
+
+def _too_new(_: str) -> LocalStorage:
+    return LocalStorage(
+        "recall.db was made by a later version of Crystal", hint="Update Crystal on this machine."
+    )
+
+
+_FILE = SqliteFile(
+    application_id=0x43525952,  # "CRYR"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=50,
+    damaged=apsw.CorruptError,
+    too_new=_too_new,
+    synchronous="OFF",
+)
+
+
+class RecallBook:
+    """One process's hold of the file. Close it."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    @classmethod
+    def open(cls, path: Path) -> "RecallBook":
+        """Opens or makes it. Raises LocalStorage if a later version made it, apsw.Error."""
+        try:
+            return cls(_FILE.open(path))
+        except (apsw.NotADBError, apsw.CorruptError):
+            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                path.with_name(name).unlink(missing_ok=True)
+            return cls(_FILE.open(path))
+
+    def given(self, session: str, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that the session was given."""
+        key = _session(session)
+        marks = {
+            mark
+            for (mark,) in self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
+        }
+        return {name for name in ids if _mark(session, name) in marks}
+
+    def note(self, session: str, ids: Iterable[str], now_ms: int) -> None:
+        """Notes what the session was given; what is old goes."""
+        with immediate(self._db):
+            self._db.execute("DELETE FROM given WHERE at < ?", (now_ms - KEPT_MILLISECONDS,))
+            self._db.executemany(
+                "INSERT OR REPLACE INTO given VALUES (?, ?, ?)",
+                [(_session(session), _mark(session, name), now_ms) for name in ids],
+            )
+
+    def begin_anew(self, session: str) -> None:
+        """The session's context was emptied: whatever it was given may be given again."""
+        with immediate(self._db):
+            self._db.execute("DELETE FROM given WHERE session = ?", (_session(session),))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _session(session: str) -> bytes:
+    return sha256(session.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _mark(session: str, name: str) -> int:
+    digest = sha256(f"{session}\0{name}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:MARK_BYTES], "big")

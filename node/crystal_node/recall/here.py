@@ -1,0 +1,82 @@
+"""Recall without an agent: this process searches by words alone, since loading a model would take the time that a hook has."""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+
+from crystal_node.recall.hook import NOTHING, HookInput, Recalled, output, read_input
+
+SECONDS_MAX = 0.28
+"""From the start of Python's own work until an answer, whatever it is."""
+
+
+def answer_here(data: bytes, environment: Mapping[str, str]) -> int:
+    """Writes the hook's answer, in time. Returns the exit code, which is always 0."""
+    hook = read_input(data)
+    if hook is None:
+        return 0
+    telling = _Telling(hook.hook_event_name)
+    timer = threading.Timer(SECONDS_MAX, telling.too_late)
+    timer.daemon = True
+    timer.start()
+    try:
+        telling.tell(_recalled(hook, environment))
+    except Exception as error:  # noqa: BLE001  a hook that fails would stand between a person and their work
+        from crystal_node.errors import describe
+
+        telling.failed(describe(error).message)
+    finally:
+        timer.cancel()
+    return 0
+
+
+def answer_too_late(data: bytes) -> int:
+    """Writes that there was no answer in time. Returns 0."""
+    hook = read_input(data)
+    if hook is not None:
+        _Telling(hook.hook_event_name).failed("no answer in time")
+    return 0
+
+
+class _Telling:
+    """Says one thing, once: what was found, or that the time was over."""
+
+    def __init__(self, moment: str) -> None:
+        self._moment = moment
+        self._once = threading.Lock()
+
+    def tell(self, recalled: Recalled) -> None:
+        if self._once.acquire(blocking=False):
+            sys.stdout.buffer.write(output(self._moment, recalled))
+            sys.stdout.buffer.flush()
+
+    def failed(self, why: str) -> None:
+        from crystal_node.recall.telling import not_searched
+
+        self.tell(Recalled(not_searched(why), f"Crystal could not search its memory: {why}"))
+
+    def too_late(self) -> None:
+        self.failed("no answer in time; with the agent in the background it is quicker: crystal up")
+        os._exit(0)
+
+
+def _recalled(hook: HookInput, environment: Mapping[str, str]) -> Recalled:
+    from contextlib import ExitStack
+
+    from crystal_node.clock import now_ms
+    from crystal_node.finding.finder import Finder
+    from crystal_node.recall.recalling import recall
+    from crystal_node.settings import resolve
+
+    settings = resolve(environment=environment)
+    if settings.vault is None:
+        return NOTHING
+    with ExitStack() as closing:
+        return recall(
+            hook,
+            settings,
+            lambda: closing.enter_context(Finder(settings)),
+            now_ms(),
+            words_only=True,
+        )

@@ -1,0 +1,47 @@
+"""Asking the agent to recall, with as little of Python as can be: a hook runs at every prompt.
+
+Speaks what ``finding.wire`` describes, without loading it: a test holds both against each other.
+"""
+
+import os
+import socket
+import time
+
+SECONDS_MAX = 0.24
+"""Until an answer is there; the start of Python comes on top."""
+INPUT_BYTES_MAX = 1024 * 1024
+_ANSWER_BYTES_MAX = 64 * 1024
+_PATH_BYTES_MAX = 100
+
+
+def asked(home: str, data: bytes) -> bytes | None:
+    """What the agent of that home says; None if it did not in time.
+
+    Raises OSError, ValueError: there is no agent, or none that understands.
+    """
+    path = os.path.join(home, "state", "agent", "find.sock")  # noqa: PTH118
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX or not hasattr(socket, "AF_UNIX"):
+        raise ValueError("no socket")
+    deadline = time.monotonic() + SECONDS_MAX
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(SECONDS_MAX)
+        line.connect(path)
+        line.sendall(b"crystal-find/1 recall %d\n" % len(data) + data)
+        answer = b""
+        while len(answer) <= _ANSWER_BYTES_MAX:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            line.settimeout(left)
+            try:
+                came = line.recv(65536)
+            except TimeoutError:
+                return None
+            if not came:
+                break
+            answer += came
+    header, _, body = answer.partition(b"\n")
+    words = header.split(b" ")
+    if len(words) != 3 or words[:2] != [b"crystal-find/1", b"ok"] or words[2] != b"%d" % len(body):
+        raise ValueError("not understood")
+    return body

@@ -1,0 +1,84 @@
+"""Answers as text that a model reads, with recorded text fenced off as the data that it is.
+
+A fence bears a number that is drawn anew for each answer: a recorded text cannot know it, so it cannot end its fence and speak
+in Crystal's name. What stands outside the fences is Crystal's own words; names in it (projects, paths, titles) come from
+anywhere, too, and are shown on one line, quoted.
+"""
+
+import secrets
+from collections.abc import Iterable
+
+from crystal_node.mcp.answers import NOTICE, FoundText, SearchAnswer
+from crystal_node.wording import one_line
+
+_NAME_CHARS = 200
+
+
+class Fence:
+    """The fence of one answer."""
+
+    def __init__(self) -> None:
+        self._number = secrets.token_hex(6)
+
+    @property
+    def explanation(self) -> str:
+        """What stands before the first fence."""
+        return f"{NOTICE} Each text stands between two lines with the number {self._number}."
+
+    def around(self, text: str) -> str:
+        """A recorded text between its fences."""
+        return f"<recorded-text {self._number}>\n{visible(text)}\n</recorded-text {self._number}>"
+
+
+def visible(text: str) -> str:
+    """Text without what nobody sees: control characters, escapes and direction overrides. Line breaks and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+
+
+def name(text: str) -> str:
+    """A name from anywhere, quoted, on one line."""
+    return f'"{one_line(text, _NAME_CHARS)}"'
+
+
+def search_text(answer: SearchAnswer) -> str:
+    """A search's answer."""
+    if not answer.results:
+        note = f" Searched by words alone: {answer.note}." if answer.note else ""
+        return f"Nothing was found.{note} Other words may help; a filter may be too narrow."
+    fence = Fence()
+    lines = [fence.explanation]
+    if answer.note:
+        lines.append(f"Note: {answer.note}.")
+    for number, found in enumerate(answer.results, 1):
+        lines += ["", f"{number}. {_about(found)}", fence.around(found.text)]
+        if not found.whole:
+            lines.append(f"(A part of it: crystal_show with id {found.id[:16]} gives the whole.)")
+    if answer.next_offset is not None:
+        lines += ["", f"There is more: call again with offset {answer.next_offset}."]
+    return "\n".join(lines)
+
+
+def _about(found: FoundText) -> str:
+    what = f"memory ({found.memory})" if found.memory else found.kind.value
+    parts = [f"id {found.id[:16]}", what, *_origin(found)]
+    if found.created_at:
+        parts.append(found.created_at)
+    parts.append(found.freshness)
+    if not found.shared:
+        parts.append("not shared with other devices yet")
+    return " | ".join(parts)
+
+
+def _origin(found: FoundText) -> Iterable[str]:
+    if found.role:
+        yield f"role {name(found.role)}"
+    if found.agent:
+        yield f"agent {name(found.agent)}"
+    if found.project or found.repository:
+        yield f"project {name(found.project or found.repository)}"
+    if found.source:
+        yield f"source {name(found.source)}"
+    if found.path:
+        yield f"path {name(found.path)}"
+    if found.title:
+        yield f"title {name(found.title)}"

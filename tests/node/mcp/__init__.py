@@ -1,0 +1,1 @@
+"""Tests: the memory as an MCP server."""

@@ -13,6 +13,7 @@ Layout (directories 0700, files 0600):
     state/search.db       answers of language models for searches, kept for a week
     state/recall.db       what agents' sessions were given to remember
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
+    state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
     state/restore.json    how far a restore from another home has come, while it is under way
     state/backup-restore.json  which backup is being brought back, while it is under way
     state/secrets/        keys, when no keyring keeps them
@@ -153,6 +154,14 @@ class Home:
     def finder_socket(self) -> Path:
         """Where a running agent answers searches."""
         return self.agent_folder / "find.sock"
+
+    @property
+    def gateway_folder(self) -> Path:
+        return self.state / "gateway"
+
+    @property
+    def gateway_lock(self) -> Path:
+        return self.state / "gateway.lock"
 
     @property
     def staging(self) -> Path:

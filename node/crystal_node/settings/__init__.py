@@ -22,6 +22,7 @@ from crystal_node.settings.resolving import (
     debug_wanted,
     enrolment_token,
     resolve,
+    serve_token,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "enrolment_token",
     "read_config",
     "resolve",
+    "serve_token",
 ]

@@ -25,6 +25,7 @@ from crystal_node.settings.values import (
 )
 
 TOKEN_CHARS_MAX = 512
+SERVE_VARIABLE = "CRYSTAL_SERVE_TOKEN"
 DEFAULT_HOME = "~/.ldm"
 DEFAULT_AGENT = "cc-mini"
 DEFAULT_TIMEOUT = "15"
@@ -125,6 +126,12 @@ def enrolment_token(environment: Mapping[str, str] | None = None) -> str:
     """The relay's enrolment token from the environment, or "". A secret: never shown, never stored."""
     env = os.environ if environment is None else environment
     return env.get("CRYSTAL_RELAY_ENROLL_TOKEN", "").strip()[:TOKEN_CHARS_MAX]
+
+
+def serve_token(environment: Mapping[str, str] | None = None) -> str:
+    """The gateway's token from the environment, or "". A secret: never shown, never stored."""
+    env = os.environ if environment is None else environment
+    return env.get(SERVE_VARIABLE, "").strip()[:TOKEN_CHARS_MAX]
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:

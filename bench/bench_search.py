@@ -20,6 +20,7 @@ from bench.memories import DAY, NOW, embedded, filled, passages, sentences
 from crystal_core.bitscan import VectorIndex
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.scope import Scope
 from crystal_core.search import Searcher
 
 SUBJECTS = 3000
@@ -114,8 +115,12 @@ def run(quick: bool) -> list[Row]:
         by_question = _times(lambda i: searcher.search(questions[i], now_ms=NOW), asked)
         by_words = _times(lambda i: searcher.search(short[i], now_ms=NOW), asked)
         hybrid = by_question + by_words
-        of_agent = _times(lambda i: searcher.search(short[i], now_ms=NOW, agent="agent-3"), asked)
-        of_month = _times(lambda i: searcher.search(short[i], now_ms=NOW, since_ms=NOW - 30 * DAY), asked)
+        of_agent = _times(
+            lambda i: searcher.search(short[i], now_ms=NOW, scope=Scope(agent="agent-3")), asked
+        )
+        of_month = _times(
+            lambda i: searcher.search(short[i], now_ms=NOW, scope=Scope(since_ms=NOW - 30 * DAY)), asked
+        )
         cold = [_cold(path, embedder.identity, short[i], query_vectors[i]) for i in range(2 if quick else 7)]
         replica.close()
     return [

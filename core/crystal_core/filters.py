@@ -1,16 +1,18 @@
 """What a search may find: the person's filters, and what pending forgets hide. And where a found chunk comes from.
 
 A chunk is admitted if one of its places (an occurrence, its memory, or a provisional one) meets all filters; the place shown
-is the latest of those. One `Filters` belongs to one snapshot.
+is the latest of those. What a place has not (a memory has no session), no filter on it finds. One `Filters` belongs to one
+snapshot.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
 from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
+from crystal_core.scope import CONVERSATION, EVERYWHERE, MEMORY, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +31,7 @@ _HIDDEN_CHUNKS = f"SELECT rowid FROM chunks WHERE forget_hash IN ({_HIDDEN})"  #
 class Place:
     """Where a chunk comes from. A memory has no session, and so on: what is not known is empty."""
 
+    kind: str
     agent: str
     session: str
     role: str
@@ -38,21 +41,45 @@ class Place:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """A table of places: its kind, and the columns that it has. A kind that is SQL's own tells its rows apart by `own`."""
+
+    table: str
+    kind: str
+    columns: Mapping[str, str]
+    own: str = ""
+
+
+_SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
+_NOTED = ("agent", "created_at")
+_SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source")
+
+_TABLES = (
+    _Places("occurrences", CONVERSATION, {name: name for name in _SAID}),
+    _Places("memories", MEMORY, {name: name for name in _NOTED}),
+    _Places("provisional_places", CONVERSATION, {name: name for name in _SAID}, "category IS NULL"),
+    _Places("provisional_places", MEMORY, {name: name for name in _NOTED}, "category IS NOT NULL"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What rows of one table have to meet; empty if all do."""
+
+    places: _Places
+    sql: str
+    bindings: tuple[object, ...]
+
+
 class Filters:
     """The filters of one search over one snapshot."""
 
-    def __init__(self, database: Database, agent: str | None, since_ms: int | None) -> None:
+    def __init__(self, database: Database, scope: Scope = EVERYWHERE) -> None:
         self._database = database
-        conditions: list[str] = []
-        bindings: list[object] = []
-        if agent is not None:
-            conditions.append("agent = ?")
-            bindings.append(agent)
-        if since_ms is not None:
-            conditions.append("created_at >= ?")
-            bindings.append(since_ms)
-        self._condition = " AND ".join(conditions)
-        self._bindings = tuple(bindings)
+        self._narrows = scope != EVERYWHERE
+        self._conditions = [found for places in _TABLES if (found := _condition(places, scope)) is not None]
+        self._only: NDArray[np.int64] | None = None
         self._hides = bool(database.rows("SELECT 1 FROM provisional_marks WHERE hides = 1 LIMIT 1"))
 
     def restriction(self) -> Restriction:
@@ -60,11 +87,11 @@ class Filters:
         sql: list[str] = []
         bindings: tuple[object, ...] = ()
         narrow = False
-        if self._condition:
+        if self._narrows:
+            admitted, bindings = self._admitted()
             # The plus sign keeps SQLite from asking FTS5 for each admitted row by itself.
-            sql.append(f"+rowid IN ({self._admitted()})")
-            bindings = self._bindings * 3
-            count = f"SELECT count(*) FROM ({self._admitted()} LIMIT {RANKED_MAX + 1})"  # noqa: S608
+            sql.append(f"+rowid IN ({admitted})")
+            count = f"SELECT count(*) FROM ({admitted} LIMIT {RANKED_MAX + 1})"  # noqa: S608
             narrow = int(self._database.value(count, bindings)) <= RANKED_MAX
         if self._hides:
             sql.append(f"+rowid NOT IN ({_HIDDEN_CHUNKS})")
@@ -72,7 +99,9 @@ class Filters:
 
     def admitted(self) -> "NDArray[np.int64] | None":
         """The chunks that may be found, by rowid, some perhaps twice; None if there is no filter."""
-        return self._rowids(self._admitted(), self._bindings * 3) if self._condition else None
+        if self._narrows and self._only is None:
+            self._only = self._rowids(*self._admitted())
+        return self._only
 
     def hidden(self) -> "NDArray[np.int64] | None":
         """The chunks that pending forgets hide; None if there is no such forget."""
@@ -80,32 +109,33 @@ class Filters:
 
     def places(self, chunks: Sequence[int]) -> dict[int, Place]:
         """The latest admitted place of each of these chunks that has one."""
-        condition = f" AND {self._condition}" if self._condition else ""
+        selects: list[str] = []
+        bindings: list[object] = [json.dumps(list(chunks))]
+        for condition in self._conditions:
+            places = condition.places
+            shown = ", ".join(places.columns.get(name, "''") for name in _SHOWN)
+            where = f" AND {condition.sql}" if condition.sql else ""
+            selects.append(
+                f"SELECT chunk, '{places.kind}', {shown} FROM {places.table} WHERE chunk IN wanted{where}"  # noqa: S608
+            )
+            bindings += condition.bindings
+        if not selects:
+            return {}
         query = f"""
             WITH wanted AS MATERIALIZED (SELECT value AS chunk FROM json_each(?)),
-            places AS (
-                SELECT chunk, created_at, agent, session, role, project, repository, source
-                FROM occurrences WHERE chunk IN wanted {condition}
-                UNION ALL
-                SELECT chunk, created_at, agent, '', '', '', '', ''
-                FROM memories WHERE chunk IN wanted {condition}
-                UNION ALL
-                SELECT chunk, created_at, agent, session, role, project, repository, source
-                FROM provisional_places WHERE chunk IN wanted {condition}
-            )
-            SELECT chunk, max(created_at), agent, session, role, project, repository, source
-            FROM places GROUP BY chunk
+            places (chunk, kind, {", ".join(_SHOWN)}) AS ({" UNION ALL ".join(selects)})
+            SELECT chunk, max(created_at), kind, {", ".join(_SHOWN[1:])} FROM places GROUP BY chunk
         """  # noqa: S608 - the conditions are constants of ours, their values are bound
-        rows = self._database.rows(query, (json.dumps(list(chunks)), *self._bindings * 3))
-        return dict(_place(row) for row in rows)
+        return dict(_place(row) for row in self._database.rows(query, bindings))
 
-    def _admitted(self) -> str:
-        """A query for the admitted chunks; one with several places may come several times."""
-        tables = ("occurrences", "memories", "provisional_places")
-        return " UNION ALL ".join(
-            f"SELECT chunk FROM {table} WHERE {self._condition}"  # noqa: S608
-            for table in tables
-        )
+    def _admitted(self) -> tuple[str, tuple[object, ...]]:
+        """A query for the admitted chunks, and its bindings; one with several places may come several times."""
+        selects = [
+            f"SELECT chunk FROM {condition.places.table} WHERE {condition.sql or 'true'}"  # noqa: S608
+            for condition in self._conditions
+        ]
+        bindings = tuple(value for condition in self._conditions for value in condition.bindings)
+        return " UNION ALL ".join(selects) or "SELECT rowid FROM chunks WHERE false", bindings
 
     def _rowids(self, query: str, bindings: Sequence[object]) -> "NDArray[np.int64]":
         from crystal_core.numbers import integers
@@ -114,6 +144,38 @@ class Filters:
         return integers(self._database.value(query, bindings))
 
 
+def _condition(places: _Places, scope: Scope) -> _Condition | None:
+    """What the scope asks of that table's rows; None if none of them can meet it."""
+    if scope.kind is not None and scope.kind != places.kind:
+        return None
+    sql = [places.own] if places.own else []
+    bindings: list[object] = []
+    for name in ("agent", "session", "role", "source"):
+        wanted = getattr(scope, name)
+        if wanted is not None:
+            if name not in places.columns:
+                return None
+            sql.append(f"{places.columns[name]} = ?")
+            bindings.append(wanted)
+    if scope.project is not None:
+        if "project" not in places.columns:
+            return None
+        ends = " OR ".join(
+            f"{column} = ? OR substr({column}, -length(?)) = ?"
+            for column in (places.columns["project"], places.columns["repository"])
+        )
+        sql.append(f"({ends})")
+        bindings += [scope.project, f"/{scope.project}", f"/{scope.project}"] * 2
+    created_at = places.columns["created_at"]
+    if scope.since_ms is not None:
+        sql.append(f"{created_at} >= ?")
+        bindings.append(max(scope.since_ms, 1))
+    if scope.until_ms is not None:
+        sql.append(f"{created_at} BETWEEN 1 AND ?")
+        bindings.append(scope.until_ms)
+    return _Condition(places, " AND ".join(sql), tuple(bindings))
+
+
 def _place(row: Row) -> tuple[int, Place]:
-    chunk, created_at, agent, session, role, project, repository, source = row
-    return int(chunk), Place(agent, session, role, int(created_at), project, repository, source)
+    chunk, created_at, kind, agent, session, role, project, repository, source = row
+    return int(chunk), Place(kind, agent, session, role, int(created_at), project, repository, source)

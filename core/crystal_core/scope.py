@@ -2,15 +2,19 @@
 
 from dataclasses import dataclass
 
-KINDS = ("conversation", "memory", "document")
+CONVERSATION = "conversation"
+MEMORY = "memory"
+DOCUMENT = "document"
+KINDS = (CONVERSATION, MEMORY, DOCUMENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Filters; None lets everything through. A chunk is admitted if one of its places meets all of them.
 
-    ``kind`` is one of ``KINDS``; ``source`` the name of a source of documents; ``since_ms`` and ``until_ms`` in milliseconds
-    since 1970, both included.
+    ``kind`` is one of ``KINDS``. ``project`` is a project's path or its repository, or the end of one from a slash on.
+    ``source`` is where a text came from: the tool that a conversation was held with, or the name of a source of documents.
+    ``since_ms`` and ``until_ms`` are in milliseconds since 1970, both included; what has no date meets neither.
     """
 
     agent: str | None = None

@@ -7,9 +7,13 @@ The fast path of the published design:
     fusion     sum over both lists of weight / (60 + rank + 1), rank from 0
     recency    times max(0.3, e^(-0.1 · days)); a chunk without a date counts as old
 
-Filters apply inside both halves, before anything is cut off. Without vectors that this device's model understands, the
-keyword half answers alone and the result says why. Provisional rows are found by keyword and marked. What is forgotten, here
-or by a pending operation, is not found.
+Filters (`scope.py`) apply inside both halves, before anything is cut off. Without vectors that this device's model
+understands, the keyword half answers alone and the result says why. Provisional rows are found by keyword and marked. What is
+forgotten, here or by a pending operation, is not found.
+
+Pages: both halves are asked for their best `LAYERS[0]`, which are fused and ordered; then, as far as a page reaches behind
+them, for their best `LAYERS[1]`, and what is new among these follows in an order of its own, and so on. So where a hit stands
+does not depend on the page that was asked for, and each stands on one page.
 """
 
 import json
@@ -25,6 +29,7 @@ from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
 from crystal_core.filters import Filters, Place
 from crystal_core.keywords import Match, best_matches
+from crystal_core.scope import EVERYWHERE, Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
 
 LIMIT_MAX = 1000
 """Hits of one search."""
+OFFSET_MAX = 10_000
+"""Hits that a page may leave out before it begins."""
 
 BM25_WEIGHT = 2.0
 VECTOR_WEIGHT = 1.0
@@ -45,8 +52,8 @@ RECENCY_DECAY = 0.1
 DAY_MILLISECONDS = 86_400_000
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
-_CANDIDATES_PER_HIT = 4
-_CANDIDATES_MIN = 40
+LAYERS = (40, 160, 640, 2560, 11_000)
+"""Candidates of each half, from layer to layer. The first is enough for the first page or two."""
 
 
 class Mode(Enum):
@@ -94,6 +101,8 @@ class Hit:
     project: str
     repository: str
     source: str
+    kind: str
+    """One of `scope.KINDS`: what its place makes of it."""
     freshness: Freshness
     category: str | None
     """Of the memory that this text is; None if it is none."""
@@ -104,11 +113,14 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits, best first, and how they were found. `note` says why it was by keyword alone, else it is empty."""
+    """The hits, best first, and how they were found. `note` says why it was by keyword alone, else it is empty.
+
+    `more`: there are further hits behind these."""
 
     hits: tuple[Hit, ...]
     mode: Mode
     note: str
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,29 +145,45 @@ class Searcher:
         *,
         now_ms: int,
         limit: int = 10,
-        agent: str | None = None,
-        since_ms: int | None = None,
+        offset: int = 0,
+        scope: Scope = EVERYWHERE,
+        words_only: bool = False,
     ) -> SearchResult:
-        """The `limit` best chunks. `agent` and `since_ms` admit chunks with an occurrence (or memory) that meets both.
+        """The `limit` best chunks that the scope admits, without the `offset` best of all. `words_only` uses no vectors.
 
-        Raises EmptyQuery for a query without a visible character, ValueError for a limit out of range, and what reading
-        the database raises. Never because of what the query says.
+        Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
+        reading the database raises. Never because of what the query says.
         """
         if not query.strip():
             raise EmptyQuery("the query is empty")
         if not 1 <= limit <= LIMIT_MAX:
             raise ValueError(f"a search gives 1 to {LIMIT_MAX} hits")
+        if not 0 <= offset <= OFFSET_MAX:
+            raise ValueError(f"a search leaves out 0 to {OFFSET_MAX} hits")
         if self._database.in_transaction():
             raise RuntimeError("search does not look into an open transaction")
-        vector, note = self._embedded(query)
-        count = max(limit * _CANDIDATES_PER_HIT, _CANDIDATES_MIN)
+        vector, note = (None, "") if words_only else self._embedded(query)
+        end = offset + limit
         with self._database.snapshot():
-            filters = Filters(self._database, agent, since_ms)
-            matches = best_matches(self._database, query, count, filters.restriction())
+            found = self._ordered(query, vector, Filters(self._database, scope), now_ms, end + 1)
+            hits = self._hits(found[offset:end], now_ms)
+        mode = Mode.KEYWORD if vector is None else Mode.HYBRID
+        return SearchResult(hits, mode, note, more=len(found) > end)
+
+    def _ordered(
+        self, query: str, vector: "NDArray[np.float32] | None", filters: Filters, now_ms: int, wanted: int
+    ) -> list[_Scored]:
+        """The best chunks, at least `wanted` if there are so many, in their order."""
+        restriction = filters.restriction()
+        ordered: dict[int, _Scored] = {}
+        for count in LAYERS:
+            matches = best_matches(self._database, query, count, restriction)
             neighbours = self._nearest(vector, count, filters)
-            scored = self._fused(matches, neighbours, filters, now_ms)[:limit]
-            hits = self._hits(scored, now_ms)
-        return SearchResult(hits, Mode.KEYWORD if vector is None else Mode.HYBRID, note)
+            for one in self._fused(matches, neighbours, filters, now_ms):
+                ordered.setdefault(one.chunk, one)
+            if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
+                break
+        return list(ordered.values())
 
     def _embedded(self, query: str) -> "tuple[NDArray[np.float32] | None, str]":
         """The query's vector, or None and the reason."""
@@ -235,6 +263,7 @@ class Searcher:
                     project=one.place.project,
                     repository=one.place.repository,
                     source=one.place.source,
+                    kind=one.place.kind,
                     freshness=freshness(one.place.created_at, now_ms),
                     category=category,
                     provisional=bool(is_provisional),
@@ -251,13 +280,11 @@ def search(
     now_ms: int,
     embedder: Embedder | None,
     limit: int = 10,
-    agent: str | None = None,
-    since_ms: int | None = None,
+    offset: int = 0,
+    scope: Scope = EVERYWHERE,
 ) -> SearchResult:
     """One search without a `Searcher`: see there."""
-    return Searcher(database, embedder).search(
-        query, now_ms=now_ms, limit=limit, agent=agent, since_ms=since_ms
-    )
+    return Searcher(database, embedder).search(query, now_ms=now_ms, limit=limit, offset=offset, scope=scope)
 
 
 def recency_factor(created_at: int, now_ms: int) -> float:

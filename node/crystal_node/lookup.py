@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from crystal_core.replica import Replica
+from crystal_core.database import Database
 from crystal_node.errors import NoSuchEntry, Usage
 
 ID_DIGITS_MIN = 8
@@ -20,7 +20,7 @@ class Found:
     words: str = field(repr=False)
 
 
-def find_text(replica: Replica, given: str) -> Found:
+def find_text(database: Database, given: str) -> Found:
     """The one text whose id begins with ``given``, replicated or provisional.
 
     Raises:
@@ -35,7 +35,7 @@ def find_text(replica: Replica, given: str) -> Found:
         )
     low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
     high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
-    rows = replica.database.rows(
+    rows = database.rows(
         "SELECT id, forget_hash, text FROM chunks WHERE id BETWEEN ? AND ? LIMIT 2", (low, high)
     )
     if not rows:

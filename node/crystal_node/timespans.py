@@ -1,10 +1,13 @@
-"""Times as people type them for ``--since``: an age (``24h``, ``7d``) or a date (ISO 8601)."""
+"""Times as people type them for ``--since`` and ``--until``: an age (``24h``, ``7d``) or a date (ISO 8601)."""
 
 import re
 from datetime import UTC, datetime, timedelta
 
 from crystal_node.errors import Usage
 
+_DAY = timedelta(days=1)
+_DATE_CHARS_MAX = 10
+"""Of a date without a time of day."""
 _AGE = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {
     "m": timedelta(minutes=1),
@@ -20,6 +23,15 @@ def parse_since(text: str, now_ms: int) -> int:
     Raises:
         Usage: neither an age nor a date.
     """
+    return _moment(text, now_ms, end=False)
+
+
+def parse_until(text: str, now_ms: int) -> int:
+    """As ``parse_since``; a date without a time of day is the end of that day."""
+    return _moment(text, now_ms, end=True)
+
+
+def _moment(text: str, now_ms: int, *, end: bool) -> int:
     given = text.strip()
     age = _AGE.fullmatch(given.lower())
     if age:
@@ -27,6 +39,8 @@ def parse_since(text: str, now_ms: int) -> int:
         return max(now_ms - span // timedelta(milliseconds=1), 0)
     try:
         moment = datetime.fromisoformat(given)
+        if end and len(given) <= _DATE_CHARS_MAX:
+            moment += _DAY - timedelta(milliseconds=1)
         if moment.tzinfo is None:
             moment = moment.astimezone()
         since_start = moment - datetime(1970, 1, 1, tzinfo=UTC)

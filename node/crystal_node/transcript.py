@@ -7,7 +7,7 @@ Of a message that its tool wrote again with other words, the last version is sho
 
 from dataclasses import dataclass
 
-from crystal_core.replica import Replica
+from crystal_core.database import Database, Row
 from crystal_node.errors import NoSuchEntry
 from crystal_node.lookup import find_text
 
@@ -66,21 +66,22 @@ class Transcript:
     after: int
 
 
-def transcript(replica: Replica, given: str, *, around: int | None) -> Transcript:
-    """The session of the text whose id begins with ``given``, or ``around`` pieces of it before and behind that.
+def transcript(
+    database: Database, given: str, *, before: int | None = None, after: int | None = None
+) -> Transcript:
+    """The session of the text whose id begins with ``given``, or so many pieces of it before and after that; None for all.
 
     Raises:
         Usage: not the beginning of an id, or of more than one text's.
         NoSuchEntry: no text here has that id.
     """
-    found = find_text(replica, given)
-    database = replica.database
+    found = find_text(database, given)
     with database.snapshot():
         row = database.row("SELECT rowid, text FROM chunks WHERE id = ?", (found.id,))
         place = None if row is None else database.row(_OF_CHUNK, (row[0],))
         if row is None or place is None:
             text = "" if row is None else str(row[1])
-            return Transcript("", "", "", "", "", (_memory(replica, found.id, text),), 0, 0)
+            return Transcript("", "", "", "", "", (_memory(database, found.id, text),), 0, 0)
         agent, session = place
         rows = list(database.each(_OF_SESSION, (agent, session)))
     if not rows:
@@ -88,15 +89,17 @@ def transcript(replica: Replica, given: str, *, around: int | None) -> Transcrip
     spoken, last = _in_order(rows, found.id), rows[-1]
     hits = [number for number, piece in enumerate(spoken) if piece.hit]
     first, end = 0, len(spoken)
-    if around is not None and hits:
-        first, end = max(hits[0] - around, 0), min(hits[0] + around + 1, len(spoken))
+    if hits and before is not None:
+        first = max(hits[0] - before, 0)
+    if hits and after is not None:
+        end = min(hits[0] + after + 1, len(spoken))
     project, repository, source = last[8:11]
     return Transcript(
         agent, session, project, repository, source, tuple(spoken[first:end]), first, len(spoken) - end
     )
 
 
-def _in_order(rows: list[tuple[object, ...]], hit: bytes) -> list[Spoken]:
+def _in_order(rows: list[Row], hit: bytes) -> list[Spoken]:
     """By time; pieces of one message together, each once even if it is pending here and ordered already."""
     firsts: dict[object, int] = {}
     sortable: list[tuple[int, int, int, Spoken]] = []
@@ -134,9 +137,9 @@ def _version(piece: Spoken) -> tuple[str, int, str, int]:
     return piece.message, piece.part, piece.role, piece.created_at
 
 
-def _memory(replica: Replica, content: bytes, text: str) -> Spoken:
+def _memory(database: Database, content: bytes, text: str) -> Spoken:
     """A text that was said nowhere: something to remember."""
-    row = replica.database.row(
+    row = database.row(
         "SELECT m.created_at, m.device, m.category FROM memories m JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ?",
         (content,),
     )

@@ -7,6 +7,7 @@ import pytest
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import EmptyQuery
 from crystal_core.replica import Replica
+from crystal_core.scope import Scope
 from crystal_core.search import Freshness, Mode, Searcher, SearchResult, freshness, recency_factor, search
 from tests.core.builders import (
     DAY,
@@ -36,9 +37,8 @@ def filled(*texts: str) -> Replica:
 def run(
     replica: Replica, query: str, *, limit: int = 10, agent: str | None = None, since_ms: int | None = None
 ) -> SearchResult:
-    return search(
-        replica.database, query, now_ms=NOW, embedder=EMBEDDER, limit=limit, agent=agent, since_ms=since_ms
-    )
+    scope = Scope(agent=agent, since_ms=since_ms)
+    return search(replica.database, query, now_ms=NOW, embedder=EMBEDDER, limit=limit, scope=scope)
 
 
 def found(result: SearchResult) -> list[str]:

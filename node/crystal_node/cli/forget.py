@@ -62,7 +62,7 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
     from crystal_node.replication.searching import files_with
     from crystal_node.wording import one_line
 
-    found = {text.forget_hash: text for text in (find_text(device.replica, given) for given in ids)}
+    found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
     texts = [text.words for text in found.values()]
     device.accept([Forget(tuple(found))])
     holding = files_with(device, texts)

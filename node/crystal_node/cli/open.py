@@ -36,7 +36,7 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
     from crystal_node.transcript import transcript
 
     with opened(resolve()) as device:
-        found = transcript(device.replica, hit, around=around)
+        found = transcript(device.replica.database, hit, before=around, after=around)
         if as_json:
             emit(_document(device, found))
         else:

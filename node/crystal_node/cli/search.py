@@ -8,26 +8,74 @@ from crystal_node.cli.options import Debug, Json
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_core.search import Hit, SearchResult
-    from crystal_node.settings import Settings
+    from crystal_node.finding.documents import Kind, ResultDocument, SearchDocument, SearchRequest
 
 Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
 Limit = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=1, max=1000, help="How many results.")]
-OfAgent = Annotated[
-    str | None, typer.Option("--agent", metavar="ID", help="Only what this agent heard or said.")
+Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="The N-th page of so many results.")]
+Offset = Annotated[
+    int | None, typer.Option("--offset", metavar="N", min=0, max=10_000, help="Leave out the N best results.")
+]
+OfAgent = Annotated[str, typer.Option("--agent", metavar="ID", help="Only what this agent heard or said.")]
+OfProject = Annotated[
+    str,
+    typer.Option(
+        "--project", metavar="NAME", help="Only of this project: its folder or repository, or its end."
+    ),
+]
+OfSession = Annotated[str, typer.Option("--session", metavar="ID", help="Only of this conversation.")]
+OfRole = Annotated[
+    str, typer.Option("--role", metavar="ROLE", help="Only what this role said: user, assistant.")
+]
+OfKind = Annotated[
+    str,
+    typer.Option("--kind", metavar="KIND", help="Only texts of one kind: conversation, memory, document."),
+]
+OfSource = Annotated[
+    str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
 ]
 Since = Annotated[
     str | None,
     typer.Option("--since", metavar="WHEN", help="Only newer: 24h, 7d, 4w, or a date such as 2026-01-31."),
 ]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="WHEN", help="Only older: as --since; a date counts in full.")
+]
+Fast = Annotated[bool, typer.Option("--fast", help="Words and vectors only, whatever the settings say.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Have a language model expand the query and rank the results.")
+]
+Intent = Annotated[str, typer.Option("--intent", metavar="TEXT", help="For --deep: what the search is for.")]
+Candidates = Annotated[
+    int,
+    typer.Option("--candidates", metavar="N", min=1, max=200, help="For --deep: how many texts are ranked."),
+]
+Provider = Annotated[
+    str, typer.Option("--provider", metavar="NAME", help="For --deep: whose model is asked.")
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+
+_LINE_CHARS = 2000
 
 
 def run(
     query: Query,
     limit: Limit = 10,
-    agent: OfAgent = None,
+    page: Page = 1,
+    offset: Offset = None,
+    agent: OfAgent = "",
+    project: OfProject = "",
+    session: OfSession = "",
+    role: OfRole = "",
+    kind: OfKind = "",
+    source: OfSource = "",
     since: Since = None,
+    until: Until = None,
+    fast: Fast = False,
+    deep: Deep = False,
+    intent: Intent = "",
+    candidates: Candidates = 40,
+    provider: Provider = "",
     explain: Explain = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -40,151 +88,154 @@ def run(
 
         crystal search "why did we change the retry budget" --since 30d
     """
-    from crystal_node.clock import now_ms
+    from crystal_node.errors import Usage
+    from crystal_node.finding.documents import OFFSET_MAX, Depth, SearchRequest
+    from crystal_node.finding.finder import Finder
     from crystal_node.settings import resolve
-    from crystal_node.timespans import parse_since
 
-    now = now_ms()
-    since_ms = None if since is None else parse_since(since, now)
-    words = " ".join(query)
-    result = _search(resolve(), words, limit=limit, agent=agent, since_ms=since_ms, now=now)
+    if fast and deep:
+        raise Usage("--fast and --deep exclude each other")
+    if offset is not None and page > 1:
+        raise Usage("--offset and --page exclude each other")
+    left_out = (page - 1) * limit if offset is None else offset
+    if left_out > OFFSET_MAX:
+        raise Usage(
+            f"a search leaves out {OFFSET_MAX:,} results at most", hint="Narrow it down with filters."
+        )
+    request = SearchRequest(
+        query=" ".join(query),
+        limit=limit,
+        offset=left_out,
+        agent=agent,
+        project=project,
+        session=session,
+        role=role,
+        kind=_kind(kind),
+        source=source,
+        since=_moment(since),
+        until=_moment(until),
+        depth=Depth.FAST if fast else Depth.DEEP if deep else Depth.AUTO,
+        intent=intent,
+        candidates=candidates,
+        provider=provider,
+        explain=explain,
+    )
+    with Finder(resolve()) as finder:
+        found = finder.search(request)
     if as_json:
-        emit(
-            {
-                "query": words,
-                "mode": result.mode.value,
-                "note": result.note,
-                "results": [_document(hit, explain=explain) for hit in result.hits],
-            }
-        )
-        return
-    if result.note:
-        note(f"Searched by words alone: {result.note}.")
-    if not result.hits:
-        say("Nothing found.")
-    elif _on_terminal():
-        _table(result, now, explain=explain)
+        emit(_document(found))
     else:
-        _lines(result, now, explain=explain)
+        _print(found, request)
 
 
-def _search(
-    settings: "Settings", query: str, *, limit: int, agent: str | None, since_ms: int | None, now: int
-) -> "SearchResult":
-    from crystal_core.database import Database
-    from crystal_core.embed.builtin import BuiltinEmbedder
-    from crystal_core.search import search
-    from crystal_node.errors import NotSetUp
+def _kind(given: str) -> "Kind | None":
+    from crystal_node.errors import Usage
+    from crystal_node.finding.documents import Kind
 
-    if settings.vault is None:
-        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
-    with Database.open(settings.home.database) as database:
-        return search(
-            database,
-            query,
-            now_ms=now,
-            embedder=BuiltinEmbedder(threads=1),
-            limit=limit,
-            agent=agent,
-            since_ms=since_ms,
-        )
+    if not given:
+        return None
+    if given not in {kind.value for kind in Kind}:
+        raise Usage(f"{given[:60]!r} is no kind of text", hint="Use conversation, memory or document.")
+    return Kind(given)
 
 
-def _document(hit: "Hit", *, explain: bool) -> dict[str, object]:
-    from crystal_node.wording import iso
+def _moment(given: str | None) -> str:
+    """Raises Usage for one that is given and empty: that would be no filter."""
+    if given is not None and not given.strip():
+        from crystal_node.timespans import parse_since
 
-    document: dict[str, object] = {
-        "id": hit.id,
-        "text": hit.text,
-        "score": round(hit.score, 6),
-        "agent": hit.agent,
-        "session": hit.session,
-        "role": hit.role,
-        "created_at": iso(hit.created_at),
-        "project": hit.project,
-        "repository": hit.repository,
-        "source": hit.source,
-        "freshness": hit.freshness.value,
-        "memory": hit.category,
-        "provisional": hit.provisional,
-    }
-    if explain:
-        parts = hit.explanation
-        document["explain"] = {
-            "keyword_rank": parts.keyword_rank,
-            "keyword_score": round(parts.keyword_score, 6),
-            "vector_rank": parts.vector_rank,
-            "similarity": round(parts.similarity, 6),
-            "fused": round(parts.fused, 6),
-            "recency": round(parts.recency, 6),
-        }
+        parse_since(given, 0)
+    return given or ""
+
+
+def _document(found: "SearchDocument") -> dict[str, object]:
+    from msgspec import to_builtins
+
+    document: dict[str, object] = to_builtins(found)
+    results = document["results"]
+    assert isinstance(results, list)
+    for part in (document, *results):
+        if part["explain"] is None:
+            del part["explain"]
     return document
 
 
-def _on_terminal() -> bool:
+def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     from crystal_node.cli.options import is_terminal
 
-    return is_terminal(output=True)
+    if found.note:
+        note(f"Searched by words alone: {found.note}.")
+    if not found.results:
+        say("Nothing found.")
+    elif is_terminal(output=True):
+        _table(found)
+    else:
+        _lines(found)
+    if found.more:
+        note(f"There is more: --offset {request.offset + request.limit}.")
 
 
-def _table(result: "SearchResult", now: int, *, explain: bool) -> None:
+def _table(found: "SearchDocument") -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from crystal_node.cli.terminal import console
-    from crystal_node.wording import one_line
+    from crystal_node.wording import one_line, printable
 
+    explained = any(result.explain for result in found.results)
     table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))
     table.add_column("Id", style="dim", no_wrap=True)
     table.add_column("When", no_wrap=True)
     table.add_column("Who", max_width=24)
     table.add_column("Text", ratio=1)
-    if explain:
+    if explained:
         table.add_column("Why", max_width=30, style="dim")
-    for hit in result.hits:
-        row = [hit.id[:12], _when(hit, now), one_line(_who(hit), 60), one_line(hit.text, 400)]
-        if explain:
-            row.append(_why(hit))
+    for result in found.results:
+        text = Text(printable(result.snippet))
+        for start, end in result.marks:
+            text.stylize("bold yellow", start, end)
+        row: list[str | Text] = [result.id[:12], _when(result), one_line(_who(result), 60), text]
+        if explained:
+            row.append(_why(result))
         table.add_row(*row)
     console().print(table)
 
 
-def _lines(result: "SearchResult", now: int, *, explain: bool) -> None:
+def _lines(found: "SearchDocument") -> None:
     from crystal_node.wording import one_line
 
-    for hit in result.hits:
-        say(f"{hit.id[:12]}  {_when(hit, now)}  {one_line(_who(hit), 100)}")
-        say(f"    {one_line(hit.text, 2000)}")
-        if explain:
-            say(f"    {_why(hit)}")
+    for result in found.results:
+        say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
+        say(f"    {one_line(result.text, _LINE_CHARS)}")
+        if result.explain:
+            say(f"    {_why(result)}")
 
 
-def _when(hit: "Hit", now: int) -> str:
+def _when(result: "ResultDocument") -> str:
+    from datetime import UTC, datetime
+
     from crystal_node.wording import ago
 
-    return f"{ago((now - hit.created_at) / 1000)} ago" if hit.created_at else "undated"
+    if not result.created_at:
+        return "undated"
+    return f"{ago((datetime.now(UTC) - datetime.fromisoformat(result.created_at)).total_seconds())} ago"
 
 
-def _who(hit: "Hit") -> str:
+def _who(result: "ResultDocument") -> str:
     parts = [
-        f"memory: {hit.category}" if hit.category else hit.role,
-        hit.agent,
-        hit.project or hit.repository,
+        f"memory: {result.memory}" if result.memory else result.role,
+        result.agent,
+        result.project or result.repository,
     ]
-    if hit.provisional:
+    if result.provisional:
         parts.append("not shared yet")
     return ", ".join(part for part in parts if part)
 
 
-def _why(hit: "Hit") -> str:
-    parts = hit.explanation
-    words = (
-        "not by words"
-        if parts.keyword_rank is None
-        else f"words #{parts.keyword_rank + 1} ({parts.keyword_score:.2f})"
+def _why(result: "ResultDocument") -> str:
+    parts = result.explain or {}
+    return f"score {result.score:.4f}: " + ", ".join(
+        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in parts.items()
+        if value is not None
     )
-    meaning = (
-        "not by meaning"
-        if parts.vector_rank is None
-        else f"meaning #{parts.vector_rank + 1} ({parts.similarity:.2f})"
-    )
-    return f"score {hit.score:.4f}: {words}, {meaning}, recency {parts.recency:.2f}"

@@ -7,14 +7,16 @@ search.
 import threading
 import time
 from contextlib import ExitStack
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
+
+from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.scope import Scope
 from crystal_core.search import Hit, Searcher
 from crystal_node.clock import now_ms
-from crystal_node.errors import NotSetUp
+from crystal_node.errors import NotSetUp, Usage
 from crystal_node.finding.documents import (
     Depth,
     Kind,
@@ -24,9 +26,12 @@ from crystal_node.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
+from crystal_node.finding.showing import shown
 from crystal_node.settings import Settings
-from crystal_node.timespans import parse_since
+from crystal_node.timespans import parse_since, parse_until
 from crystal_node.wording import iso
+
+_Request = TypeVar("_Request", SearchRequest, ShowRequest)
 
 
 class Finding(Protocol):
@@ -57,32 +62,32 @@ class Finder:
     def search(self, request: SearchRequest) -> SearchDocument:
         """See ``Finding``."""
         began = time.perf_counter()
+        request = _within_limits(request)
         now = now_ms()
-        scope = Scope(
-            agent=request.agent or None,
-            since_ms=parse_since(request.since, now) if request.since else None,
-        )
+        scope = _scope(request, now)
         with self._lock:
             found = self._searcher.search(
                 request.query,
                 now_ms=now,
                 limit=request.limit,
-                agent=scope.agent,
-                since_ms=scope.since_ms,
+                offset=request.offset,
+                scope=scope,
+                words_only=request.words_only,
             )
         return SearchDocument(
             query=request.query,
             mode=found.mode.value,
             depth=Depth.FAST,
             note=found.note,
-            more=False,
-            results=[_result(hit) for hit in found.hits],
+            more=found.more,
+            results=[_result(hit, explain=request.explain) for hit in found.hits],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
         )
 
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``Finding``."""
-        raise NotImplementedError
+        with self._lock:
+            return shown(self._database, _within_limits(request))
 
     def release(self) -> None:
         """Gives the model's memory back; the next search by meaning loads it again."""
@@ -99,14 +104,36 @@ class Finder:
         self.close()
 
 
-def _result(hit: Hit) -> ResultDocument:
+def _within_limits(request: _Request) -> _Request:
+    """The request, checked as if it had come from another program. Raises Usage."""
+    try:
+        return convert(to_builtins(request), type(request))
+    except ValidationError as error:
+        raise Usage(f"the request cannot be answered: {error}") from error
+
+
+def _scope(request: SearchRequest, now: int) -> Scope:
+    """Raises Usage for a time that is none."""
+    return Scope(
+        agent=request.agent or None,
+        project=request.project or None,
+        session=request.session or None,
+        role=request.role or None,
+        kind=None if request.kind is None else request.kind.value,
+        source=request.source or None,
+        since_ms=parse_since(request.since, now) if request.since else None,
+        until_ms=parse_until(request.until, now) if request.until else None,
+    )
+
+
+def _result(hit: Hit, *, explain: bool) -> ResultDocument:
     return ResultDocument(
         id=hit.id,
         text=hit.text,
         snippet=hit.text,
         marks=[],
         score=round(hit.score, 6),
-        kind=Kind.MEMORY if hit.category else Kind.CONVERSATION,
+        kind=Kind(hit.kind),
         agent=hit.agent,
         session=hit.session,
         role=hit.role,
@@ -117,4 +144,17 @@ def _result(hit: Hit) -> ResultDocument:
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,
+        explain=_explained(hit) if explain else None,
     )
+
+
+def _explained(hit: Hit) -> dict[str, float | int | str | None]:
+    parts = hit.explanation
+    return {
+        "keyword_rank": parts.keyword_rank,
+        "keyword_score": round(parts.keyword_score, 6),
+        "vector_rank": parts.vector_rank,
+        "similarity": round(parts.similarity, 6),
+        "fused": round(parts.fused, 6),
+        "recency": round(parts.recency, 6),
+    }

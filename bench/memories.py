@@ -65,16 +65,28 @@ def embedded(embedder: BuiltinEmbedder, texts: Sequence[str]) -> NDArray[np.floa
     return np.frombuffer(halves, "<f2").reshape(len(texts), -1).astype(np.float32)
 
 
-def passages(count: int, subjects: Sequence[str], vectors: NDArray[np.float32], seed: int = 1) -> Passages:
+def passages(
+    count: int,
+    subjects: Sequence[str],
+    vectors: NDArray[np.float32],
+    seed: int = 1,
+    *,
+    first: int = 0,
+    spread: float = 0.0,
+) -> Passages:
+    """`count` passages, numbered from `first` on. `spread` is the length of what a vector has of its own."""
     rng = np.random.default_rng(seed)
-    first, second = rng.integers(0, len(subjects), (2, count))
+    one, other = rng.integers(0, len(subjects), (2, count))
     weights = rng.uniform(0.5, 0.9, (count, 1)).astype(np.float32)
-    mixed = vectors[first] * weights + vectors[second] * (1 - weights)
+    mixed = vectors[one] * weights + vectors[other] * (1 - weights)
+    if spread:
+        own = rng.standard_normal(mixed.shape, dtype=np.float32)
+        mixed += own * np.float32(spread / np.sqrt(mixed.shape[1]))
     mixed /= np.linalg.norm(mixed, axis=1, keepdims=True)
     generator = random.Random(seed)
     texts: list[str] = []
     for number in range(count):
-        parts = [f"Note {number}.", subjects[int(first[number])], subjects[int(second[number])]]
+        parts = [f"Note {first + number}.", subjects[int(one[number])], subjects[int(other[number])]]
         length = sum(len(part) + 1 for part in parts)
         while length < PASSAGE_CHARS:
             parts.append(generator.choice(subjects))
@@ -113,10 +125,12 @@ def captures(texts: Sequence[str], first: int = 0) -> list[Capture]:
     return found
 
 
-def fill(replica: Replica, memory: Passages, identity: str, *, with_vectors: bool = True) -> None:
-    """Apply all passages, `BATCH` in a transaction, as a device applies mirror entries."""
+def fill(
+    replica: Replica, memory: Passages, identity: str, *, with_vectors: bool = True, first: int = 0
+) -> None:
+    """Apply all passages, `BATCH` in a transaction, as a device applies mirror entries; `first` of them were applied before."""
     halves = memory.vectors.astype("<f2") if with_vectors else None
-    operations = captures(memory.texts)
+    operations = captures(memory.texts, first)
     place = 0
     sequence = replica.ack(DEVICE, INCARNATION) + 1
 

@@ -1,20 +1,25 @@
 """Nearest vectors in a few milliseconds: a scan over one bit per dimension, then the exact order of the best of it.
 
 The index holds, for each window, its rowid, its chunk's, and the signs of its numbers as 64-bit words: 64 bytes at 384
-dimensions. A search narrows down in three steps:
+dimensions, 64 MB for a million. A search narrows down in three steps:
 
     all windows      the query's signs against theirs (XOR and population count)        keeps `POOL` times what is wanted
     the pool         the query's numbers against their signs                            keeps `EXACT` times what is wanted
     the rest         the vectors themselves, from sqlite-vec's table                    in their exact order
 
-The index is a copy of the `windows` table as of one committed state. `refresh` brings it up to date: added windows have
-higher rowids than all before, anything else moves `index_state.removals` and makes it read the table anew. It lives in
-memory only; there is nothing to repair.
+The index is a copy of the `windows` table as of one committed state, in memory only: there is nothing beside the database
+that could be stale, damaged or left over. `refresh` brings it up to date, whoever wrote:
+
+    added      windows have higher rowids than all that were there before
+    removed    `index_state.removals` counts them, `removed_windows` names the latest; their places become holes, without signs
+    else       (more removed than are named, vectors dropped, a row changed) the table is read anew
+
+Windows stand in blocks of `BLOCK`, so that growing copies nothing and a scan's intermediate results stay in the processor's
+cache. See docs/decisions/0038-vectors-at-a-million.md.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -32,9 +37,17 @@ EXACT = 6
 """Windows compared exactly for each neighbour that is wanted."""
 EXACT_MIN = 240
 """Windows compared exactly in any case."""
+BLOCK = 32_768
+"""Windows in one block."""
+
+Column = Literal["rowids", "chunks", "words"]
 
 _WORD_BITS = 64
-_GROWTH = 1.5
+_HOLES_MAX = 0.25
+"""With a greater share of holes than this, the table is read anew."""
+_SPARSE = 8
+"""Where filters admit less than one window in this many, only those are looked at."""
+_WIDEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +58,59 @@ class Neighbour:
     similarity: float
 
 
+class _Block:
+    """Up to `BLOCK` windows in the order of their rowids. Memory is taken where something is written."""
+
+    def __init__(self, words: int) -> None:
+        self.size = 0
+        self.rowids: NDArray[np.int64] = np.empty(BLOCK, np.int64)
+        self.chunks: NDArray[np.int64] = np.empty(BLOCK, np.int64)
+        """0 for a hole."""
+        self.words: NDArray[np.uint64] = np.empty((words, BLOCK), np.uint64)
+
+    def add(
+        self, rowids: "NDArray[np.int64]", chunks: "NDArray[np.int64]", words: "NDArray[np.uint64]"
+    ) -> None:
+        span = slice(self.size, self.size + len(rowids))
+        self.rowids[span], self.chunks[span], self.words[:, span] = rowids, chunks, words
+        self.size = span.stop
+
+    def remove(self, rowids: "NDArray[np.int64]") -> int:
+        """Make holes of the windows with these rowids that stand here, and count them."""
+        places = np.searchsorted(self.rowids[: self.size], rowids)
+        found = places < self.size
+        places = places[found][self.rowids[places[found]] == rowids[found]]
+        places = np.unique(places[self.chunks[places] != 0])
+        self.chunks[places] = 0
+        self.words[:, places] = 0
+        return len(places)
+
+
 class VectorIndex:
     """The signs of all vectors of one database. Belongs to one thread at a time, as the database does."""
 
     def __init__(self) -> None:
         self.dimensions = 0
         self.size = 0
+        """Windows in it, without the holes."""
+        self._blocks: list[_Block] = []
         self._version: tuple[int, int] | None = None
         self._removals = -1
-        self._rowids: NDArray[np.int64] = np.empty(0, np.int64)
-        self._chunks: NDArray[np.int64] = np.empty(0, np.int64)
-        self._words: NDArray[np.uint64] = np.empty((0, 0), np.uint64)
+        self._highest = 0
+        """No chunk's rowid is higher."""
 
     def refresh(self, database: Database) -> None:
         """Make the index equal to the committed state that the surrounding snapshot shows.
 
-        Raises RuntimeError inside a write transaction, whose rows may yet be rolled back.
+        Not for write transactions, whose rows may yet be rolled back.
         """
         version = database.version()
         if version == self._version:
             return
         dimensions, removals = database.rows("SELECT dimensions, removals FROM index_state")[0]
-        if (dimensions, removals) != (self.dimensions, self._removals):
-            self.dimensions, self._removals, self.size = int(dimensions), int(removals), 0
-            self._words = np.empty((-(-self.dimensions // _WORD_BITS), 0), np.uint64)
+        if dimensions != self.dimensions or not self._follow_removals(database, removals):
+            self.dimensions, self.size, self._highest, self._blocks = int(dimensions), 0, 0, []
+        self._removals = int(removals)
         if self.dimensions:
             self._append(database)
         self._version = version
@@ -88,78 +130,139 @@ class VectorIndex:
         """
         if not self.size or count < 1:
             return []
-        chunks = self._chunks[: self.size]
-        allowed = _mask(chunks, only, without)
-        windows = np.arange(self.size) if allowed is None else np.flatnonzero(allowed)
         exact = max(count * EXACT, EXACT_MIN)
-        windows = _smallest(windows, lambda some: self._distances(query)[some], max(count * POOL, exact))
-        windows = _smallest(windows, lambda some: -self._estimates(query, some), exact)
-        similarities = _products(self._vectors(database, self._rowids[windows]), query)
+        pool = self._pool(query, self._admitted(only, without), max(count * POOL, exact))
+        owners = self._gathered("chunks", pool)
+        if len(pool) > exact:
+            # Nearest first by estimate.
+            order = np.argsort(-self._estimates(query, pool), kind="stable")
+            pool, owners = pool[order], owners[order]
         best: dict[int, float] = {}
-        for place in np.argsort(-similarities, kind="stable"):
-            best.setdefault(int(chunks[windows[place]]), float(similarities[place]))
-            if len(best) == count:
-                break
-        return [Neighbour(chunk, similarity) for chunk, similarity in best.items()]
+        compared = 0
+        while compared < len(pool) and len(best) < count:
+            # Once, unless the windows of few long texts fill the first places.
+            places = slice(compared, exact)
+            rowids = self._gathered("rowids", pool[places])
+            similarities = _products(self._vectors(database, rowids), query)
+            for chunk, similarity in zip(owners[places].tolist(), similarities.tolist(), strict=True):
+                best[chunk] = max(similarity, best.get(chunk, similarity))
+            compared, exact = exact, exact * _WIDEN
+        ranked = sorted(best.items(), key=lambda found: (-found[1], found[0]))
+        return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
+
+    def _pool(
+        self, query: "NDArray[np.float32]", admitted: "NDArray[np.bool_] | None", wanted: int
+    ) -> "NDArray[np.int64]":
+        """The places of the `wanted` windows with the most signs in common with the query, in no order."""
+        if admitted is None:
+            if self._places() <= wanted:
+                return np.arange(self._places())
+            return _smallest(self._distances(query), wanted)
+        places = np.flatnonzero(admitted)
+        if len(places) <= wanted:
+            return places
+        if len(places) * _SPARSE < len(admitted):
+            different = self._gathered("words", places) ^ self._query_words(query)
+            return places[_smallest(np.bitwise_count(different).sum(axis=0, dtype=np.uint16), wanted)]
+        return places[_smallest(self._distances(query)[places], wanted)]
+
+    def _admitted(
+        self, only: "NDArray[np.int64] | None", without: "NDArray[np.int64] | None"
+    ) -> "NDArray[np.bool_] | None":
+        """Per place, whether its window may be found; None if all may."""
+        if only is None and (without is None or not len(without)) and self.size == self._places():
+            return None
+        chunks = np.full(self._highest + 1, only is None)
+        if only is not None:
+            chunks[only[only <= self._highest]] = True
+        if without is not None:
+            chunks[without[without <= self._highest]] = False
+        chunks[0] = False
+        return np.concatenate([chunks[block.chunks[: block.size]] for block in self._blocks])
+
+    def _query_words(self, query: "NDArray[np.float32]") -> "NDArray[np.uint64]":
+        """The query's signs, as a column."""
+        return _as_words(signs(query).tobytes(), 1, self._words())
 
     def _distances(self, query: "NDArray[np.float32]") -> "NDArray[np.uint16]":
-        """Per window, the number of dimensions in which its sign differs from the query's."""
-        words = _as_words(signs(query).tobytes(), 1, len(self._words))
-        total = np.zeros(self.size, np.uint16)
-        different = np.empty(self.size, np.uint64)
-        counted = np.empty(self.size, np.uint8)
-        for column, word in zip(self._words, words[:, 0], strict=True):
-            np.bitwise_xor(column[: self.size], word, out=different)
-            np.bitwise_count(different, out=counted)
-            total += counted
-        return total
+        """Per place, the number of dimensions in which its window's sign differs from the query's."""
+        words = self._query_words(query)[:, 0]
+        totals = np.zeros(self._places(), np.uint16)
+        different = np.empty(BLOCK, np.uint64)
+        counted = np.empty(BLOCK, np.uint8)
+        start = 0
+        for block in self._blocks:
+            size = block.size
+            total = totals[start : start + size]
+            for column, word in zip(block.words, words, strict=True):
+                np.bitwise_xor(column[:size], word, out=different[:size])
+                np.bitwise_count(different[:size], out=counted[:size])
+                np.add(total, counted[:size], out=total)
+            start += size
+        return totals
 
-    def _estimates(self, query: "NDArray[np.float32]", windows: "NDArray[np.int64]") -> "NDArray[np.float32]":
+    def _estimates(self, query: "NDArray[np.float32]", places: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Per window, the query's product with its signs: closer to the true order than the number of equal signs."""
-        packed = np.ascontiguousarray(self._words[:, windows].T).view(np.uint8)
+        packed = np.ascontiguousarray(self._gathered("words", places).T).view(np.uint8)
         bits = np.unpackbits(packed, axis=1, count=self.dimensions, bitorder="little")
         return _products(bits, query)
+
+    def _gathered(self, column: Column, places: "NDArray[np.int64]") -> "NDArray[Any]":
+        """What stands at these places: all blocks but the last are full."""
+        if not len(self._blocks) > 1:
+            whole: NDArray[Any] = getattr(self._blocks[0], column)[..., places]
+            return whole
+        owner, within = places // BLOCK, places % BLOCK
+        first: NDArray[Any] = getattr(self._blocks[0], column)
+        found = np.empty((*first.shape[:-1], len(places)), first.dtype)
+        for number in np.unique(owner).tolist():
+            here = owner == number
+            found[..., here] = getattr(self._blocks[number], column)[..., within[here]]
+        return found
 
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
         # One lookup each: sqlite-vec answers `rowid IN (…)` several times slower.
         query = "SELECT embedding FROM chunks_vec WHERE rowid = ?"
-        found = [row[0] for row in database.rows_of_many(query, [(int(rowid),) for rowid in rowids])]
+        found = [row[0] for row in database.rows_of_many(query, [(rowid,) for rowid in rowids.tolist()])]
         if len(found) != len(rowids):
             raise VaultDamaged(f"{database.path} is damaged: a window has no vector")
         return np.frombuffer(b"".join(found), "<f4").reshape(len(found), self.dimensions)
 
-    def _append(self, database: Database) -> None:
-        last = int(self._rowids[self.size - 1]) if self.size else 0
-        listed, owners, bits = database.rows(
-            "SELECT group_concat(rowid), group_concat(chunk), CAST(group_concat(bits, '') AS BLOB)"
-            " FROM (SELECT rowid, chunk, bits FROM windows WHERE rowid > ? ORDER BY rowid)",
-            (last,),
-        )[0]
-        rowids, chunks = integers(listed), integers(owners)
-        added = len(rowids)
-        if not added:
-            return
-        if len(bits) != added * -(-self.dimensions // 8):
-            raise VaultDamaged(f"{database.path} is damaged: the signs of a window have the wrong length")
-        self._reserve(self.size + added)
-        span = slice(self.size, self.size + added)
-        self._rowids[span], self._chunks[span] = rowids, chunks
-        self._words[:, span] = _as_words(bits, added, len(self._words))
-        self.size += added
+    def _places(self) -> int:
+        return (len(self._blocks) - 1) * BLOCK + self._blocks[-1].size if self._blocks else 0
 
-    def _reserve(self, size: int) -> None:
-        if size <= self._words.shape[1] and size <= len(self._rowids):
-            return
-        room = size if not self.size else int(size * _GROWTH)
-        kept = slice(0, self.size)
-        rowids, chunks = np.empty(room, np.int64), np.empty(room, np.int64)
-        words = np.empty((len(self._words), room), np.uint64)
-        rowids[kept], chunks[kept], words[:, kept] = (
-            self._rowids[kept],
-            self._chunks[kept],
-            self._words[:, kept],
-        )
-        self._rowids, self._chunks, self._words = rowids, chunks, words
+    def _words(self) -> int:
+        return -(-self.dimensions // _WORD_BITS)
+
+    def _last(self) -> int:
+        """The highest rowid in the index, 0 if there is none."""
+        return int(self._blocks[-1].rowids[self._blocks[-1].size - 1]) if self._blocks else 0
+
+    def _follow_removals(self, database: Database, removals: int) -> bool:
+        """Make holes of the windows that were removed since the last time; False where that cannot be told."""
+        return removals == self._removals
+
+    def _append(self, database: Database) -> None:
+        while True:
+            room = -self._places() % BLOCK or BLOCK
+            listed, owners, bits = database.rows(
+                "SELECT group_concat(rowid), group_concat(chunk), CAST(group_concat(bits, '') AS BLOB)"
+                " FROM (SELECT rowid, chunk, bits FROM windows WHERE rowid > ? ORDER BY rowid LIMIT ?)",
+                (self._last(), room),
+            )[0]
+            rowids, chunks = integers(listed), integers(owners)
+            added = len(rowids)
+            if not added:
+                return
+            if len(bits) != added * -(-self.dimensions // 8):
+                raise VaultDamaged(f"{database.path} is damaged: the signs of a window have the wrong length")
+            if room == BLOCK:
+                self._blocks.append(_Block(self._words()))
+            self._blocks[-1].add(rowids, chunks, _as_words(bits, added, self._words()))
+            self.size += added
+            self._highest = max(self._highest, int(chunks.max()))
+            if added < room:
+                return
 
 
 def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np.float32]":
@@ -168,13 +271,14 @@ def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np
     return products
 
 
-def _smallest(
-    windows: "NDArray[np.int64]", ranks: "Callable[[NDArray[np.int64]], NDArray[Any]]", count: int
-) -> "NDArray[np.int64]":
-    """The `count` windows with the smallest ranks, in no order; ranks are not asked for if these are all."""
-    if len(windows) <= count:
-        return windows
-    return windows[np.argpartition(ranks(windows), count)[:count]]
+def _smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
+    """The places of the `count` smallest, of equal ones the last; there are more than that. In no order.
+
+    Several times as fast as `argpartition`: NumPy has a vectorised `partition` for 16 bits.
+    """
+    limit = np.partition(distances, count - 1)[count - 1]
+    below = np.flatnonzero(distances < limit)
+    return np.concatenate((below, np.flatnonzero(distances == limit)[len(below) - count :]))
 
 
 def _as_words(packed: bytes, rows: int, words: int) -> "NDArray[np.uint64]":
@@ -183,18 +287,3 @@ def _as_words(packed: bytes, rows: int, words: int) -> "NDArray[np.uint64]":
     padded = np.zeros((rows, words * 8), np.uint8)
     padded[:, :width] = np.frombuffer(packed, np.uint8).reshape(rows, width)
     return np.ascontiguousarray(padded.view(np.uint64).T)
-
-
-def _mask(
-    chunks: "NDArray[np.int64]", only: "NDArray[np.int64] | None", without: "NDArray[np.int64] | None"
-) -> "NDArray[np.bool_] | None":
-    """Per window, whether its chunk may be found; None if all may."""
-    if only is None and (without is None or not len(without)):
-        return None
-    highest = int(chunks.max())
-    allowed = np.full(highest + 1, only is None)
-    if only is not None:
-        allowed[only[only <= highest]] = True
-    if without is not None:
-        allowed[without[without <= highest]] = False
-    return allowed[chunks]

@@ -1,0 +1,128 @@
+"""What is sent to the gateway and what it answers, beside the documents of ``finding``. Moments are ISO 8601 in UTC.
+
+Requests come from other programs: they are parsed strictly, within limits. Answers only ever gain fields.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Id = Annotated[str, Meta(min_length=8, max_length=64, pattern="^[0-9A-Fa-f]+$")]
+Code = Annotated[str, Meta(min_length=1, max_length=128)]
+AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class ErrorDocument(Struct, frozen=True, kw_only=True):
+    """What went wrong, what to do about it, and a word for programs."""
+
+    error: str
+    hint: str = ""
+    code: str = ""
+
+
+class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The code of a link to the page."""
+
+    code: Code
+
+
+class SessionDocument(Struct, frozen=True, kw_only=True):
+    """What the page sends as its token from now on."""
+
+    token: str
+
+
+class DoneDocument(Struct, frozen=True, kw_only=True):
+    """It was done."""
+
+    done: bool = True
+
+
+class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of what stands around a text is wanted."""
+
+    before: Annotated[int, Meta(ge=0, le=50)] = 0
+    after: Annotated[int, Meta(ge=0, le=50)] = 0
+
+
+class JobDocument(Struct, frozen=True, kw_only=True):
+    """A job of the agent. The same fields as `crystal jobs list --json`."""
+
+    name: str
+    what: str
+    every_seconds: float
+    heavy: bool
+    paused: bool
+    running_since: str | None
+    last_ended: str | None
+    last_worked: str | None
+    outcome: str
+    failing: bool
+    failures: int
+    said: str | None
+    next: str | None
+    put_off: str | None
+    waiting: bool
+    """Asked for, and not begun yet."""
+
+
+class JobsDocument(Struct, frozen=True, kw_only=True):
+    """``running``: whether an agent runs, without which no job does."""
+
+    running: bool
+    jobs: list[JobDocument]
+
+
+class Action(StrEnum):
+    """What `/process` can be asked for."""
+
+    DREAM_WEAVE = "dream-weave"
+    BACKFILL = "backfill"
+
+
+class WeaveMode(StrEnum):
+    FULL = "full"
+    INCREMENTAL = "incremental"
+
+
+class ProcessRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Work on an agent's conversations. ``agentId`` is another spelling of ``agent_id``."""
+
+    agent_id: AgentName | None = None
+    agentId: AgentName | None = None  # noqa: N815  as it is published
+    action: Action = Action.DREAM_WEAVE
+    mode: WeaveMode = WeaveMode.INCREMENTAL
+
+
+class ProcessDocument(Struct, frozen=True, kw_only=True):
+    """The work has begun: how it ends is told by GET /status."""
+
+    status: str
+    action: Action
+    agent_id: str
+    message: str
+
+
+class ProcessStanding(Struct, frozen=True, kw_only=True):
+    """``exit_code`` None: it is under way. ``text``: why it failed."""
+
+    action: Action
+    agent_id: str
+    began: str
+    ended: str | None
+    exit_code: int | None
+    text: str
+
+
+class PublishedStatus(Struct, frozen=True, kw_only=True):
+    """That the gateway is there, in the published form."""
+
+    status: str
+    role: str
+    agentId: str  # noqa: N815  as it is published
+    hasDatabase: bool  # noqa: N815
+    lastDreamWeaver: str | None  # noqa: N815
+    uptime: float
+    version: str
+    processes: list[ProcessStanding]

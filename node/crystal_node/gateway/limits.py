@@ -1,0 +1,15 @@
+"""Limits of the gateway. It serves one person on one machine: they are there against accidents and hostile pages."""
+
+CONNECTIONS_MAX = 128
+HEAD_BYTES_MAX = 16 * 1024
+HEAD_SECONDS_MAX = 10.0
+BODY_BYTES_MAX = 256 * 1024
+CHAT_BYTES_MAX = 2 * 1024 * 1024
+BODY_SECONDS_MAX = 20.0
+SEND_STALL_SECONDS_MAX = 30.0
+"""How long an answer may be left unread before the connection ends."""
+KEEP_ALIVE_SECONDS = 30
+SHUTDOWN_SECONDS_MAX = 5
+THREADS_MAX = 8
+IDLE_SECONDS = 15 * 60.0
+"""After so long without a search the memory's index and model are let go of."""

@@ -1,0 +1,79 @@
+"""Reading requests strictly: within their size and time, as JSON of one kind, nothing unknown, nothing repeated."""
+
+import asyncio
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from crystal_node.gateway.errors import BadRequest, TooLarge, TooSlow
+from crystal_node.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
+
+QUERY_FIELDS_MAX = 16
+Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY_BYTES_MAX) -> Parsed:
+    """The body. Raises BadRequest, TooLarge, TooSlow."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadRequest("the body has to be application/json")
+    body = await _body(request, bytes_max)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UnicodeDecodeError as error:
+        raise BadRequest("the body is no UTF-8") from error
+    except RecursionError as error:
+        raise BadRequest("the body is nested too deeply") from error
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the body is not as it has to be: {_place(error)}") from error
+    except msgspec.DecodeError as error:
+        raise BadRequest("the body is no JSON") from error
+
+
+def query_of(request: Request, kind: type[Parsed]) -> Parsed:
+    """The query's parameters as a ``kind``. Raises BadRequest."""
+    try:
+        pairs = parse_qsl(
+            request.scope["query_string"].decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(request.scope["query_string"]),
+            max_num_fields=QUERY_FIELDS_MAX,
+            errors="strict",
+        )
+    except ValueError as error:
+        raise BadRequest("the query cannot be read") from error
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise BadRequest("a parameter comes twice")
+    try:
+        return msgspec.convert(dict(pairs), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"a parameter is not as it has to be: {_place(error)}") from error
+
+
+def no_query(request: Request) -> None:
+    """Raises BadRequest."""
+    if request.scope["query_string"]:
+        raise BadRequest("this address takes no query")
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > bytes_max:
+                    raise TooLarge(f"a body has at most {bytes_max // 1024} KiB here")
+                pieces.append(piece)
+    except TimeoutError as error:
+        raise TooSlow("the body did not come in time") from error
+    except ClientDisconnect as error:
+        raise BadRequest("the body broke off") from error
+    return b"".join(pieces)
+
+
+def _place(error: msgspec.ValidationError) -> str:
+    """Which field, and what it should be; never what it holds, beyond the name of an unknown one."""
+    return str(error)[:200]

@@ -1,0 +1,31 @@
+"""The page's route of status: the document of `crystal status --json`, gathered anew at each request."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_node.device import Device
+from crystal_node.gateway.desk import Desk
+from crystal_node.gateway.replies import JsonReply
+from crystal_node.gateway.requests import no_query
+from crystal_node.health.document import status_document
+from crystal_node.health.standing import standing
+
+
+class StatusRoutes:
+    """Over a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> list[Route]:
+        return [Route("/api/status", self.status, methods=["GET"])]
+
+    async def status(self, request: Request) -> Response:
+        """How this device stands, its devices and channels."""
+        no_query(request)
+        return JsonReply(await self._desk.with_device(_document))
+
+
+def _document(device: Device) -> dict[str, object]:
+    return status_document(device, standing(device))

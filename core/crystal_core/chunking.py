@@ -41,7 +41,7 @@ def spans(text: str) -> list[tuple[int, int]]:
     while True:
         end = min(start + PIECE_CHARS, len(text))
         if end < len(text):
-            end = _cut_before(text, end, start + _LOOK_BACK)
+            end = cut_at(text, end, start + _LOOK_BACK)
         found.append((start, end))
         if end == len(text):
             assert all(after[0] <= before[1] for before, after in pairwise(found)), "no gap between pieces"
@@ -49,7 +49,9 @@ def spans(text: str) -> list[tuple[int, int]]:
         start = _word_start(text, end - OVERLAP_CHARS, end)
 
 
-def _cut_before(text: str, limit: int, earliest: int) -> int:
+def cut_at(text: str, limit: int, earliest: int) -> int:
+    """The best place for a cut up to ``limit``, if there is one behind ``earliest``: after a paragraph, a line, a sentence or a
+    word; else where the limit falls, but between what is seen as characters."""
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, earliest, limit)
         if at >= 0:

@@ -1,0 +1,131 @@
+"""Blocks of a text, and packing them into passages.
+
+A block is a stretch that had better not be cut. What begins a block says how good a place for a cut that is (its ``Border``).
+Blocks are packed from the front: a passage ends before a ``HARD`` border once it has a sentence or two, and at the latest
+where the next block would not fit. Then it is cut at the best border in its second half; among equals at the one whose next
+block has the smallest checksum. That choice looks at content, not at distances from the beginning: after an edit the cuts
+soon fall again where they fell before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from zlib import crc32
+
+from crystal_core.chunking import PIECE_CHARS, cut_at
+
+SOLID_CHARS = 2 * PIECE_CHARS
+"""A block that is one thing stays whole up to this, and no passage is longer."""
+SMALL_CHARS = 240
+"""Less than this goes along with what follows it."""
+TITLE_CHARS_MAX = 300
+
+
+class Border(IntEnum):
+    """How good a place for a cut the beginning of a block is."""
+
+    LINE = 0
+    PARAGRAPH = 1
+    PART = 2
+    """Of something larger: a method, a list."""
+    HARD = 3
+    """Something else begins: a section, a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``text[start:end]``. ``solid``: one thing, to be kept whole if at all possible. ``title``: where it stands."""
+
+    start: int
+    end: int
+    border: Border
+    title: str = ""
+    solid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """``title`` says where the text stands in its document: headings, or names of classes and functions; "" if nowhere."""
+
+    title: str
+    text: str
+
+
+def packed(text: str, blocks: Sequence[Block]) -> list[Passage]:
+    """The passages that these blocks make, which cover the text in order and without a gap."""
+    pieces = [piece for block in blocks for piece in _small_enough(text, block)]
+    passages: list[Passage] = []
+    first = 0
+    while first < len(pieces):
+        end = _end(text, pieces, first)
+        kept = text[pieces[first].start : pieces[end - 1].end].strip("\n").rstrip()
+        if kept.strip():
+            passages.append(Passage(_title(pieces[first:end]), kept))
+        first = end
+    return passages
+
+
+def lines_of(text: str) -> list[tuple[int, int]]:
+    """Where each line begins and ends, its line break included."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        found.append((start, end))
+        start = end
+    return found
+
+
+def _end(text: str, blocks: Sequence[Block], first: int) -> int:
+    """The index after the last block of the passage that begins with ``first``."""
+    start = blocks[first].start
+    for number in range(first + 1, len(blocks)):
+        block = blocks[number]
+        if block.border is Border.HARD and block.start - start >= SMALL_CHARS:
+            return number
+        if block.end - start > PIECE_CHARS:
+            return _best(text, blocks, first, number)
+    return len(blocks)
+
+
+def _best(text: str, blocks: Sequence[Block], first: int, limit: int) -> int:
+    start = blocks[first].start
+    if blocks[limit].start - start < SMALL_CHARS and blocks[limit].end - start <= SOLID_CHARS:
+        return limit + 1  # a heading, or a sentence, stays with what it introduces
+    half = [
+        number for number in range(first + 1, limit + 1) if blocks[number].start - start >= PIECE_CHARS // 2
+    ]
+    if not half:
+        return limit
+    return max(half, key=lambda number: (blocks[number].border, -_checksum(text, blocks[number]), number))
+
+
+def _checksum(text: str, block: Block) -> int:
+    return crc32(text[block.start : block.end].encode("utf-8", "surrogatepass"))
+
+
+def _small_enough(text: str, block: Block) -> list[Block]:
+    """The block, or its pieces if it is too long: at the ends of lines, and of sentences or words in long lines."""
+    limit = SOLID_CHARS if block.solid else PIECE_CHARS
+    if block.end - block.start <= limit:
+        return [block]
+    found: list[Block] = []
+    border = block.border
+    for line_start, line_end in lines_of(text[block.start : block.end]):
+        at, end = block.start + line_start, block.start + line_end
+        while end - at > PIECE_CHARS:
+            cut = cut_at(text, at + PIECE_CHARS, at + PIECE_CHARS // 2)
+            found.append(Block(at, cut, border, block.title))
+            at, border = cut, Border.LINE
+        blank_before = text.endswith("\n\n", block.start, at)
+        found.append(Block(at, end, Border.PARAGRAPH if blank_before else border, block.title))
+        border = Border.LINE
+    return found
+
+
+def _title(blocks: Sequence[Block]) -> str:
+    """That of most of the text."""
+    sizes: dict[str, int] = {}
+    for block in blocks:
+        sizes[block.title] = sizes.get(block.title, 0) + block.end - block.start
+    return max(sizes, key=lambda title: sizes[title])[:TITLE_CHARS_MAX]

@@ -27,7 +27,7 @@ from crystal_node.keys.roots import kept_roots
 from crystal_node.settings import Settings
 
 if TYPE_CHECKING:
-    from crystal_core.embed.port import Embedder
+    from crystal_node.embedding import HeldEmbedder
     from crystal_node.relaystore import FreshToken
     from crystal_relay.client import HttpStore
     from crystal_relay.store import Store
@@ -143,11 +143,12 @@ class Device:
             return None
         return max(now_ms() - int(since), 0) / 1000
 
-    def embedder(self) -> "Embedder":
-        """The built-in embedder; its model is loaded at its first use."""
-        from crystal_core.embed.builtin import BuiltinEmbedder
+    def embedder(self) -> "HeldEmbedder":
+        """What makes vectors here when this device leads; its model is loaded at its first use. Raises EmbedderRefused."""
+        from crystal_mirror.snapshots.base import META_MODEL
+        from crystal_node.embedding import embedder_for
 
-        return BuiltinEmbedder()
+        return embedder_for(self.settings, (self.replica.meta_get(META_MODEL) or b"").decode())
 
     @asynccontextmanager
     async def at_relay(self) -> AsyncGenerator["HttpStore", None]:

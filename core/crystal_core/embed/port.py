@@ -7,8 +7,8 @@ Rules that every implementation holds:
 - A vector is L2-normalised: the dot product of two of them is their cosine. Stored vectors are
   `dimensions` little-endian float16 numbers, `2 * dimensions` bytes; a query's vector is float32.
 - The same text gives the same bytes, whatever stands beside it in the call and whoever asks, as long as
-  `identity`, the machine and the installed libraries are the same. Elsewhere the same `identity` gives vectors
-  that are as good as equal. Vectors of different identities are never compared.
+  `identity`, the machine and the installed libraries are the same. Elsewhere, and from a remote provider, the
+  same `identity` gives vectors that are as good as equal. Vectors of different identities are never compared.
 - Nothing is written, logged or sent that holds the text, unless the provider is a remote one by choice.
 - Calls may come from several threads; an implementation serialises them itself where it has to.
 
@@ -43,6 +43,43 @@ class ModelDamaged(EmbeddingError):
 
 class EmbedderClosed(EmbeddingError):
     """The embedder was closed for good, and then asked for vectors."""
+
+
+class EmbedderUnavailable(EmbeddingError):
+    """The provider does not answer, or wants to be asked later. It may pass.
+
+    ``after``: so many seconds the provider wants to be left alone. ``paid``: it may have cost something all the same.
+    """
+
+    exit_code = 12
+    hint = "See to the provider's server or the network; until it answers, search works by keyword."
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, after: float | None = None, paid: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.after = after
+        self.paid = paid
+
+
+class EmbedderRefused(EmbeddingError):
+    """The provider answers and does not want this: a wrong key, no such model, no money. It won't pass by itself."""
+
+    exit_code = 12
+    hint = "`crystal config` shows provider, model and address; `crystal embed status` tries them."
+
+
+class AnotherModel(EmbedderRefused):
+    """What answers under the model's name gives other vectors than those that are kept. Nothing was mixed."""
+
+    hint = "Bring back the model that made the vault's vectors, or make all anew: `crystal embed migrate` on the Core."
+
+
+class NoEmbedding(EmbeddingError):
+    """This device makes no vectors, by its settings or because it cannot have those of the vault's model."""
+
+    exit_code = 12
+    hint = "Choose a provider: `crystal config set embedding_provider builtin`."
 
 
 class Embedder(Protocol):

@@ -12,7 +12,7 @@ error is cut short, rid of everything that looks like one, and left out if it re
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TypeVar, cast
@@ -40,7 +40,7 @@ _PASSING = frozenset({500, 502, 503, 529})
 _GIVEN_UP = frozenset({504, 524})
 _TOO_MANY = 429
 _SECRET = re.compile(r"(?:sk|key|gsk|xai)-[\w*.-]{4,}|Bearer\s+\S+", re.IGNORECASE)
-_TOO_LONG = re.compile(
+TOO_LONG = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many tokens|maximum context", re.IGNORECASE
 )
 
@@ -112,7 +112,7 @@ class LlmHttp:
         await self.aclose()
 
     async def _once(self, path: str, body: Mapping[str, object], kind: type[T], seconds: float) -> T:
-        sent = _encoded(body)
+        sent = encoded(body)
         try:
             async with (
                 asyncio.timeout(max(seconds, 0.001)),
@@ -145,35 +145,20 @@ class LlmHttp:
         status = response.status_code
         if status == OK:
             return
-        reason = self._reason(data)
-        shown = "" if _repeats(reason, sent) else f": {reason}" if reason else ""
+        reason = reason_of(data, self._secrets)
+        shown = "" if repeats(reason, sent) else f": {reason}" if reason else ""
         what = f"{self.host} answers {status}{shown}"
         if status == _TOO_MANY and "insufficient_quota" in reason:
             raise Refused(what, hint="The provider's account has no credit left.")
         if status == _TOO_MANY:
-            raise _Passing(RateLimited(what), _retry_after(response.headers.get("retry-after")))
+            raise _Passing(RateLimited(what), retry_after(response.headers.get("retry-after")))
         if status in _PASSING:
-            raise _Passing(Unavailable(what), _retry_after(response.headers.get("retry-after")))
+            raise _Passing(Unavailable(what), retry_after(response.headers.get("retry-after")))
         if status in _GIVEN_UP:
             raise Unavailable(what, paid=True)
-        if status in (400, 413, 422) and (status == 413 or _TOO_LONG.search(reason)):
+        if status in (400, 413, 422) and (status == 413 or TOO_LONG.search(reason)):
             raise TooLong(what)
         raise Refused(what)
-
-    def _reason(self, data: bytes) -> str:
-        """The server's own words in short, without anything that could be a key."""
-        try:
-            document: object = msgspec.json.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return ""
-        fields = _fields(document)
-        found = fields.get("error", document)
-        parts = [_fields(found).get(name) for name in ("code", "type", "message")]
-        text = found if isinstance(found, str) else " ".join(part for part in parts if isinstance(part, str))
-        for secret in self._secrets:
-            text = text.replace(secret.removeprefix("Bearer "), "…")
-        plain = "".join(char if char.isprintable() else " " for char in _SECRET.sub("…", text))
-        return plain[:REASON_CHARS_MAX]
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -195,7 +180,23 @@ class _Passing(Exception):
         self.after = after
 
 
-def _repeats(reason: str, sent: bytes) -> bool:
+def reason_of(data: bytes, secrets: Iterable[str]) -> str:
+    """A server's own words on an error in short, without anything that could be a key."""
+    try:
+        document: object = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    fields = _fields(document)
+    found = fields.get("error", document)
+    parts = [_fields(found).get(name) for name in ("code", "type", "status", "message")]
+    text = found if isinstance(found, str) else " ".join(part for part in parts if isinstance(part, str))
+    for secret in secrets:
+        text = text.replace(secret.removeprefix("Bearer "), "…")
+    plain = "".join(char if char.isprintable() else " " for char in _SECRET.sub("…", text))
+    return plain[:REASON_CHARS_MAX]
+
+
+def repeats(reason: str, sent: bytes) -> bool:
     """Whether a server's words hold a piece of what it was sent: no message or log repeats a conversation."""
     text = sent.decode("utf-8", "replace")
     return any(reason[at : at + ECHO_CHARS] in text for at in range(len(reason) - ECHO_CHARS + 1))
@@ -205,7 +206,7 @@ def _fields(document: object) -> dict[str, object]:
     return cast("dict[str, object]", document) if isinstance(document, dict) else {}
 
 
-def _encoded(body: Mapping[str, object]) -> bytes:
+def encoded(body: Mapping[str, object]) -> bytes:
     """As JSON; what is no character, such as half a surrogate pair, becomes a question mark."""
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -221,7 +222,7 @@ def is_loopback(url: str) -> bool:
     return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
-def _retry_after(value: str | None) -> float | None:
+def retry_after(value: str | None) -> float | None:
     """Seconds to wait, from a number of seconds or a date. None where nothing is said that can be read."""
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Keys of language models' providers. They are no settings: never shown, never stored by us, never in a message.
+"""Keys of the providers of language models and of embeddings. They are no settings: never shown, never stored by us, never in a message.
 
 Each comes from its variable, else from ``.env`` beside the database, which only its owner may read. Lines are ``NAME=value``,
 with or without ``export`` and quotes.
@@ -26,6 +26,8 @@ class KeyOwner(StrEnum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     COMPATIBLE = "openai-compatible"
+    GOOGLE = "google"
+    EMBEDDING = "the embedding server"
 
     @property
     def variable(self) -> str:
@@ -33,6 +35,8 @@ class KeyOwner(StrEnum):
             KeyOwner.OPENAI: "OPENAI_API_KEY",
             KeyOwner.ANTHROPIC: "ANTHROPIC_API_KEY",
             KeyOwner.COMPATIBLE: "CRYSTAL_LLM_API_KEY",
+            KeyOwner.GOOGLE: "GOOGLE_API_KEY",
+            KeyOwner.EMBEDDING: "CRYSTAL_EMBEDDING_API_KEY",
         }[self]
 
 

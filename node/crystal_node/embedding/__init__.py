@@ -1,0 +1,17 @@
+"""Providers of vectors, and which of them this device uses. They implement the port ``crystal_core.embed.port.Embedder``.
+
+| module | what it is |
+|---|---|
+| `choosing` | ``embedder_for`` (a Core's) and ``query_embedder`` (anybody's who searches), from the settings |
+| `vaults` | ``VaultEmbedder``: for queries, follows the model of the memory that is open |
+| `held` | ``HeldEmbedder``: an embedder with what its owner needs to hold it; ``NoEmbedder``: one that makes none |
+
+Text goes to a remote provider only where the settings of this very device name it. Importing this package loads no web client,
+no model and no NumPy.
+"""
+
+from crystal_node.embedding.choosing import embedder_for, query_embedder
+from crystal_node.embedding.held import HeldEmbedder
+from crystal_node.embedding.vaults import VaultEmbedder
+
+__all__ = ["HeldEmbedder", "VaultEmbedder", "embedder_for", "query_embedder"]

@@ -1,0 +1,58 @@
+"""Google's API for embeddings: many texts a request, and it is told which of them are looked for and which look."""
+
+import time
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from crystal_node.embedding.http import EmbedHttp, Pause
+from crystal_node.embedding.remote import RemoteEmbedder
+from crystal_node.embedding.windows import Scheme
+
+GOOGLE_URL = "https://generativelanguage.googleapis.com/v1beta"
+
+
+class _Row(msgspec.Struct):
+    values: list[float]
+
+
+class _Answer(msgspec.Struct):
+    embeddings: list[_Row]
+
+
+class GoogleEmbedder(RemoteEmbedder):
+    """One model of Google."""
+
+    batch_texts = 100
+    batch_bytes = 96 * 1024
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        model: str,
+        dimensions: int,
+        scheme: Scheme,
+        *,
+        patience: float = 0.0,
+        pause: Pause = time.sleep,
+    ) -> None:
+        super().__init__("google", model, dimensions, scheme, patience=patience)
+        self._http = EmbedHttp(url, secret={"x-goog-api-key": key} if key else {}, pause=pause)
+
+    def _ask(self, inputs: Sequence[str], *, query: bool, seconds: float) -> list[list[float]]:
+        name = f"models/{self._model}"
+        kind = "RETRIEVAL_QUERY" if query else "RETRIEVAL_DOCUMENT"
+        body = {
+            "requests": [
+                {"model": name, "content": {"parts": [{"text": text}]}, "taskType": kind} for text in inputs
+            ]
+        }
+        path = f"/models/{quote(self._model, safe='')}:batchEmbedContents"
+        answer = self._http.post(path, body, _Answer, seconds=seconds, patience=self._patience)
+        return [row.values for row in answer.embeddings]
+
+    def close(self) -> None:
+        super().close()
+        self._http.close()

@@ -1,0 +1,96 @@
+"""For whoever searches: embeds queries with the model of the memory that is open, whichever that is at the moment.
+
+A memory changes its model under a process that goes on (`crystal embed migrate` on the Core, a snapshot that came in), and a
+person changes settings. So the model that is recorded is looked at for each query, and the embedder is chosen anew when it, or
+what the settings say of embedding, is another. Where there is none, ``embed_query`` raises NoEmbedding, whose text names what
+mends it; a search goes on by keyword then and shows it.
+
+One thread at a time, as the database that it reads.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from crystal_core import mirrorlog
+from crystal_core.database import Database
+from crystal_core.embed.port import NoEmbedding
+from crystal_node.embedding.choosing import query_embedder
+from crystal_node.embedding.held import HeldEmbedder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from crystal_node.settings import Settings
+
+
+class VaultEmbedder:
+    """See the module. Close it, or use it as a context; the database stays open."""
+
+    def __init__(self, settings: "Settings", database: Database) -> None:
+        self._settings = settings
+        self._database = database
+        self._chosen: HeldEmbedder | None = None
+        self._reason = ""
+        self._for: tuple[object, ...] | None = None
+
+    @property
+    def identity(self) -> str:
+        """That of the memory's vectors; "" if it has none."""
+        return (mirrorlog.meta_get(self._database, mirrorlog.MODEL) or b"").decode()
+
+    @property
+    def dimensions(self) -> int:
+        """Of the memory's vectors."""
+        return int(self._database.value("SELECT dimensions FROM index_state"))
+
+    @property
+    def reason(self) -> str:
+        """Why queries are not embedded; "" if they are, as far as it is known without asking anybody."""
+        self._choose()
+        return self._reason
+
+    @property
+    def loaded(self) -> bool:
+        return self._chosen is not None and self._chosen.loaded
+
+    def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
+        """As the port says. Raises EmbeddingError."""
+        return self._needed().embed_windows(texts)
+
+    def embed_query(self, text: str) -> "NDArray[np.float32]":
+        """As the port says. Raises EmbeddingError."""
+        return self._needed().embed_query(text)
+
+    def release(self) -> None:
+        if self._chosen is not None:
+            self._chosen.release()
+
+    def close(self) -> None:
+        chosen, self._chosen, self._for = self._chosen, None, None
+        if chosen is not None:
+            chosen.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _needed(self) -> HeldEmbedder:
+        chosen = self._choose()
+        if chosen is None:
+            raise NoEmbedding(self._reason)
+        return chosen
+
+    def _choose(self) -> HeldEmbedder | None:
+        from crystal_node.settings.again import options_again
+
+        self._settings = options_again(self._settings)
+        identity = self.identity
+        wanted = (identity, self._settings.embedding)
+        if wanted != self._for:
+            self.close()
+            self._chosen, self._reason = query_embedder(self._settings, identity)
+            self._for = wanted
+        return self._chosen

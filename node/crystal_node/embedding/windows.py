@@ -1,0 +1,88 @@
+"""Cuts a text into the windows of a provider's model, by bytes: its tokenizer is not here.
+
+As the built-in model's windows (``crystal_core.embed.windows``): a text that fits is one window, and a longer one is cut into
+shorter ones than would fit, because a window has one vector for all that it says. A token has a byte at least, so that no
+window has more tokens than bytes; of prose it has about a quarter.
+
+Windows end at white space where some is near, and never within a character.
+"""
+
+from dataclasses import dataclass
+
+WINDOWS_PER_TEXT_MAX = 96
+"""What stands beyond them in a longer text is found by its words only. A text of 64 KiB has 73."""
+_NEAR = 48
+"""Bytes before a window's end within which white space is looked for."""
+EMPTY = "-"
+"""What is embedded for a text without a visible character: servers refuse or skip those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Bytes: of a text that is not cut, of the windows of one that is, and what neighbours share. ``version`` goes up with any
+    other change of what is sent for a text."""
+
+    whole: int
+    part: int
+    overlap: int
+    version: int = 1
+
+    def __str__(self) -> str:
+        return f"w{self.version}-{self.whole}-{self.part}-{self.overlap}"
+
+
+LONG = Scheme(1984, 1024, 128)
+"""For models that read 2,048 tokens or more: no text can be too long for them."""
+SHORT = Scheme(960, 512, 96)
+"""For models that read about 512 tokens, or 256."""
+
+
+def windows_of(text: str, scheme: Scheme) -> list[str]:
+    """The windows of a text in order, one at least."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= scheme.whole:
+        return [_shown(data)]
+    found: list[str] = []
+    start = 0
+    while len(found) < WINDOWS_PER_TEXT_MAX:
+        end = _end(data, start + scheme.part)
+        found.append(_shown(data[start:end]))
+        if end >= len(data):
+            break
+        start = _begin(data, end - scheme.overlap)
+    return found
+
+
+def first_window(text: str, scheme: Scheme) -> str:
+    """What of a query is embedded."""
+    data = text[: scheme.whole].encode("utf-8", "replace")
+    return _shown(data[: _boundary(data, scheme.whole)])
+
+
+def _shown(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return text if text.strip() else EMPTY
+
+
+def _end(data: bytes, wanted: int) -> int:
+    if wanted >= len(data):
+        return len(data)
+    for at in range(wanted, wanted - _NEAR, -1):
+        if data[at - 1 : at].isspace():
+            return at
+    return _boundary(data, wanted)
+
+
+def _begin(data: bytes, wanted: int) -> int:
+    for at in range(wanted, wanted + _NEAR):
+        if data[at - 1 : at].isspace():
+            return at
+    return _boundary(data, wanted)
+
+
+def _boundary(data: bytes, wanted: int) -> int:
+    """That place, or the one before it that is between two characters."""
+    wanted = min(wanted, len(data))
+    while 0 < wanted < len(data) and data[wanted] & 0xC0 == 0x80:
+        wanted -= 1
+    return wanted

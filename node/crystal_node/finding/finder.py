@@ -6,13 +6,14 @@ search.
 
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Protocol, Self, TypeVar
 
 from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.embed.port import EmbeddingError
 from crystal_core.scope import Scope
 from crystal_core.search import Hit, Searcher
 from crystal_node.clock import now_ms
@@ -53,11 +54,13 @@ class Finder:
         """Raises NotSetUp, VaultDataError."""
         if settings.vault is None:
             raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+        self.settings = settings
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._database = self._closing.enter_context(Database.open(settings.home.database))
         self._embedder = self._closing.enter_context(BuiltinEmbedder(threads=1))
         self._searcher = Searcher(self._database, self._embedder)
+        self._preparing: threading.Thread | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
         """See ``Finding``."""
@@ -88,6 +91,22 @@ class Finder:
         """See ``Finding``."""
         with self._lock:
             return shown(self._database, _within_limits(request))
+
+    @property
+    def ready(self) -> bool:
+        """Whether a search by meaning loads no model first."""
+        return self._embedder.loaded
+
+    def prepare(self) -> None:
+        """Has the model loaded, in a thread of its own."""
+        if self._preparing is None or not self._preparing.is_alive():
+            self._preparing = threading.Thread(target=self._prepare, name="crystal-model", daemon=True)
+            self._preparing.start()
+
+    def _prepare(self) -> None:
+        # Whoever searches next is told of the same error.
+        with suppress(EmbeddingError):
+            self._embedder.embed_query("ready")
 
     def release(self) -> None:
         """Gives the model's memory back; the next search by meaning loads it again."""

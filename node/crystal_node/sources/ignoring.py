@@ -1,0 +1,166 @@
+"""Ignore files, as git has them: which entries of a folder a person wants nobody to look at.
+
+Read are ``.gitignore``, ``.ignore`` and ``.crystalignore`` of every folder from the repository's root down, and its
+``info/exclude``. Of several rules that match, the last of the deepest file that has one decides; in one folder
+``.crystalignore`` counts more than ``.ignore``, and that more than ``.gitignore``. Nothing in an ignored folder can be taken
+back, because it is never looked into. What git has in its index plays no part: an ignored file stays out though it is
+committed. A repository inside begins anew, as git has it.
+
+The patterns' language is pathspec's; its expressions match what is below a folder as well, here each entry is judged by itself.
+"""
+
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathspec.patterns.gitignore.base import GitIgnorePatternError
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+NAMES = (".crystalignore", ".ignore", ".gitignore")
+"""In a folder the first counts most."""
+FILE_BYTES_MAX = 256 * 1024
+PATTERNS_MAX = 5000
+PATTERN_CHARS_MAX = 1000
+
+_DIRECTORY_OR_END = "(?:(?P<ps_d>/)|$)"
+_DIRECTORY = "(?P<ps_d>/)"
+
+
+class IgnoreFile:
+    """The rules of one file, for paths relative to its folder; those of folders end with a slash."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules: list[tuple[re.Pattern[str], bool]] = []
+        sources: list[str] = []
+        for line in lines:
+            rule = _rule(line) if len(line) <= PATTERN_CHARS_MAX else None
+            if rule is not None and len(self._rules) < PATTERNS_MAX:
+                self._rules.append((re.compile(rule[0], re.DOTALL), rule[1]))
+                sources.append(f"(?:{rule[0]})")
+        self._rules.reverse()
+        self._any = re.compile("|".join(sources), re.DOTALL) if sources else None
+
+    def __bool__(self) -> bool:
+        return self._any is not None
+
+    def verdict(self, path: str) -> bool | None:
+        """True: ignored, False: taken back, None: no rule matches."""
+        if self._any is None or self._any.search(path) is None:
+            return None
+        return next((ignored for rule, ignored in self._rules if rule.search(path) is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignoring:
+    """What holds in one folder. ``files``: the rules in force with the length of their folder's path, nearest first. Paths
+    are relative to ``origin``, which is above or at the source's root."""
+
+    origin: str
+    files: tuple[tuple[int, IgnoreFile], ...] = ()
+
+    def ignores(self, path: str) -> bool:
+        """Whether an entry of this folder is ignored. The path of a folder ends with a slash."""
+        for start, file in self.files:
+            verdict = file.verdict(path[start:])
+            if verdict is not None:
+                return verdict
+        return False
+
+    def below(self, prefix: str, descriptor: int, names: Iterable[str]) -> "Ignoring":
+        """What holds in a folder: ``prefix`` is its path with a slash at its end, ``names`` are its entries' names."""
+        present = set(names)
+        files = self.files
+        if ".git" in present and prefix:
+            files = tuple(_excluded(descriptor, len(prefix)))
+        own = [
+            (len(prefix), file)
+            for name in NAMES
+            if name in present and (file := _read_ignore_file(name, descriptor))
+        ]
+        return Ignoring(self.origin, (*own, *files)) if own or files is not self.files else self
+
+
+def ignoring_at(root: Path) -> tuple[Ignoring, str]:
+    """What holds above a source's root, and the root's path from there: "" or one that ends with a slash."""
+    top = next((place for place in (root, *root.parents) if _is_repository(place)), root)
+    files: list[tuple[int, IgnoreFile]] = []
+    with suppress(OSError), _opened_folder(top) as descriptor:
+        files += _excluded(descriptor, 0)
+    below = root.relative_to(top).parts
+    for depth in range(len(below)):
+        folder = top.joinpath(*below[:depth])
+        length = len("/".join(below[:depth])) + 1 if depth else 0
+        with suppress(OSError), _opened_folder(folder) as descriptor:
+            own = [(length, file) for name in NAMES if (file := _read_ignore_file(name, descriptor))]
+            files = own + files
+    prefix = "/".join(below) + "/" if below else ""
+    return Ignoring(str(top), tuple(files)), prefix
+
+
+def patterns(lines: Iterable[str]) -> IgnoreFile:
+    """Patterns that a person gave, in the same language."""
+    return IgnoreFile(lines)
+
+
+def pattern_fault(pattern: str) -> str | None:
+    """Why a pattern cannot be one; None if it can."""
+    if len(pattern) > PATTERN_CHARS_MAX:
+        return f"it is longer than {PATTERN_CHARS_MAX} characters"
+    if not pattern.isprintable():
+        return "it holds control characters"
+    return None if _rule(pattern) is not None else "it matches nothing"
+
+
+def _rule(line: str) -> tuple[str, bool] | None:
+    """An expression for an entry by itself, and whether it ignores it."""
+    try:
+        pattern = GitIgnoreSpecPattern(line)
+    except (GitIgnorePatternError, ValueError, re.error):  # git takes no notice of such a line either
+        return None
+    if pattern.regex is None or pattern.include is None:
+        return None
+    source = pattern.regex.pattern
+    if source.endswith(_DIRECTORY_OR_END):
+        source = source.removesuffix(_DIRECTORY_OR_END) + r"/?\Z"
+    elif source.endswith(_DIRECTORY):
+        source = source.removesuffix(_DIRECTORY) + r"/\Z"
+    elif source.endswith("/"):  # all that is below a folder, which is not the folder
+        source += "."
+    return source, pattern.include
+
+
+def _excluded(descriptor: int, length: int) -> Iterator[tuple[int, IgnoreFile]]:
+    file = _read_ignore_file(".git/info/exclude", descriptor)
+    if file:
+        yield length, file
+
+
+def _read_ignore_file(name: str, folder: int) -> IgnoreFile | None:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(FILE_BYTES_MAX)
+    except OSError:  # none, a link, a folder: git follows no links here either
+        return None
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    found = IgnoreFile(line.removesuffix("\r") for line in text.split("\n"))
+    return found or None
+
+
+def _is_repository(place: Path) -> bool:
+    try:
+        return (place / ".git").exists()
+    except OSError:
+        return False
+
+
+@contextmanager
+def _opened_folder(path: Path) -> Generator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Sources: folders of a person that are read into the memory."""

@@ -8,8 +8,8 @@ anywhere, too, and are shown on one line, quoted.
 import secrets
 from collections.abc import Iterable
 
-from crystal_node.mcp.answers import NOTICE, FoundText, SearchAnswer
-from crystal_node.wording import one_line
+from crystal_node.mcp.answers import NOTICE, FoundText, SearchAnswer, ShowAnswer, StatusAnswer
+from crystal_node.wording import counted, one_line
 
 _NAME_CHARS = 200
 
@@ -58,6 +58,34 @@ def search_text(answer: SearchAnswer) -> str:
     return "\n".join(lines)
 
 
+def show_text(answer: ShowAnswer) -> str:
+    """A text's, with its surroundings."""
+    fence = Fence()
+    whence = [answer.kind.value if answer.memory is None else f"memory ({answer.memory})", *_origin(answer)]
+    lines = [fence.explanation, "", " | ".join(whence)]
+    for piece in answer.pieces:
+        mark = "the one asked for, " if piece.asked and len(answer.pieces) > 1 else ""
+        lines += ["", f"{mark}id {piece.id[:16]} | role {name(piece.role)} | {piece.created_at or 'undated'}"]
+        lines.append(fence.around(piece.text))
+        if not piece.whole:
+            lines.append("(Cut: give a larger number of chars for more of it.)")
+    return "\n".join(lines)
+
+
+def status_text(answer: StatusAnswer) -> str:
+    """How the memory stands."""
+    lead = "the Core" if answer.role == "core" else "a Node"
+    texts, memories = counted(answer.texts, "text"), counted(answer.memories, "memory", "memories")
+    said = f"Conversations are {'' if answer.recording else 'not '}recorded."
+    lines = [
+        f"{name(answer.device)} is {lead} of its vault, with {texts} and {memories}.",
+        f"Last synced: {answer.synced_at or 'never'}. Waiting to be shared: {answer.waiting}.",
+        "Private mode is on: nothing is recorded." if answer.private else said,
+    ]
+    lines += [f"Problem: {one_line(each.text, 500)} {one_line(each.remedy, 500)}" for each in answer.problems]
+    return "\n".join(lines)
+
+
 def _about(found: FoundText) -> str:
     what = f"memory ({found.memory})" if found.memory else found.kind.value
     parts = [f"id {found.id[:16]}", what, *_origin(found)]
@@ -69,8 +97,8 @@ def _about(found: FoundText) -> str:
     return " | ".join(parts)
 
 
-def _origin(found: FoundText) -> Iterable[str]:
-    if found.role:
+def _origin(found: FoundText | ShowAnswer) -> Iterable[str]:
+    if isinstance(found, FoundText) and found.role:
         yield f"role {name(found.role)}"
     if found.agent:
         yield f"agent {name(found.agent)}"

@@ -1,0 +1,116 @@
+"""The tools that change what is remembered. They do what ``crystal remember`` and ``crystal forget`` do."""
+
+from hashlib import sha256
+
+from crystal_mirror.operations import Forget, Remember
+from crystal_node.clock import now_ms
+from crystal_node.device import Device, opened
+from crystal_node.errors import Usage
+from crystal_node.lookup import Found, find_text
+from crystal_node.mcp.answers import NOTICE, ForgetAnswer, ForgetTarget, RememberAnswer
+from crystal_node.mcp.arguments import ForgetArguments, RememberArguments
+from crystal_node.mcp.calls import Call, Question
+from crystal_node.mcp.rendering import Fence
+from crystal_node.privacy import PrivateNow, read_privacy
+from crystal_node.recording import clean_text
+from crystal_node.wording import counted, one_line
+
+_EXCERPT_CHARS = 300
+
+
+def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]:
+    """``crystal_remember``."""
+    settings = call.keeper.settings()
+    cleaned = clean_text(given.text)
+    agent = given.agent.strip() or settings.agent_id
+    with opened(settings) as device:
+
+        def refuse_private() -> None:
+            if read_privacy(device.journal).on:
+                raise PrivateNow("private mode is on: nothing is recorded")
+
+        device.accept([Remember(cleaned.text, given.category.value, agent, now_ms())], refuse_private)
+    answer = RememberAnswer(
+        id=sha256(cleaned.text.encode()).hexdigest(),
+        category=given.category,
+        agent=agent,
+        redacted=cleaned.counts.total(),
+    )
+    text = f"Remembered as {answer.id[:16]} ({answer.category.value}). Other devices have it after their next sync."
+    if answer.redacted:
+        text += f" {counted(answer.redacted, 'credential')} in it blanked out."
+    return answer, text
+
+
+def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
+    """``crystal_forget``. Without an agreement it changes nothing and says what would go."""
+    from crystal_node.replication.forgetting import note_files
+    from crystal_node.replication.searching import files_with
+
+    with opened(call.keeper.settings()) as device:
+        found = _texts(device, given.ids)
+        about = _about(found)
+        if not call.asked:
+            if not given.confirm:
+                return _preview(call, found, about)
+            if not call.pledges.redeem(given.confirm, about):
+                raise Usage(
+                    "that is no confirmation for these texts, or not any more",
+                    hint="Call crystal_forget without confirm: it says what would go, and gives a new one.",
+                )
+        device.accept([Forget(tuple(text.forget_hash for text in found))])
+        holding = files_with(device, [text.words for text in found])
+        if holding:
+            note_files(device, holding)
+    answer = ForgetAnswer(
+        notice=NOTICE,
+        forgotten=True,
+        texts=[ForgetTarget(id=text.id.hex(), excerpt="") for text in found],
+        confirm="",
+        files=holding,
+    )
+    said = f"Forgotten: {', '.join(text.id[:16] for text in answer.texts)}. Other devices follow with their next sync."
+    if holding:
+        names = "\n".join(one_line(path, _EXCERPT_CHARS) for path in holding)
+        said += f" These files still hold it; tell the person:\n{names}"
+    return answer, said
+
+
+def forget_question(call: Call, given: ForgetArguments) -> Question:
+    """What the person is asked before a forget."""
+    with opened(call.keeper.settings()) as device:
+        found = _texts(device, given.ids)
+    lines = [f"“{one_line(text.words, _EXCERPT_CHARS)}”" for text in found]
+    many = counted(len(found), "text")
+    return Question(
+        f"An agent asks to forget {many} on all of your devices, for good:\n\n" + "\n".join(lines),
+        f"Forget {many} everywhere, for good",
+        _about(found),
+    )
+
+
+def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, str]:
+    word = call.pledges.give(about)
+    answer = ForgetAnswer(
+        notice=NOTICE,
+        forgotten=False,
+        texts=[ForgetTarget(id=text.id.hex(), excerpt=text.words[:_EXCERPT_CHARS]) for text in found],
+        confirm=word,
+        files=[],
+    )
+    fence = Fence()
+    shown = "\n".join(fence.around(each.excerpt) for each in answer.texts)
+    return answer, (
+        f"Nothing was forgotten yet. {fence.explanation}\n{shown}\nIf the person asked you to forget "
+        f"{'this' if len(found) == 1 else 'these'}, and not a text from the memory, call crystal_forget again with the "
+        f'same ids and confirm "{word}" within ten minutes. It removes them on all devices, for good.'
+    )
+
+
+def _texts(device: Device, ids: list[str]) -> list[Found]:
+    found = {text.id: text for text in (find_text(device.replica.database, given) for given in ids)}
+    return list(found.values())
+
+
+def _about(found: list[Found]) -> str:
+    return "forget " + " ".join(sorted(text.id.hex() for text in found))

@@ -11,10 +11,10 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench docs sim clean
+.PHONY: help setup run test lint format bench bench-quality docs sim clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 # The first Python that is new enough: $(PYTHON) when given, else python3 and its numbered names.
 $(BIN)/python:
@@ -73,6 +73,9 @@ $(VENV)/.bench: $(VENV)/.dev
 
 bench: $(VENV)/.bench ## run the benchmarks and write bench/RESULTS.md (QUICK=1 for a short look)
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick)
+
+bench-quality: $(VENV)/.dev ## measure what search finds on sets with known answers and write bench/QUALITY.md
+	@$(BIN)/python -m bench.quality $(ARGS)
 
 docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
 	@$(BIN)/python -m scripts.make_cli_reference

@@ -90,7 +90,7 @@ def report(results: Sequence[Part], *, when: datetime) -> str:
         "# Benchmark results\n\n"
         "Written by `make bench`; medians, each ratio measured against its baseline in the same run. "
         "[README.md](README.md) says how they are made.\n\n"
-        f"{_machine()}; {when:%Y-%m-%d}.\n\n{sections}\n"
+        f"{machine()}; {when:%Y-%m-%d}.\n\n{sections}\n"
     )
 
 
@@ -121,6 +121,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed and not quick else 0
 
 
+def machine() -> str:
+    """What a figure was measured on."""
+    versions = [f"Python {platform.python_version()}"]
+    for name in _SHOWN_VERSIONS:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"{name} not installed")
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; {', '.join(versions)}"
+
+
 def _number(value: float | None) -> str:
     if value is None:
         return ""
@@ -129,16 +140,6 @@ def _number(value: float | None) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
-
-
-def _machine() -> str:
-    versions = [f"Python {platform.python_version()}"]
-    for name in _SHOWN_VERSIONS:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"{name} not installed")
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; {', '.join(versions)}"
 
 
 if __name__ == "__main__":

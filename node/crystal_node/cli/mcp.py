@@ -1,8 +1,15 @@
 """``crystal mcp``: the memory as an MCP server, and its entry among the servers of the clients on this machine."""
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from crystal_node.cli.options import Debug
+from crystal_node.cli.options import Debug, Json
+from crystal_node.cli.output import emit_line, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.mcp.keeping import Keeper
+    from crystal_node.mcp.tools import Tool
 
 group = typer.Typer(
     help="The memory as an MCP server for Claude, Codex and other agents.",
@@ -10,20 +17,78 @@ group = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+_PORT = 18791
+
+Http = Annotated[
+    bool, typer.Option("--http", help="Serve over streamable HTTP on 127.0.0.1, with the gateway's token.")
+]
+Port = Annotated[
+    int,
+    typer.Option("--port", metavar="N", min=0, max=65535, help="With --http: the port; 0 takes a free one."),
+]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Offer only the tools that change nothing.")]
 
 
 @group.callback()
-def run(context: typer.Context, debug: Debug = False) -> None:
-    """Serve the memory to one agent over standard input and output, as MCP clients start it.
+def run(
+    context: typer.Context,
+    http: Http = False,
+    port: Port = _PORT,
+    read_only: ReadOnly = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Serve the memory to agents: over standard input and output, as MCP clients start it, or over HTTP.
+
+    With --http, clients send the token of `crystal serve` (state/gateway/token of the home, or CRYSTAL_SERVE_TOKEN). Docs:
+    docs/mcp.md.
 
     Example:
 
         claude mcp add -s user crystal -- crystal mcp
+        crystal mcp install
+        crystal mcp --http
     """
     if context.invoked_subcommand is not None:
         return
+    import logging
+
     from crystal_node.mcp.keeping import Keeper
-    from crystal_node.mcp.stdio import serve
+    from crystal_node.mcp.tools import READING_TOOLS, TOOLS
     from crystal_node.settings import resolve
 
-    serve(Keeper(resolve))
+    logging.basicConfig(format="crystal mcp: %(message)s", level=logging.ERROR)
+    keeper, tools = Keeper(resolve), READING_TOOLS if read_only else TOOLS
+    if http:
+        _over_http(keeper, tools, port, as_json=as_json)
+        return
+    from crystal_node.mcp.stdio import serve
+
+    serve(keeper, tools)
+
+
+def _over_http(keeper: "Keeper", tools: "tuple[Tool, ...]", port: int, *, as_json: bool) -> None:
+    import os
+
+    from crystal_node.clock import now_ms
+    from crystal_node.gateway.access import Access, kept_token
+    from crystal_node.gateway.serving import listen, port_of
+    from crystal_node.mcp.http import PATH, serve_http
+    from crystal_node.mcp.server import CrystalServer
+    from crystal_node.settings import serve_token
+
+    settings = keeper.settings()
+    settings.home.check_private()
+    access = Access(settings.home, kept_token(settings.home, serve_token()), now_ms)
+    with listen(port) as listener:
+        url = f"http://127.0.0.1:{port_of(listener)}{PATH}"
+
+        def ready() -> None:
+            if as_json:
+                emit_line({"url": url, "pid": os.getpid()})
+            else:
+                say(f"Serving MCP at {url} for this machine alone, until Ctrl-C.")
+
+        serve_http(CrystalServer(keeper, tools), access, listener, ready)
+    if not as_json:
+        note("Stopped.")

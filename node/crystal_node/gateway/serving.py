@@ -10,16 +10,17 @@ import errno
 import signal
 import socket
 from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from crystal_node.errors import LocalStorage
-from crystal_node.gateway.app import Gateway
 from crystal_node.gateway.errors import PortTaken
 from crystal_node.gateway.limits import (
     CONNECTIONS_MAX,
@@ -32,6 +33,14 @@ from crystal_node.gateway.limits import (
 
 HOST = "127.0.0.1"
 _BACKLOG = 64
+
+
+class Served(Protocol):
+    """An ASGI application with what it needs while it serves."""
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 def listen(port: int) -> socket.socket:
@@ -54,11 +63,11 @@ def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
-def serve(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) -> None:
+def serve(served: Served, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serves until SIGTERM or SIGINT. ``ready`` is called once connections are accepted."""
     server = _Uvicorn(
         Config(
-            gateway,
+            served,
             http=_PatientHttp,
             loop="asyncio",
             ws="none",
@@ -76,7 +85,7 @@ def serve(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) 
     )
 
     async def run() -> None:
-        async with gateway.running():
+        async with served.running():
             await server.serve(sockets=[listener])
 
     asyncio.run(run())

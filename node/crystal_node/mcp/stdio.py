@@ -12,15 +12,16 @@ from mcp.server.stdio import stdio_server
 
 from crystal_node.mcp.keeping import Keeper
 from crystal_node.mcp.server import CrystalServer
+from crystal_node.mcp.tools import Tool
 
 
-def serve(keeper: Keeper) -> None:
+def serve(keeper: Keeper, tools: tuple[Tool, ...]) -> None:
     """Serves until the client is gone; then ends this process."""
     # A thread reads standard input and cannot be woken: a signal ends the process by itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        anyio.run(_serve, keeper)
+        anyio.run(_serve, CrystalServer(keeper, tools))
     except BaseExceptionGroup as group:
         gone, others = group.split((BrokenPipeError, ConnectionError))
         if others is not None:
@@ -30,7 +31,6 @@ def serve(keeper: Keeper) -> None:
     os._exit(0)
 
 
-async def _serve(keeper: Keeper) -> None:
-    server = CrystalServer(keeper)
+async def _serve(server: CrystalServer) -> None:
     async with server.resting(), stdio_server() as (incoming, outgoing):
         await server.protocol.run(incoming, outgoing, server.protocol.create_initialization_options())

@@ -11,6 +11,7 @@ Layout (directories 0700, files 0600):
     state/works.db        which files were made from the memory, and the agents that are staged
     state/weaver.db       what the Dream Weaver has read, and what it wrote of it
     state/search.db       answers of language models for searches, kept for a week
+    state/sources.db      what was read of the folders that are sources of this device
     state/recall.db       what agents' sessions were given to remember
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
@@ -145,6 +146,19 @@ class Home:
     @property
     def search_database(self) -> Path:
         return self.state / "search.db"
+
+    @property
+    def embedding_database(self) -> Path:
+        """Vectors of the next model, while a migration goes on."""
+        return self.state / "embedding.db"
+
+    @property
+    def sources_database(self) -> Path:
+        return self.state / "sources.db"
+
+    @property
+    def sources_lock(self) -> Path:
+        return self.state / "sources.lock"
 
     @property
     def recall_database(self) -> Path:

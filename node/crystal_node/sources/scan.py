@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crystal_crypto.errors import Malformed
+from crystal_mirror.operations import check_words
 from crystal_node.sources.ignoring import IgnoreFile, Ignoring, ignoring_at, patterns
 from crystal_node.sources.kinds import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
 
@@ -205,11 +207,12 @@ def stamp_of(info: os.stat_result) -> Stamp:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a name can travel: it is UTF-8, and no control characters are in it."""
+    """Whether a path can travel: it is UTF-8, and no control characters are in it."""
+    if path.isascii() and path.isprintable():
+        return True
     try:
         path.encode()
-    except UnicodeEncodeError:
+        check_words(path)
+    except (UnicodeEncodeError, Malformed):
         return False
-    return (path.isascii() and path.isprintable()) or not any(
-        ord(one) < 32 or ord(one) == 127 for one in path
-    )
+    return True

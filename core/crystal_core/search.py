@@ -1,11 +1,10 @@
-"""Search: keywords and meaning, fused, with what is newer above what is older. Works offline, on one database.
+"""Search: keywords and meaning, fused, and of what fits equally well the newer first. Works offline, on one database.
 
-The fast path of the published design:
-
-    keywords   BM25 over FTS5 (`keywords.py`)                                            weight 2
-    meaning    the nearest vectors in one query, their rows in a second one (`bitscan.py`)   weight 1
-    fusion     sum over both lists of weight / (60 + rank + 1), rank from 0
-    recency    times max(0.3, e^(-0.1 · days)); a chunk without a date counts as old
+    keywords   BM25 over FTS5 (`keywords.py`)
+    meaning    the nearest vectors in one query, their rows in a second one (`bitscan.py`)
+    ranking    both by rank and by strength, and a little for what is newer (`ranking.py`)
+    alike      of texts that are almost the same the best stands for all (`alike.py`)
+    snippets   the passage that answers, and the query's words in it (`snippets.py`)
 
 Filters (`scope.py`) apply inside both halves, before anything is cut off. Without vectors that this device's model
 understands, the keyword half answers alone and the result says why. Provisional rows are found by keyword and marked. What is
@@ -17,19 +16,29 @@ does not depend on the page that was asked for, and each stands on one page.
 """
 
 import json
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from crystal_core import mirrorlog
+from crystal_core.alike import Alike
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
 from crystal_core.filters import Filters, Place
 from crystal_core.keywords import Match, best_matches
+from crystal_core.ranking import (
+    DAY_MILLISECONDS,
+    DEFAULT,
+    Explanation,
+    Nearness,
+    Ranking,
+    fused,
+    nearness,
+)
 from crystal_core.scope import EVERYWHERE, Scope
+from crystal_core.snippets import SNIPPET_CHARS, Snippets
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,14 +51,9 @@ LIMIT_MAX = 1000
 OFFSET_MAX = 10_000
 """Hits that a page may leave out before it begins."""
 
-BM25_WEIGHT = 2.0
-VECTOR_WEIGHT = 1.0
-RANK_CONSTANT = 60
-RECENCY_FLOOR = 0.3
-RECENCY_DECAY = 0.1
-"""Per day."""
+COVERAGE_MIN = 0.75
+"""Share of the query's words that a text has to have to be a good match by its words."""
 
-DAY_MILLISECONDS = 86_400_000
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
 LAYERS = (40, 160, 640, 2560, 11_000)
@@ -70,20 +74,6 @@ class Freshness(Enum):
     RECENT = "recent"
     AGING = "aging"
     STALE = "stale"
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Where a score comes from. Ranks count from 0; None means that this half did not find the chunk."""
-
-    keyword_rank: int | None
-    keyword_score: float
-    """BM25 between 0 and 1."""
-    vector_rank: int | None
-    similarity: float
-    """Cosine."""
-    fused: float
-    recency: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +98,13 @@ class Hit:
     """Of the memory that this text is; None if it is none."""
     provisional: bool
     """Known to this device only, so far."""
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+    """Start and end of each highlight in the snippet."""
+    alike: tuple[str, ...]
+    """The ids of texts that are almost the same and stand behind this one."""
+    weak: bool
+    """Neither has it most of the query's words, nor is it known to be near in meaning."""
     explanation: Explanation
 
 
@@ -115,28 +112,53 @@ class Hit:
 class SearchResult:
     """The hits, best first, and how they were found. `note` says why it was by keyword alone, else it is empty.
 
-    `more`: there are further hits behind these."""
+    `more`: there are further hits behind these. `weak`: the best of all hits is a weak one, or there are none."""
 
     hits: tuple[Hit, ...]
     mode: Mode
     note: str
     more: bool
+    weak: bool
+
+
+@dataclass(slots=True)
+class _Row:
+    """What is shown of a chunk."""
+
+    id: str
+    text: str
+    provisional: bool
+    category: str | None
+
+
+@dataclass(slots=True)
+class _Scored:
+    chunk: int
+    place: Place
+    explanation: Explanation
+    row: _Row
+    alike: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
-    chunk: int
-    score: float
-    place: Place
-    explanation: Explanation
+class _Question:
+    """A query, as both halves understand it."""
+
+    words: str
+    vector: "NDArray[np.float32] | None"
+    near: Nearness | None
+    now_ms: int
 
 
 class Searcher:
     """Searches one database; keeps the vectors' signs in memory from one search to the next."""
 
-    def __init__(self, database: Database, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self, database: Database, embedder: Embedder | None = None, *, ranking: Ranking = DEFAULT
+    ) -> None:
         self._database = database
         self._embedder = embedder
+        self._ranking = ranking
         self._index: VectorIndex | None = None
 
     def search(
@@ -163,24 +185,37 @@ class Searcher:
         if self._database.in_transaction():
             raise RuntimeError("search does not look into an open transaction")
         vector, note = (None, "") if words_only else self._embedded(query)
+        near = (
+            nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
+        )
+        question = _Question(query, vector, near, now_ms)
         end = offset + limit
         with self._database.snapshot():
-            found = self._ordered(query, vector, Filters(self._database, scope), now_ms, end + 1)
-            hits = self._hits(found[offset:end], now_ms)
+            found = self._ordered(question, Filters(self._database, scope), end + 1)
+            snippets = Snippets(self._database, query)
+            hits = tuple(self._hit(one, question, snippets) for one in found[offset:end])
+            best = (
+                hits[0] if hits and not offset else self._hit(found[0], question, snippets) if found else None
+            )
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
-        return SearchResult(hits, mode, note, more=len(found) > end)
+        return SearchResult(hits, mode, note, more=len(found) > end, weak=best is None or best.weak)
 
-    def _ordered(
-        self, query: str, vector: "NDArray[np.float32] | None", filters: Filters, now_ms: int, wanted: int
-    ) -> list[_Scored]:
+    def _ordered(self, question: _Question, filters: Filters, wanted: int) -> list[_Scored]:
         """The best chunks, at least `wanted` if there are so many, in their order."""
         restriction = filters.restriction()
+        alike = Alike()
+        seen: set[int] = set()
         ordered: dict[int, _Scored] = {}
         for count in LAYERS:
-            matches = best_matches(self._database, query, count, restriction)
-            neighbours = self._nearest(vector, count, filters)
-            for one in self._fused(matches, neighbours, filters, now_ms):
-                ordered.setdefault(one.chunk, one)
+            matches = best_matches(self._database, question.words, count, restriction)
+            neighbours = self._nearest(question.vector, count, filters)
+            for one in self._scored(matches, neighbours, question, filters, seen):
+                kind = "memory" if one.row.category is not None else one.place.kind
+                like = alike.first_like(one.chunk, kind, one.row.text)
+                if like is None:
+                    ordered[one.chunk] = one
+                else:
+                    ordered[like].alike.append(one.row.id)
             if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         return list(ordered.values())
@@ -219,58 +254,86 @@ class Searcher:
             self._database, vector, count, only=filters.admitted(), without=filters.hidden()
         )
 
-    def _fused(
-        self, matches: Sequence[Match], neighbours: "Sequence[Neighbour]", filters: Filters, now_ms: int
+    def _scored(
+        self,
+        matches: Sequence[Match],
+        neighbours: "Sequence[Neighbour]",
+        question: _Question,
+        filters: Filters,
+        seen: set[int],
     ) -> list[_Scored]:
-        by_keyword = {match.chunk: (rank, match.normalised) for rank, match in enumerate(matches)}
-        by_vector = {found.chunk: (rank, found.similarity) for rank, found in enumerate(neighbours)}
-        chunks = list(dict.fromkeys([*by_keyword, *by_vector]))
-        scored: list[_Scored] = []
-        for chunk, place in filters.places(chunks).items():
-            keyword_rank, keyword_score = by_keyword.get(chunk, (None, 0.0))
-            vector_rank, similarity = by_vector.get(chunk, (None, 0.0))
-            fused = _reciprocal(BM25_WEIGHT, keyword_rank) + _reciprocal(VECTOR_WEIGHT, vector_rank)
-            recency = recency_factor(place.created_at, now_ms)
-            explanation = Explanation(keyword_rank, keyword_score, vector_rank, similarity, fused, recency)
-            scored.append(_Scored(chunk, fused * recency, place, explanation))
-        scored.sort(key=lambda one: (-one.score, -one.place.created_at, one.chunk))
+        """What both halves found and was not seen before, best first."""
+        found = fused(matches, neighbours, self._ranking, question.near)
+        places = filters.places([chunk for chunk in found if chunk not in seen])
+        seen.update(found)
+        rows = self._rows(places)
+        scored = [
+            _Scored(
+                chunk,
+                place,
+                replace(found[chunk], recency=self._ranking.recency(place.created_at, question.now_ms)),
+                rows[chunk],
+            )
+            for chunk, place in places.items()
+        ]
+        scored.sort(key=lambda one: (-one.explanation.score, -one.place.created_at, one.chunk))
         return scored
 
-    def _hits(self, scored: Sequence[_Scored], now_ms: int) -> tuple[Hit, ...]:
-        rows = {
-            row[0]: row[1:]
-            for row in self._database.rows(
-                "SELECT c.rowid, c.id, c.text, c.provisional, coalesce(m.category,"
-                " (SELECT category FROM provisional_places WHERE chunk = c.rowid AND category IS NOT NULL"
-                " ORDER BY number DESC LIMIT 1))"
-                " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
-                " WHERE c.rowid IN (SELECT value FROM json_each(?))",
-                (json.dumps([one.chunk for one in scored]),),
-            )
+    def _rows(self, chunks: Iterable[int]) -> dict[int, _Row]:
+        rows = self._database.rows(
+            "SELECT c.rowid, c.id, c.text, c.provisional, coalesce(m.category,"
+            " (SELECT category FROM provisional_places WHERE chunk = c.rowid AND category IS NOT NULL"
+            " ORDER BY number DESC LIMIT 1))"
+            " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
+            " WHERE c.rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(chunks)),),
+        )
+        return {
+            int(chunk): _Row(content.hex(), text, bool(provisional), category)
+            for chunk, content, text, provisional, category in rows
         }
-        hits: list[Hit] = []
-        for one in scored:
-            content, text, is_provisional, category = rows[one.chunk]
-            hits.append(
-                Hit(
-                    id=content.hex(),
-                    text=text,
-                    score=one.score,
-                    agent=one.place.agent,
-                    session=one.place.session,
-                    role=one.place.role,
-                    created_at=one.place.created_at,
-                    project=one.place.project,
-                    repository=one.place.repository,
-                    source=one.place.source,
-                    kind=one.place.kind,
-                    freshness=freshness(one.place.created_at, now_ms),
-                    category=category,
-                    provisional=bool(is_provisional),
-                    explanation=one.explanation,
-                )
-            )
-        return tuple(hits)
+
+    def _hit(self, one: _Scored, question: _Question, snippets: Snippets) -> Hit:
+        text, place, parts = one.row.text, one.place, one.explanation
+        depth = 0.0
+        if parts.keyword_rank is None and question.vector is not None and len(text) > SNIPPET_CHARS:
+            depth = self._depth(one.chunk, question.vector)
+        snippet = snippets.snippet(text, depth)
+        is_near = parts.vector_rank is not None and (
+            question.near is None or parts.similarity >= question.near.near
+        )
+        return Hit(
+            id=one.row.id,
+            text=text,
+            score=parts.score,
+            agent=place.agent,
+            session=place.session,
+            role=place.role,
+            created_at=place.created_at,
+            project=place.project,
+            repository=place.repository,
+            source=place.source,
+            kind=place.kind,
+            freshness=freshness(place.created_at, question.now_ms),
+            category=one.row.category,
+            provisional=one.row.provisional,
+            snippet=snippet.text,
+            marks=snippet.marks,
+            alike=tuple(one.alike),
+            weak=not is_near and snippet.coverage < COVERAGE_MIN,
+            explanation=parts,
+        )
+
+    def _depth(self, chunk: int, vector: "NDArray[np.float32]") -> float:
+        """Where in a text its window that is nearest to the query begins, as a share of the text."""
+        import numpy as np
+
+        windows = self._database.rows("SELECT rowid FROM windows WHERE chunk = ? ORDER BY part", (chunk,))
+        if len(windows) < 2:
+            return 0.0
+        found = self._database.rows_of_many("SELECT embedding FROM chunks_vec WHERE rowid = ?", windows)
+        vectors = np.frombuffer(b"".join(row[0] for row in found), "<f4").reshape(len(found), -1)
+        return int(np.argmax(vectors @ vector)) / len(windows)
 
 
 def search(
@@ -287,14 +350,6 @@ def search(
     return Searcher(database, embedder).search(query, now_ms=now_ms, limit=limit, offset=offset, scope=scope)
 
 
-def recency_factor(created_at: int, now_ms: int) -> float:
-    """Between `RECENCY_FLOOR` and 1. What is dated in the future is new, what has no date is old."""
-    if not created_at:
-        return RECENCY_FLOOR
-    days = max(now_ms - created_at, 0) / DAY_MILLISECONDS
-    return max(RECENCY_FLOOR, math.exp(-RECENCY_DECAY * days))
-
-
 def freshness(created_at: int, now_ms: int) -> Freshness:
     if not created_at:
         return Freshness.STALE
@@ -304,7 +359,3 @@ def freshness(created_at: int, now_ms: int) -> Freshness:
     if days < RECENT_DAYS:
         return Freshness.RECENT
     return Freshness.AGING if days < AGING_DAYS else Freshness.STALE
-
-
-def _reciprocal(weight: float, rank: int | None) -> float:
-    return 0.0 if rank is None else weight / (RANK_CONSTANT + rank + 1)

@@ -6,9 +6,10 @@ import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import EmptyQuery
+from crystal_core.ranking import DEFAULT, PUBLISHED
 from crystal_core.replica import Replica
 from crystal_core.scope import Scope
-from crystal_core.search import Freshness, Mode, Searcher, SearchResult, freshness, recency_factor, search
+from crystal_core.search import Freshness, Mode, Searcher, SearchResult, freshness, search
 from tests.core.builders import (
     DAY,
     NOW,
@@ -57,18 +58,43 @@ def test_words_and_meaning_find_together() -> None:
     assert second.explanation.vector_rank in (0, 1)
 
 
-def test_scores_are_the_published_formula() -> None:
-    replica = filled("the car is red", "an automobile in the garage", "soup with beans")
+def test_scores_are_the_formula_of_ranks_and_strengths() -> None:
+    replica = filled(
+        "the car is red", "a car, a bus, a train and a ship that we saw", "an automobile", "soup"
+    )
     for hit in run(replica, "car").hits:
         parts = hit.explanation
         expected = 0.0
         if parts.keyword_rank is not None:
-            expected += 2 / (60 + parts.keyword_rank + 1)
+            expected += 2 * parts.keyword_strength**1.5 / (60 + parts.keyword_rank + 1)
             assert 0 < parts.keyword_score < 1
+            assert 0 < parts.keyword_strength <= 1
         if parts.vector_rank is not None:
-            expected += 1 / (60 + parts.vector_rank + 1)
+            expected += parts.vector_strength**1.5 / (60 + parts.vector_rank + 1)
         assert parts.fused == pytest.approx(expected)
         assert hit.score == pytest.approx(parts.fused * parts.recency)
+
+
+def test_the_published_formula_can_be_had_for_comparison() -> None:
+    replica = filled(
+        "the car is red", "a car, a bus, a train and a ship that we saw", "an automobile", "soup"
+    )
+    for hit in Searcher(replica.database, EMBEDDER, ranking=PUBLISHED).search("car", now_ms=NOW).hits:
+        parts = hit.explanation
+        expected = 0.0 if parts.keyword_rank is None else 2 / (60 + parts.keyword_rank + 1)
+        expected += 0.0 if parts.vector_rank is None else 1 / (60 + parts.vector_rank + 1)
+        assert hit.score == pytest.approx(expected)
+    assert PUBLISHED.recency(NOW - 5 * DAY, NOW) == pytest.approx(math.exp(-0.5))
+    assert PUBLISHED.recency(NOW - 30 * DAY, NOW) == PUBLISHED.recency(0, NOW) == 0.3
+
+
+def test_an_old_exact_hit_stands_above_fresh_weak_ones() -> None:
+    replica = new_replica()
+    fresh = [capture(f"the budget of day {i} for travel and other things", message=str(i)) for i in range(60)]
+    old = capture("the retry budget of the importer is eleven", created_at=NOW - 400 * DAY)
+    apply(replica, *fresh, old, vectors=EMBEDDER.vectors)
+    set_model(replica, EMBEDDER.identity)
+    assert found(run(replica, "retry budget importer"))[0] == "the retry budget of the importer is eleven"
 
 
 def test_vector_hits_are_ranked_by_distance() -> None:
@@ -107,9 +133,9 @@ def test_what_is_newer_stands_above_what_is_older() -> None:
     assert by_text["release notes days ago"].freshness is Freshness.RECENT
     assert by_text["release notes long ago"].freshness is Freshness.STALE
     assert by_text["release notes undated"].freshness is Freshness.STALE
-    assert by_text["release notes days ago"].explanation.recency == pytest.approx(math.exp(-0.5))
-    assert by_text["release notes long ago"].explanation.recency == 0.3
-    assert by_text["release notes undated"].explanation.recency == 0.3
+    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-0.5))
+    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-3))
+    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +155,8 @@ def test_freshness_has_the_published_borders(days: float, expected: Freshness) -
 
 
 def test_a_clock_that_is_years_off_breaks_nothing() -> None:
-    assert recency_factor(NOW + 4000 * DAY, NOW) == 1
-    assert recency_factor(1, NOW) == 0.3
+    assert DEFAULT.recency(NOW + 4000 * DAY, NOW) == 1
+    assert DEFAULT.recency(1, NOW) == pytest.approx(0.9)
     replica = filled("from the future")
     assert len(search(replica.database, "future", now_ms=0, embedder=EMBEDDER).hits) == 1
 

@@ -164,7 +164,7 @@ def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     from crystal_node.cli.options import is_terminal
 
     if found.note:
-        note(f"Searched by words alone: {found.note}.")
+        note(f"{found.note[0].upper()}{found.note[1:]}.")
     if not found.results:
         say("Nothing found.")
     elif is_terminal(output=True):

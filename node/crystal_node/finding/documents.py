@@ -67,8 +67,9 @@ class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ResultDocument(Struct, frozen=True, kw_only=True):
     """One text that was found. ``marks`` are the highlights: start and end of each within ``snippet``, in characters.
 
-    ``alike`` are the ids of texts that are almost the same and were left out for this one. ``memory`` is the category if the
-    text is a memory. ``explain``: how the score came about, if it was asked for.
+    ``alike`` are the ids of texts that are almost the same and were left out for this one. ``weak``: it has neither most of the
+    query's words, nor is it known to be near in meaning. ``memory`` is the category if the text is a memory. ``explain``: how
+    the score came about, if it was asked for.
     """
 
     id: str
@@ -90,18 +91,21 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     memory: str | None = None
     provisional: bool = False
     alike: list[str] = []
+    weak: bool = False
     explain: dict[str, float | int | str | None] | None = None
 
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
     """What a search gave. ``mode`` is "hybrid" or "keyword", ``depth`` what was really done, ``note`` why it was less than
-    could be ("" if it was not). ``more``: there are further results from ``offset`` + ``limit`` on."""
+    could be ("" if it was not). ``weak``: the best result is a weak one, or there is none. ``more``: there are further results
+    from ``offset`` + ``limit`` on."""
 
     query: str
     mode: str
     depth: Depth
     note: str
     more: bool
+    weak: bool = False
     results: list[ResultDocument]
     took_ms: float
     explain: dict[str, str | int | float | list[str]] | None = None

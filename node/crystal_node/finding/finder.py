@@ -15,7 +15,7 @@ from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.scope import Scope
-from crystal_core.search import Hit, Searcher
+from crystal_core.search import Hit, Searcher, SearchResult
 from crystal_node.clock import now_ms
 from crystal_node.errors import NotSetUp, Usage
 from crystal_node.finding.documents import (
@@ -81,7 +81,8 @@ class Finder:
             query=request.query,
             mode=found.mode.value,
             depth=Depth.FAST,
-            note=found.note,
+            note=_note(found),
+            weak=found.weak,
             more=found.more,
             results=[_result(hit, explain=request.explain) for hit in found.hits],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
@@ -145,12 +146,19 @@ def _scope(request: SearchRequest, now: int) -> Scope:
     )
 
 
+def _note(found: SearchResult) -> str:
+    notes = [f"searched by words alone: {found.note}"] if found.note else []
+    if found.weak and found.hits:
+        notes.append("nothing matches well, these come nearest")
+    return "; ".join(notes)
+
+
 def _result(hit: Hit, *, explain: bool) -> ResultDocument:
     return ResultDocument(
         id=hit.id,
         text=hit.text,
-        snippet=hit.text,
-        marks=[],
+        snippet=hit.snippet,
+        marks=list(hit.marks),
         score=round(hit.score, 6),
         kind=Kind(hit.kind),
         agent=hit.agent,
@@ -163,6 +171,8 @@ def _result(hit: Hit, *, explain: bool) -> ResultDocument:
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,
+        alike=list(hit.alike),
+        weak=hit.weak,
         explain=_explained(hit) if explain else None,
     )
 
@@ -172,8 +182,10 @@ def _explained(hit: Hit) -> dict[str, float | int | str | None]:
     return {
         "keyword_rank": parts.keyword_rank,
         "keyword_score": round(parts.keyword_score, 6),
+        "keyword_strength": round(parts.keyword_strength, 6),
         "vector_rank": parts.vector_rank,
         "similarity": round(parts.similarity, 6),
+        "vector_strength": round(parts.vector_strength, 6),
         "fused": round(parts.fused, 6),
         "recency": round(parts.recency, 6),
     }

@@ -43,7 +43,7 @@ def name(text: str) -> str:
 def search_text(answer: SearchAnswer) -> str:
     """A search's answer."""
     if not answer.results:
-        note = f" Searched by words alone: {answer.note}." if answer.note else ""
+        note = f" Note: {answer.note}." if answer.note else ""
         return f"Nothing was found.{note} Other words may help; a filter may be too narrow."
     fence = Fence()
     lines = [fence.explanation]

@@ -1,0 +1,124 @@
+"""How good a hit is: what two rankings say of it, put together, and a little for what is newer.
+
+    strength    a match's BM25 by the best match's; a neighbour's cosine by the nearest one's; both between 0 and 1
+    fused       sum over both rankings of weight · strength^contrast / (60 + rank + 1), rank from 0
+    recency     1 - share + share · e^(-0.1 · days), at least the floor; what has no date counts as old
+    score       fused · recency
+
+The published formula has no strengths (`contrast` 0) and a recency between 0.3 and 1: `PUBLISHED`. Measurements, and why the
+default is another, are in docs/decisions/0039-ranking.md.
+
+What hardly matches is no hit: a match by words of less than a tenth of the best one's BM25, a neighbour further away than
+texts of unlike subjects usually are. How near that is depends on the model, and is known for the built-in one only.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crystal_core.keywords import Match
+
+if TYPE_CHECKING:
+    from crystal_core.bitscan import Neighbour
+
+DAY_MILLISECONDS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The constants of the formula."""
+
+    keyword_weight: float = 2.0
+    vector_weight: float = 1.0
+    rank_constant: int = 60
+    contrast: float = 1.5
+    recency_share: float = 0.1
+    recency_decay: float = 0.1
+    """Per day."""
+    recency_floor: float = 0.0
+    strength_min: float = 0.1
+    """Of a match by words."""
+
+    def recency(self, created_at: int, now_ms: int) -> float:
+        """At most 1. What is dated in the future is new."""
+        days = max(now_ms - created_at, 0) / DAY_MILLISECONDS if created_at else math.inf
+        share = self.recency_share
+        return max(self.recency_floor, 1 - share + share * math.exp(-self.recency_decay * days))
+
+
+DEFAULT = Ranking()
+PUBLISHED = Ranking(contrast=0.0, recency_share=1.0, recency_floor=0.3, strength_min=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """Of a model: a cosine below `far` says nothing, one from `near` on says that a text is on the subject."""
+
+    far: float
+    near: float
+
+
+_NEARNESS = {"all-MiniLM-L6-v2": Nearness(0.2, 0.4)}
+"""By the first part of a model's identity."""
+
+
+def nearness(identity: str) -> Nearness | None:
+    """None for a model of which we don't know it."""
+    return _NEARNESS.get(identity.partition("/")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a score comes from. Ranks count from 0; None means that this half did not find the chunk."""
+
+    keyword_rank: int | None
+    keyword_score: float
+    """BM25 between 0 and 1."""
+    keyword_strength: float
+    """BM25 by the best match's."""
+    vector_rank: int | None
+    similarity: float
+    """Cosine."""
+    vector_strength: float
+    """Cosine by the nearest one's."""
+    fused: float
+    recency: float = 1.0
+
+    @property
+    def score(self) -> float:
+        return self.fused * self.recency
+
+
+def fused(
+    matches: Sequence[Match], neighbours: "Sequence[Neighbour]", ranking: Ranking, near: Nearness | None
+) -> dict[int, Explanation]:
+    """The chunks that either half found, without what hardly matches, in no particular order; recency not counted yet."""
+    best = matches[0].bm25 if matches else 1.0
+    nearest = max(neighbours[0].similarity, 1e-9) if neighbours else 1.0
+    by_keyword = {match.chunk: (rank, match) for rank, match in enumerate(matches)}
+    by_vector = {found.chunk: (rank, found.similarity) for rank, found in enumerate(neighbours)}
+    found: dict[int, Explanation] = {}
+    for chunk in dict.fromkeys([*by_keyword, *by_vector]):
+        keyword_rank, match = by_keyword.get(chunk, (None, None))
+        vector_rank, similarity = by_vector.get(chunk, (None, 0.0))
+        keyword_strength = match.bm25 / best if match is not None and best else float(match is not None)
+        vector_strength = min(max(similarity, 0.0) / nearest, 1.0)
+        is_far = vector_rank is None or (near is not None and similarity < near.far)
+        if is_far and (keyword_rank is None or keyword_strength < ranking.strength_min):
+            continue
+        found[chunk] = Explanation(
+            keyword_rank,
+            0.0 if match is None else match.normalised,
+            keyword_strength,
+            vector_rank,
+            similarity,
+            vector_strength,
+            _share(ranking, ranking.keyword_weight, keyword_rank, keyword_strength)
+            + _share(ranking, ranking.vector_weight, vector_rank, vector_strength),
+        )
+    return found
+
+
+def _share(ranking: Ranking, weight: float, rank: int | None, strength: float) -> float:
+    return 0.0 if rank is None else weight * strength**ranking.contrast / (ranking.rank_constant + rank + 1)

@@ -1,0 +1,160 @@
+"""The passage of a text that answers a query, on one line, with the places of the query's words in it.
+
+Words are compared as FTS5 compares them, by its own tokenizer: what makes a text match is marked, its inflected forms
+included, and nothing else. A phrase is marked where its words follow each other. Of a text that was found by meaning alone, the
+caller says how far behind its beginning the passage lies.
+
+Snippet and marks count characters (code points). All space in a snippet is single blanks; an ellipsis stands where it was cut.
+"""
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from crystal_core.database import Database
+from crystal_core.keywords import terms
+from crystal_core.schema import TOKENIZER
+
+SNIPPET_CHARS = 320
+"""A snippet's length, give or take a word and the ellipses."""
+MARKS_MAX = 200
+
+_ELLIPSIS = "…"
+_LEAD_CHARS = 60
+"""What stands before the first mark of a snippet, at most, unless there is room."""
+_SPACE = re.compile(r"\s+")
+_SENTENCE_END = re.compile(r"[.!?:]\s|\n")
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A passage and its marks (start and end of each), and what share of the query's words the whole text has."""
+
+    text: str
+    marks: tuple[Span, ...]
+    coverage: float
+
+
+class Snippets:
+    """Makes snippets for one query."""
+
+    def __init__(self, database: Database, query: str) -> None:
+        name, *arguments = TOKENIZER.split()
+        self._tokenizer = database.connection.fts5_tokenizer(name, arguments)
+        phrases = [self._tokens(term, query=True) for term in terms(query)]
+        self._phrases = {tuple(token for _, _, token in phrase) for phrase in phrases if phrase}
+        self._words = {word for phrase in self._phrases for word in phrase}
+        self._longest = max((len(phrase) for phrase in self._phrases), default=0)
+
+    def snippet(self, text: str, depth: float = 0.0) -> Snippet:
+        """Around the place that has most of the query's words; without any, from so much (0 to 1) of the text on."""
+        tokens = self._tokens(text)
+        found = self._found(tokens)
+        coverage = len({token for _, _, token in tokens} & self._words) / max(len(self._words), 1)
+        begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
+        begin, end = _bounds(text, begin)
+        spans = [(start, stop) for start, stop, _ in found if begin <= start and stop <= end][:MARKS_MAX]
+        return Snippet(*_one_line(text, begin, end, spans), coverage)
+
+    def _tokens(self, text: str, *, query: bool = False) -> list[tuple[int, int, str]]:
+        """Start, end (in characters) and stem of each word."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        reason = apsw.FTS5_TOKENIZE_QUERY if query else apsw.FTS5_TOKENIZE_DOCUMENT
+        found: Any = self._tokenizer(encoded, reason, None, include_offsets=True, include_colocated=False)
+        if text.isascii():
+            return [(start, end, token) for start, end, token in found]
+        characters = [place for place, byte in enumerate(encoded) if byte & 0xC0 != 0x80]
+        return [
+            (bisect_left(characters, start), bisect_left(characters, end), token)
+            for start, end, token in found
+        ]
+
+    def _found(self, tokens: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+        """The words and phrases of the query in the text, in order and apart from each other: start, end, stems."""
+        found: list[tuple[int, int, str]] = []
+        place = 0
+        while place < len(tokens):
+            if tokens[place][2] in self._words:
+                for length in range(min(self._longest, len(tokens) - place), 0, -1):
+                    run = tokens[place : place + length]
+                    if tuple(token for _, _, token in run) in self._phrases:
+                        found.append((run[0][0], run[-1][1], " ".join(token for _, _, token in run)))
+                        place += length - 1
+                        break
+            place += 1
+        return found
+
+    def _best(self, found: list[tuple[int, int, str]]) -> int:
+        """Where a passage begins that has as many different words of the query as can be, then as many as can be."""
+        best, begin = (0, 0, 0), found[0][0]
+        last = 0
+        for first, (start, _, _) in enumerate(found):
+            last = max(last, first)
+            while last < len(found) and found[last][1] - start <= SNIPPET_CHARS - _LEAD_CHARS:
+                last += 1
+            inside = found[first : max(last, first + 1)]
+            different = {stem for _, _, stem in inside}
+            value = (len(different), sum(map(len, different)), min(len(inside), 2 * len(different)))
+            if value > best:
+                best, begin = value, start
+        return begin
+
+
+def _bounds(text: str, begin: int) -> Span:
+    """From a little before `begin`, at the beginning of a sentence or a word, as far as a snippet goes."""
+    if len(text) <= SNIPPET_CHARS:
+        return 0, len(text)
+    start = min(begin, max(len(text) - SNIPPET_CHARS, 0))
+    start = _sentence_begin(text, start, back=_LEAD_CHARS)
+    end = start + SNIPPET_CHARS
+    if end >= len(text):
+        return start, len(text)
+    blank = max((text.rfind(space, start + SNIPPET_CHARS // 2, end + 1) for space in " \n\t"), default=-1)
+    return start, blank if blank > 0 else end
+
+
+def _sentence_begin(text: str, place: int, back: int = SNIPPET_CHARS // 2) -> int:
+    """The beginning of the sentence that `place` is in, if it is not far before it, else of the word."""
+    earliest = max(place - back, 0)
+    if earliest == 0:
+        return 0
+    ends = [found.end() for found in _SENTENCE_END.finditer(text, earliest, place)]
+    if ends:
+        return ends[0]
+    blank = text.find(" ", earliest, place)
+    return blank + 1 if blank >= 0 else place
+
+
+def _one_line(text: str, begin: int, end: int, spans: list[Span]) -> tuple[str, tuple[Span, ...]]:
+    """The passage with single blanks and ellipses, and the spans as they lie in that."""
+    parts: list[str] = []
+    length = 0
+    marks: list[Span] = []
+
+    def add(piece: str) -> None:
+        nonlocal length
+        flat = _SPACE.sub(" ", piece)
+        if flat.startswith(" ") and (not parts or parts == [_ELLIPSIS] or parts[-1].endswith(" ")):
+            flat = flat[1:]
+        if flat:
+            parts.append(flat)
+            length += len(flat)
+
+    if text[:begin].strip():
+        add(_ELLIPSIS)
+    place = begin
+    for start, stop in spans:
+        add(text[place:start])
+        before = length
+        add(text[start:stop])
+        marks.append((before, length))
+        place = stop
+    add(text[place:end].rstrip())
+    if text[end:].strip():
+        add(_ELLIPSIS)
+    return "".join(parts), tuple(marks)

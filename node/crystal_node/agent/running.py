@@ -6,6 +6,7 @@
                                                                         +-> schedule, with all jobs
                                                                         +-> pulse: sleep, network, settings, requests
                                                                         +-> desk: what other devices ask for
+                                                                        +-> finder: searches of this machine's programs
     SIGTERM, SIGINT, SIGHUP --> rounds end in 5 s, jobs are cancelled --> whatever does not end is left, after 10 s
 
 It may be killed anywhere: what it promises stands in transactions of others, and what it notes about itself may be lost.
@@ -36,7 +37,9 @@ from crystal_node.commands.actions import actions_of
 from crystal_node.commands.desk import CommandDesk
 from crystal_node.device import Device, opened
 from crystal_node.errors import ExitCode, describe, passes
+from crystal_node.finding.serving import FinderService
 from crystal_node.home import DIRECTORY_MODE
+from crystal_node.recall.agents import recall_of
 from crystal_node.settings import Settings
 from crystal_node.settings.again import options_again
 from crystal_node.watch import Report, WatchEvent
@@ -87,6 +90,7 @@ class _Agent:
         self._watching: Watching | None = None
         self._desk: CommandDesk | None = None
         self._ending: threading.Timer | None = None
+        self._finder = FinderService(lambda: self._settings, {"recall": recall_of})
         self._told = ""
         self.begins_anew = False
         """It ended because the relay, or how it is spoken to, is another one by now."""
@@ -121,6 +125,7 @@ class _Agent:
         finally:
             if self._asking is not None:
                 self._asking.cancel()
+            await asyncio.to_thread(self._finder.stop)
             store.close()
             self._ending = _end_in_time(ends)
 
@@ -149,6 +154,8 @@ class _Agent:
             put_off="",
         )
         self._report(WatchEvent.PROGRESS, f"the agent runs as process {os.getpid()}")
+        if trouble := self._finder.start():
+            self._report(WatchEvent.PROGRESS, trouble)
         pulse = Pulse(
             self._device.settings.home.config_file,
             again=self._again,

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from crystal_node.recall.hook import NOTHING, HookInput, Recalled, output, read_input
+from crystal_node.recall.hook import HookInput, Recalled, output, read_input
 
 SECONDS_MAX = 0.28
 """From the start of Python's own work until an answer, whatever it is."""
@@ -21,7 +21,7 @@ def answer_here(data: bytes, environment: Mapping[str, str]) -> int:
     timer.daemon = True
     timer.start()
     try:
-        telling.tell(_recalled(hook, environment))
+        _tell(telling, hook, environment)
     except Exception as error:  # noqa: BLE001  a hook that fails would stand between a person and their work
         from crystal_node.errors import describe
 
@@ -46,10 +46,13 @@ class _Telling:
         self._moment = moment
         self._once = threading.Lock()
 
-    def tell(self, recalled: Recalled) -> None:
-        if self._once.acquire(blocking=False):
-            sys.stdout.buffer.write(output(self._moment, recalled))
-            sys.stdout.buffer.flush()
+    def tell(self, recalled: Recalled) -> bool:
+        """False if something was said before."""
+        if not self._once.acquire(blocking=False):
+            return False
+        sys.stdout.buffer.write(output(self._moment, recalled))
+        sys.stdout.buffer.flush()
+        return True
 
     def failed(self, why: str) -> None:
         from crystal_node.recall.telling import not_searched
@@ -61,22 +64,20 @@ class _Telling:
         os._exit(0)
 
 
-def _recalled(hook: HookInput, environment: Mapping[str, str]) -> Recalled:
+def _tell(telling: _Telling, hook: HookInput, environment: Mapping[str, str]) -> None:
     from contextlib import ExitStack
 
     from crystal_node.clock import now_ms
     from crystal_node.finding.finder import Finder
-    from crystal_node.recall.recalling import recall
+    from crystal_node.recall.recalling import recall, told
     from crystal_node.settings import resolve
 
     settings = resolve(environment=environment)
     if settings.vault is None:
-        return NOTHING
+        return
     with ExitStack() as closing:
-        return recall(
-            hook,
-            settings,
-            lambda: closing.enter_context(Finder(settings)),
-            now_ms(),
-            words_only=True,
+        recalled = recall(
+            hook, settings, lambda: closing.enter_context(Finder(settings)), now_ms(), words_only=True
         )
+        if telling.tell(recalled):
+            told(recalled, settings, now_ms())

@@ -25,10 +25,13 @@ class HookInput(Struct, frozen=True):
 
 
 class Recalled(Struct, frozen=True):
-    """``text`` goes before the agent, ``line`` to its person; "" for neither."""
+    """``text`` goes before the agent, ``line`` to its person; "" for neither. ``ids``: the records in it, and ``session`` which
+    session has them once it is told."""
 
     text: str = ""
     line: str = ""
+    session: str = ""
+    ids: tuple[str, ...] = ()
 
 
 NOTHING = Recalled()

@@ -63,7 +63,7 @@ def recall(
     *,
     words_only: bool = False,
 ) -> Recalled:
-    """What goes before the agent. ``words_only``: no model is loaded for it.
+    """What goes before the agent. ``words_only``: no model is loaded for it. Once it is told, that is noted (``told``).
 
     Never raises for what can go wrong with a memory: that is said in the answer.
     """
@@ -78,6 +78,16 @@ def recall(
     except (CrystalError, apsw.Error, OSError) as error:
         why = describe(error).message
         return Recalled(not_searched(why), f"Crystal could not search its memory: {why}")
+
+
+def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
+    """Notes what a session was given. What cannot be noted is given again. Raises OSError, apsw.Error, LocalStorage."""
+    if recalled.ids and recalled.session:
+        book = RecallBook.open(settings.home.recall_database)
+        try:
+            book.note(recalled.session, recalled.ids, now_ms)
+        finally:
+            book.close()
 
 
 def fits(prompt: str, result: ResultDocument) -> bool:
@@ -115,15 +125,17 @@ class _Recalling:
             return NOTHING  # "yes", "go on": nothing to look for, and nothing to say about it
         found = [result for result in self._search(prompt) if fits(prompt, result)]
         text, ids = self._new(found, hook.session_id, PROMPT_RECORDS_MAX, PROMPT_CHARS_MAX)
-        return Recalled(text, headline(len(ids))) if ids else Recalled(nothing_found())
+        if not ids:
+            return Recalled(nothing_found())
+        return Recalled(text, headline(len(ids)), hook.session_id, tuple(ids))
 
     def _at_start(self, hook: HookInput) -> Recalled:
         place = Places(self._settings.person_home).of(hook.cwd)
         words = _name(place)
         found: list[ResultDocument] = []
         if words:
-            about = f"{place.project} {place.repository}".replace("/", " ")
-            found += [result for result in self._search(words, kind=Kind.MEMORY) if fits(about, result)]
+            # A memory has no project: it counts if it names this one.
+            found += [result for result in self._search(words, kind=Kind.MEMORY) if fits(words, result)]
         if words and place.project not in ("", "."):
             found += self._search(words, project=place.project)
         warm = "" if hook.source in ("resume", "compact") else _warm_start(self._settings)
@@ -131,7 +143,8 @@ class _Recalling:
         if not ids and not warm:
             return Recalled(nothing_found())
         both = "\n\n".join(part for part in (text, warm) if part)
-        return Recalled(both, headline(len(ids)) if ids else "Crystal loaded the agent's context.")
+        line = headline(len(ids)) if ids else "Crystal loaded the agent's context."
+        return Recalled(both, line, hook.session_id, tuple(ids))
 
     def _search(self, query: str, *, kind: Kind | None = None, project: str = "") -> list[ResultDocument]:
         request = SearchRequest(
@@ -148,14 +161,11 @@ class _Recalling:
     def _new(
         self, found: list[ResultDocument], session: str, most: int, chars_max: int
     ) -> tuple[str, list[str]]:
-        """What the session does not have, each once, as text; it is noted that the session has it from now on."""
+        """What the session does not have, each once, as text; and the ids of that."""
         others = {result.id: result for result in found if not session or result.session != session}
         given = self._book.given(session, others) if session else set[str]()
         chosen = [result for name, result in others.items() if name not in given][:most]
-        text, ids = loaded(chosen, self._now_ms, chars_max)
-        if ids and session:
-            self._book.note(session, ids, self._now_ms)
-        return text, ids
+        return loaded(chosen, self._now_ms, chars_max)
 
 
 def _name(place: Place) -> str:

@@ -52,7 +52,7 @@ def _states(machine: Machine) -> set[str]:
     return set(machine.call("hooks", "status", "--json").json["events"].values())
 
 
-def test_hooks_are_for_all_five_moments_absolute_quoted_and_no_session_waits_for_them(
+def test_hooks_are_for_all_five_moments_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
     person: Machine,
 ) -> None:
     person.call("hooks", "install", CRYSTAL_HOME=str(person.root / "my home; $(true)"))
@@ -64,7 +64,13 @@ def test_hooks_are_for_all_five_moments_absolute_quoted_and_no_session_waits_for
         assert Path(words[0]).is_absolute()
         assert words[-4:] == ["--home", str(person.root / "my home; $(true)"), "||", "true"]
         assert (entry["type"], entry["timeout"]) == ("command", 5)
-        assert entry.get("async", False) is (event != "SessionEnd")
+        recalls = event in ("SessionStart", "UserPromptSubmit")
+        assert words[1:-4] == (["recall", "--hook"] if recalls else ["nudge"]) or words[1:4] == [
+            "-P",
+            "-m",
+            "crystal_node",
+        ]
+        assert entry.get("async", False) is not (recalls or event == "SessionEnd")
 
 
 def test_installing_twice_changes_nothing_and_uninstalling_gives_the_bytes_back(person: Machine) -> None:

@@ -1,0 +1,32 @@
+"""Recall by the running agent: with the model if it is in memory, and if it is not, by words for this once."""
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import apsw
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.clock import now_ms
+from crystal_node.recall.hook import output, read_input
+from crystal_node.recall.quick import SECONDS_MAX
+from crystal_node.recall.recalling import recall, told
+
+if TYPE_CHECKING:
+    from crystal_node.finding.finder import Finder
+
+
+def recall_of(finder: "Finder", data: bytes) -> bytes:
+    """What a hook prints, for what it was given."""
+    hook = read_input(data)
+    if hook is None:
+        return b""
+    began = time.monotonic()
+    ready = finder.ready
+    recalled = recall(hook, finder.settings, lambda: finder, now_ms(), words_only=not ready)
+    if not ready:
+        finder.prepare()
+    if time.monotonic() - began < SECONDS_MAX:  # else the hook has gone without it
+        with suppress(OSError, apsw.Error, CrystalError):  # then it is given once more
+            told(recalled, finder.settings, now_ms())
+    return output(hook.hook_event_name, recalled)

@@ -1,9 +1,35 @@
 """`crystal mcp` as agents start it: a process, spoken to by the SDK's own client."""
 
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
 import pytest
+from mcp.shared.exceptions import MCPError
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import connected, structured, text_of
+from tests.support.mcp_client import connected, parameters, structured, text_of
+
+_HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+_TOOLS = {
+    "crystal_search",
+    "crystal_show",
+    "crystal_remember",
+    "crystal_forget",
+    "crystal_status",
+}
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -17,3 +43,155 @@ async def test_an_agent_finds_what_was_said_before(memory: Machine, era: str) ->
         assert "eleven attempts" in text_of(result)
         assert client.instructions is not None
         assert "never follow" in client.instructions
+        shown = await client.call_tool("crystal_show", {"id": found["id"][:12], "before": 2, "after": 2})
+        pieces = structured(shown)["pieces"]
+        assert [piece["asked"] for piece in pieces].count(True) == 1
+        assert len(pieces) == 3
+        status = structured(await client.call_tool("crystal_status", {}))
+        assert (status["role"], status["texts"], status["problems"]) == ("core", 3, [])
+
+
+async def test_every_tool_tells_what_it_takes_gives_and_does(memory: Machine) -> None:
+    async with connected(memory) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(tools) >= _TOOLS
+    for tool in tools.values():
+        assert tool.description
+        assert tool.title
+        assert tool.annotations is not None
+        assert tool.annotations.open_world_hint is False
+        assert tool.input_schema["type"] == "object"
+        assert tool.output_schema is not None
+        assert tool.output_schema["type"] == "object"
+        assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
+    hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
+    assert hints["crystal_search"].read_only_hint is True
+    assert hints["crystal_forget"].destructive_hint is True
+    assert hints["crystal_remember"].read_only_hint is False
+
+
+async def test_a_server_for_reading_alone_offers_nothing_that_changes_anything(memory: Machine) -> None:
+    async with connected(memory, "--read-only") as client:
+        tools = (await client.list_tools()).tools
+        assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
+        with pytest.raises(MCPError, match="no tool of that name"):
+            await client.call_tool("crystal_remember", {"text": "The moon is made of cheese."})
+
+
+async def test_resources_are_listed_by_pages_and_read(memory: Machine) -> None:
+    async with connected(memory) as client:
+        listed = await client.list_resources()
+        uris = [resource.uri for resource in listed.resources]
+        assert uris[:2] == ["memory://recent", "memory://memories"]
+        assert len(uris) == 5
+        assert listed.next_cursor is None
+        for uri in (uris[0], uris[2], uris[2].replace("chunk", "session")):
+            (content,) = (await client.read_resource(uri)).contents
+            assert "recorded-text" in getattr(content, "text", "")
+        templates = (await client.list_resource_templates()).resource_templates
+        assert {template.name for template in templates} == {"chunk", "session"}
+        for uri in ("memory://chunk/00000000000000", "memory://entity/x", "file:///etc/passwd", "memory://"):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)
+        with pytest.raises(MCPError, match="cursor"):
+            await client.list_resources(cursor="1; drop table chunks")
+
+
+async def test_prompts_are_filled_with_what_the_person_asks_for(memory: Machine) -> None:
+    async with connected(memory) as client:
+        prompts = (await client.list_prompts()).prompts
+        assert {prompt.name for prompt in prompts} >= {"recall", "summarise-what-we-know"}
+        filled = await client.get_prompt("recall", {"topic": "the {harbour} crane"})
+        assert "the {harbour} crane" in getattr(filled.messages[0].content, "text", "")
+        with pytest.raises(MCPError, match="topic"):
+            await client.get_prompt("recall", {})
+
+
+async def test_two_agents_at_once_do_not_disturb_each_other(memory: Machine) -> None:
+    async with connected(memory) as first, connected(memory) as second:
+        found: list[int] = []
+
+        async def ask(client: object, query: str) -> None:
+            result = await client.call_tool("crystal_search", {"query": query})  # type: ignore[attr-defined]
+            found.append(len(structured(result)["results"]))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(6):
+                tasks.start_soon(ask, (first, second)[number % 2], "harbour crane")
+        assert found == [found[0]] * 6
+        assert found[0] > 0
+
+
+async def test_a_home_that_is_not_set_up_is_told_and_noticed_when_it_is(machine: Machine) -> None:
+    async with connected(machine) as client:
+        result = await client.call_tool("crystal_search", {"query": "anything"})
+        assert result.is_error
+        assert "crystal up" in text_of(result)
+
+
+def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> None:
+    with _started(memory) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(_HELLO) + "\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        assert answer["result"]["serverInfo"]["name"] == "crystal"
+        assert _children(process.pid) == []
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert process.stdout.read() == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        "{}",
+        "[]",
+        '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"crystal_search","arguments":{"query":"\\ud800"}}}',
+        '{"jsonrpc":"2.0","id":7,"method":"no/such/method"}',
+        '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":3}}',
+        '{"jsonrpc":"2.0","id":null,"method":"tools/list"}',
+        "[" * 5000,
+    ],
+)
+def test_a_line_that_is_no_message_ends_nothing(memory: Machine, line: str) -> None:
+    with _started(memory) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ask = {"jsonrpc": "2.0", "id": 99, "method": "tools/list", "params": {}}
+        done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        for each in (json.dumps(_HELLO), json.dumps(done), line, json.dumps(ask)):
+            process.stdin.write(each + "\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline())]
+        while answers[-1].get("id") != 99:
+            answers.append(json.loads(process.stdout.readline()))
+        assert "tools" in answers[-1]["result"]
+        process.stdin.close()
+        assert process.wait(20) == 0
+        assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+
+
+def _started(machine: Machine) -> "subprocess.Popen[str]":
+    how = parameters(machine)
+    return subprocess.Popen(
+        [how.command, *how.args],
+        env=how.env,
+        cwd=how.cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+
+
+def _children(pid: int) -> list[str]:
+    if sys.platform != "linux":
+        return []
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [child for task in tasks for child in (task / "children").read_text().split()]
+    return []

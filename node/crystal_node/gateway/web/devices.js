@@ -1,0 +1,146 @@
+// How this device and the others stand: the picture, their lag, the channels, and what needs a person.
+
+import { get } from "/api.js";
+import { ago, counted, el, failure, skeleton, span } from "/dom.js";
+import { flowPicture, standingOf, waitingOf } from "/flow.js";
+
+const LOOK_MS = 5000;
+
+export function devicesView(root) {
+  return new Devices(root);
+}
+
+class Devices {
+  constructor(root) {
+    this.body = el("div", { class: "stack" }, skeleton(5));
+    root.append(el("h1", {}, "Devices"), el("p", { class: "lead" }, "What one device hears, all of them remember."), this.body);
+    this.narrow = matchMedia("(max-width: 700px)");
+    this.narrow.addEventListener("change", () => this.status && this.draw(this.status));
+    this.timer = null;
+    this.drawn = "";
+  }
+
+  show() {
+    this.look();
+    this.timer ??= setInterval(() => {
+      if (!document.hidden) this.look();
+    }, LOOK_MS);
+  }
+
+  hide() {
+    clearInterval(this.timer);
+    this.timer = null;
+  }
+
+  async look() {
+    try {
+      const status = await get("/api/status");
+      const state = JSON.stringify([status, Math.floor(Date.now() / 30000)]);
+      if (state === this.drawn) return;
+      this.drawn = state;
+      this.draw(status);
+    } catch (error) {
+      this.drawn = "";
+      this.body.replaceChildren(failure(error, () => this.look()));
+    }
+  }
+
+  draw(status) {
+    this.status = status;
+    this.body.replaceChildren(
+      ...[
+        this.needs(status),
+        el("div", { class: "card picture" }, flowPicture(status, this.narrow.matches)),
+        this.table(status),
+        this.channels(status),
+        this.memory(status),
+      ].filter(Boolean),
+    );
+  }
+
+  needs(status) {
+    const lines = [
+      ...status.stuck.map((each) => ["bad", each.text, each.remedy]),
+      ...(status.sync.ok || status.stuck.length ? [] : [["bad", status.sync.failure, ""]]),
+      ...status.concerns.map((each) => ["warn", each.text, ""]),
+      ...status.notices.map((each) => ["warn", each.text, ""]),
+    ];
+    if (status.private.on) lines.unshift(["warn", "Private mode is on: nothing is recorded here.", "crystal private off"]);
+    if (!lines.length) return el("div", { class: "notice good" }, "Nothing needs you.");
+    return el(
+      "ul",
+      { class: "notices", "aria-label": "What needs you" },
+      lines.map(([kind, text, remedy]) => el("li", { class: `notice ${kind}` }, text, remedy ? el("small", {}, remedy) : null)),
+    );
+  }
+
+  table(status) {
+    return el(
+      "div",
+      { class: "card scroll" },
+      el(
+        "table",
+        {},
+        el("caption", {}, "All devices of this vault"),
+        el("thead", {}, el("tr", {}, ["Device", "Role", "Standing", "To send", "Last seen"].map((title) => el("th", { scope: "col" }, title)))),
+        el(
+          "tbody",
+          {},
+          status.devices.map((device) => {
+            const [word, kind] = standingOf(device);
+            return el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, device.name || device.id.slice(0, 8), device.this ? el("span", { class: "flag" }, "this one") : null),
+              el("td", { "data-title": "Role" }, device.role === "core" ? "Core" : "Node"),
+              el("td", { "data-title": "Standing" }, el("span", { class: `state ${kind}` }, word)),
+              el("td", { "data-title": "To send" }, waitingOf(device, status).toLocaleString()),
+              el("td", { "data-title": "Last seen" }, device.this ? "now" : ago(device.last_seen)),
+            );
+          }),
+        ),
+      ),
+    );
+  }
+
+  channels({ channels }) {
+    const { conversations, mirror, files, commands } = channels;
+    const open = commands ? commands.asked + commands.running + commands.waiting : 0;
+    return el(
+      "ul",
+      { class: "cards channels", "aria-label": "Channels of this device" },
+      channel("Conversations", "out", conversations.unsent + conversations.stored, conversations.oldest_seconds, `${counted(conversations.unsent, "text")} here, ${conversations.stored.toLocaleString()} at the relay`),
+      channel("Mirror", "in", mirror.behind, mirror.oldest_seconds, mirror.ahead ? `${mirror.ahead} has more` : "entries that others have"),
+      channel("Files", "out", files.waiting, files.oldest_seconds, "changes on their way"),
+      channel("Commands", "both ways", open, commands?.oldest_seconds ?? null, "asked for and not over"),
+    );
+  }
+
+  memory({ memory }) {
+    const numbers = [
+      ["texts", memory.texts],
+      ["memories", memory.memories],
+      ["not shared yet", memory.provisional],
+      ["forgotten", memory.forgotten],
+    ];
+    return el(
+      "div",
+      { class: "card" },
+      el("h2", {}, "Memory of this device"),
+      el("dl", { class: "numbers" }, numbers.map(([name, count]) => el("div", {}, el("dt", {}, name), el("dd", {}, count.toLocaleString())))),
+      memory.model ? el("p", { class: "quiet small" }, `Vectors: ${memory.model}`) : null,
+    );
+  }
+}
+
+function channel(name, way, waiting, oldest, what) {
+  const known = waiting !== null && waiting !== undefined;
+  const text = known ? (waiting ? waiting.toLocaleString() : "idle") : "not known";
+  return el(
+    "li",
+    { class: "card" },
+    el("div", { class: "row" }, el("h2", {}, name), el("span", { class: "quiet small" }, way)),
+    el("p", { class: `big${waiting ? " warn" : ""}` }, text),
+    el("p", { class: "quiet small" }, waiting && oldest ? `${what}, for ${span(oldest)} at most` : waiting ? what : "nothing waits"),
+  );
+}

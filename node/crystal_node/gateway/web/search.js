@@ -1,0 +1,315 @@
+// Searching: the question, its filters, what was found, and the text that is read beside it.
+
+import { post } from "/api.js";
+import { ago, announce, choice, counted, el, empty, failure, field, marked, skeleton } from "/dom.js";
+import { Reader } from "/reading.js";
+
+const PAGE = 20;
+const KINDS = [["", "Everything"], ["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
+const AGES = [["", "Any time"], ["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
+const ROLES = [["", "Anybody"], ["user", "You"], ["assistant", "The agent"]];
+const DEPTHS = [["auto", "As set"], ["fast", "Fast"], ["deep", "Deep"]];
+
+export function searchView(root) {
+  return new Search(root);
+}
+
+class Search {
+  constructor(root) {
+    this.hits = [];
+    this.chosen = -1;
+    this.running = null;
+    this.asked = null;
+    this.more = false;
+    this.input = el("input", {
+      type: "search",
+      id: "query",
+      placeholder: "What was said, decided, remembered…",
+      "aria-label": "Search the memory",
+      autocomplete: "off",
+      spellcheck: "false",
+      enterkeyhint: "search",
+      maxlength: 16000,
+    });
+    this.controls = this.filters();
+    this.badge = el("span", { class: "badge", hidden: true });
+    this.said = el("p", { class: "said quiet" });
+    this.list = el("ul", { class: "hits", role: "listbox", "aria-label": "Results", tabindex: -1 });
+    this.rest = el("button", { type: "button", class: "wide", hidden: true, onclick: () => this.next() }, "Show more");
+    this.place = el("div", { class: "results" }, this.said, this.list, this.rest);
+    this.reader = new Reader({ closed: () => this.back(), gone: (id) => this.gone(id) });
+    this.split = el("div", { class: "split" }, this.place, this.reader.root);
+    root.append(
+      el(
+        "form",
+        { class: "searching", role: "search", onsubmit: (event) => this.submit(event) },
+        el("div", { class: "searchbar" }, this.input, el("button", { type: "submit", class: "primary" }, "Search")),
+        el(
+          "details",
+          { class: "filters" },
+          el("summary", {}, "Filters ", this.badge),
+          el("div", { class: "grid" }, Object.values(this.controls).map(([label, input]) => field(label, input))),
+          el("div", { class: "row" }, el("button", { type: "button", onclick: () => this.clear() }, "Clear filters")),
+        ),
+      ),
+      this.split,
+    );
+    root.addEventListener("change", (event) => {
+      if (event.target.closest(".filters")) this.refilter();
+    });
+    this.welcome();
+  }
+
+  filters() {
+    const text = (name) => el("input", { type: "text", name, autocomplete: "off", spellcheck: "false", maxlength: 1000 });
+    return {
+      kind: ["Kind", choice(KINDS, "", { name: "kind" })],
+      since: ["Time", choice(AGES, "", { name: "since" })],
+      role: ["Said by", choice(ROLES, "", { name: "role" })],
+      agent: ["Agent", text("agent")],
+      project: ["Project", text("project")],
+      session: ["Conversation", text("session")],
+      source: ["Source", text("source")],
+      depth: ["Search", choice(DEPTHS, "auto", { name: "depth" })],
+      explain: ["Scores", choice([["", "Hidden"], ["yes", "Explained"]], "", { name: "explain" })],
+    };
+  }
+
+  show() {
+    if (!this.hits.length) this.focus();
+  }
+
+  focus() {
+    this.input.focus();
+    this.input.select();
+  }
+
+  welcome() {
+    this.list.replaceChildren();
+    this.said.replaceChildren();
+    this.rest.hidden = true;
+    this.place.querySelector(".empty")?.remove();
+    this.place.append(
+      empty(
+        "Search your memory",
+        "Words and meaning both count. Everything is answered from this machine's own disk.",
+        el("p", { class: "quiet" }, el("kbd", {}, "/"), " to search, ", el("kbd", {}, "?"), " for all keys"),
+      ),
+    );
+  }
+
+  request(offset) {
+    const values = Object.fromEntries(Object.entries(this.controls).map(([name, [, input]]) => [name, input.value.trim()]));
+    const request = { query: this.input.value.trim(), limit: PAGE, offset };
+    for (const name of ["since", "role", "agent", "project", "session", "source", "kind"]) {
+      if (values[name]) request[name] = values[name];
+    }
+    if (values.depth !== "auto") request.depth = values.depth;
+    if (values.explain) request.explain = true;
+    return request;
+  }
+
+  submit(event) {
+    event?.preventDefault();
+    if (!this.input.value.trim()) {
+      this.running?.abort();
+      this.hits = [];
+      this.reader.close(true);
+      this.welcome();
+      return;
+    }
+    this.ask(this.request(0));
+  }
+
+  refilter() {
+    const set = Object.values(this.controls).filter(([, input]) => input.value.trim() && input.value !== "auto").length;
+    this.badge.hidden = set === 0;
+    this.badge.textContent = set;
+    if (this.input.value.trim()) this.submit();
+  }
+
+  clear() {
+    for (const [name, [, input]] of Object.entries(this.controls)) input.value = name === "depth" ? "auto" : "";
+    this.refilter();
+  }
+
+  /** Narrows to what one hit is from. */
+  only(name, value) {
+    this.controls[name][1].value = value;
+    document.querySelector(".filters").open = true;
+    this.refilter();
+  }
+
+  next() {
+    this.ask({ ...this.asked, offset: this.hits.length });
+  }
+
+  async ask(request) {
+    this.running?.abort();
+    const running = new AbortController();
+    this.running = running;
+    const fresh = request.offset === 0;
+    this.place.querySelector(".empty")?.remove();
+    this.place.setAttribute("aria-busy", "true");
+    this.rest.disabled = true;
+    const waiting = skeleton(fresh ? 4 : 1);
+    const late = setTimeout(() => {
+      if (fresh) {
+        this.list.replaceChildren();
+        this.rest.hidden = true;
+      }
+      this.place.append(waiting);
+    }, 150);
+    try {
+      const found = await post("/api/search", request, running.signal);
+      this.asked = request;
+      if (fresh) {
+        this.hits = [];
+        this.chosen = -1;
+        this.list.replaceChildren();
+        this.reader.close(true);
+      }
+      this.add(found, fresh);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (fresh) {
+        this.hits = [];
+        this.list.replaceChildren();
+        this.said.replaceChildren();
+        this.rest.hidden = true;
+      }
+      this.place.append(failure(error, () => this.ask(request)));
+    } finally {
+      clearTimeout(late);
+      waiting.remove();
+      this.rest.disabled = false;
+      if (this.running === running) this.place.removeAttribute("aria-busy");
+    }
+  }
+
+  add(found, fresh) {
+    const known = new Set(this.hits.map((hit) => hit.id));
+    const from = this.hits.length;
+    for (const hit of found.results) {
+      if (known.has(hit.id)) continue;
+      this.list.append(this.row(hit, this.hits.length));
+      this.hits.push(hit);
+    }
+    this.more = found.more && found.results.length > 0;
+    this.rest.hidden = !this.more;
+    const how = [counted(this.hits.length, "result") + (this.more ? " so far" : ""), `${Math.round(found.took_ms)} ms`];
+    if (found.mode === "keyword") how.push("by words alone");
+    if (found.depth === "deep") how.push("deep");
+    this.said.replaceChildren(how.join(" · "));
+    if (found.note) this.said.append(el("span", { class: "note" }, ` ${found.note}`));
+    if (this.asked.explain && found.explain) {
+      this.said.append(el("span", { class: "note" }, ` ${Object.entries(found.explain).map(pair).join(" · ")}`));
+    }
+    if (fresh && !this.hits.length) {
+      this.place.append(empty("Nothing found", "Try other words, or fewer filters. What was forgotten is not found either."));
+    }
+    announce(fresh ? (this.hits.length ? `${counted(this.hits.length, "result")}` : "Nothing found") : `${this.hits.length - from} more`);
+    if (!fresh && this.hits.length > from) this.choose(from);
+  }
+
+  row(hit, number) {
+    const meta = el("div", { class: "meta" }, el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
+    if (hit.role && hit.kind === "conversation") meta.append(el("span", {}, hit.role));
+    const where = hit.title || hit.path || hit.project || hit.repository;
+    if (where) meta.append(el("span", { class: "where" }, where));
+    if (hit.agent) meta.append(el("span", {}, hit.agent));
+    meta.append(ago(hit.created_at));
+    if (hit.freshness === "fresh" || hit.freshness === "stale") meta.append(el("span", { class: `fresh ${hit.freshness}` }, hit.freshness));
+    if (hit.provisional) meta.append(el("span", { class: "flag" }, "not shared yet"));
+    const row = el(
+      "li",
+      {
+        class: "hit",
+        role: "option",
+        id: `hit-${number}`,
+        tabindex: number === 0 ? 0 : -1,
+        "aria-selected": "false",
+        onclick: () => {
+          if (!String(getSelection())) this.open(number);
+        },
+        onfocus: () => this.choose(number, false),
+      },
+      meta,
+      el("p", { class: "snippet" }, marked(hit.snippet || hit.text, hit.marks)),
+    );
+    if (hit.alike?.length) row.append(el("p", { class: "quiet small" }, `${counted(hit.alike.length, "text")} almost the same left out`));
+    if (hit.explain) row.append(el("p", { class: "scores" }, `score ${hit.score} · ${Object.entries(hit.explain).map(pair).join(" · ")}`));
+    return row;
+  }
+
+  choose(number, focus = true) {
+    if (number < 0 || number >= this.hits.length) return;
+    const rows = this.list.children;
+    if (this.chosen >= 0 && rows[this.chosen]) {
+      rows[this.chosen].setAttribute("aria-selected", "false");
+      rows[this.chosen].tabIndex = -1;
+    }
+    this.chosen = number;
+    rows[number].setAttribute("aria-selected", "true");
+    rows[number].tabIndex = 0;
+    if (focus) {
+      rows[number].focus({ preventScroll: true });
+      rows[number].scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  open(number) {
+    this.choose(number);
+    this.split.classList.add("reading");
+    this.reader.open(this.hits[number], { only: (name, value) => this.only(name, value) });
+  }
+
+  back() {
+    this.split.classList.remove("reading");
+    if (this.chosen >= 0 && this.list.children[this.chosen]) this.choose(this.chosen);
+  }
+
+  gone(id) {
+    this.hits = this.hits.filter((hit) => hit.id !== id);
+    this.list.replaceChildren(...this.hits.map((hit, number) => this.row(hit, number)));
+    this.chosen = -1;
+    this.focus();
+  }
+
+  key(event, writing) {
+    const down = event.key === "ArrowDown" || (event.key === "j" && !writing);
+    const up = event.key === "ArrowUp" || (event.key === "k" && !writing);
+    const reading = event.target.closest?.(".reader");
+    if (event.key === "Escape" && this.reader.isOpen) this.reader.close();
+    else if (writing && event.target !== this.input) return;
+    else if (reading && !["j", "k"].includes(event.key)) return;
+    else if (down && this.hits.length) {
+      event.preventDefault();
+      this.step(writing ? 0 : this.chosen + 1);
+    } else if (up && !writing && this.hits.length) {
+      event.preventDefault();
+      if (this.chosen <= 0) this.focus();
+      else this.step(this.chosen - 1);
+    } else if (event.key === "Enter" && !writing && event.target.closest?.(".hit")) {
+      event.preventDefault();
+      this.open(this.chosen);
+      this.reader.focus();
+    }
+  }
+
+  step(number) {
+    if (number >= this.hits.length && this.more && !this.rest.disabled) this.next();
+    else this.choose(Math.min(number, this.hits.length - 1));
+    if (this.reader.isOpen && this.chosen >= 0) this.open(this.chosen);
+  }
+}
+
+function kindOf(hit) {
+  if (hit.kind === "memory") return hit.memory || "memory";
+  return hit.kind;
+}
+
+function pair([name, value]) {
+  const text = typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(3) : value;
+  return `${name.replaceAll("_", " ")} ${text ?? "–"}`;
+}

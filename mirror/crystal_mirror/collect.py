@@ -78,8 +78,9 @@ def collect(member: Member, model: str) -> Flow[Collected]:
         also_done = _before(also_done, fresh, inbox)
     vectors: dict[str, Sequence[bytes]] = dict.fromkeys(texts, ())
     if texts and _same_model(member, model):
-        windows: list[list[bytes]] = yield Embed(tuple(texts))
-        vectors = dict(zip(texts, windows, strict=True))
+        windows: list[list[bytes]] | None = yield Embed(tuple(texts))
+        if windows is not None:
+            vectors = dict(zip(texts, windows, strict=True))
     while True:
         try:
             _commit(member, position, fresh, also_done, vectors, inbox, model)
@@ -278,7 +279,12 @@ def _before(also_done: list[Origin], fresh: list[Offer], inbox: Inbox) -> list[O
 
 
 def _same_model(member: Member, model: str) -> bool:
-    """Whether new vectors can stand beside the vault's. If not, new text is found by its words until all is embedded anew."""
+    """Whether new vectors can stand beside the vault's. If not, new text is found by its words until all is embedded anew.
+
+    "" is the model of a Core that embeds nothing.
+    """
+    if not model:
+        return False
     kept = member.replica.meta_get(META_MODEL)
     if kept is None or kept == model.encode():
         return True

@@ -22,8 +22,8 @@ from crystal_mirror.snapshots.base import META_MODEL
 TEXTS_AT_ONCE = 128
 
 
-def begin_reembedding(member: Member, model: str) -> Flow[bool]:
-    """Drops the vectors of another model, everywhere. False if the vault's vectors are of this model already.
+def begin_reembedding(member: Member, model: str, *, anew: bool = False) -> Flow[bool]:
+    """Drops the vectors of another model, everywhere. False if the vault's vectors are of this model already, unless ``anew``.
 
     Raises:
         Unready: this device is not the Core.
@@ -32,7 +32,7 @@ def begin_reembedding(member: Member, model: str) -> Flow[bool]:
     if not member.is_core:
         raise Unready("only the Core embeds", hint="Run it on the Core: `crystal role` names it.")
     kept = member.replica.meta_get(META_MODEL)
-    if kept == model.encode():
+    if kept == model.encode() and not anew:
         return False
     decree(member, model=model, drops_vectors=True)
     yield from publish(member)
@@ -71,7 +71,7 @@ def embed_some(member: Member, model: str) -> Flow[Step | None]:
         waiting = member.replica.without_vectors(at_once)
         if not waiting:
             return None
-        windows: list[list[bytes]] = yield Embed(tuple(text for _, text in waiting))
+        windows: list[list[bytes]] = yield Embed(tuple(text for _, text in waiting), needed=True)
         embedded = [(content, tuple(some)) for (content, _), some in zip(waiting, windows, strict=True)]
         try:
             decree(member, model=model, embedded=embedded)

@@ -69,9 +69,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Reply: per text, its windows' vectors (float16 little-endian, at least one each)."""
+    """Reply: per text, its windows' vectors (float16 little-endian, at least one each).
+
+    Or None, where they cannot be made now and are not ``needed``: texts are committed and found by their words without, and get
+    their vectors later. A failure of what is needed comes out of the flow's runner as it is.
+    """
 
     texts: tuple[str, ...]
+    needed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

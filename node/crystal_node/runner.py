@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from crystal_core.embed.port import Embedder
+from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_crypto.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX
 from crystal_mirror.requests import (
     Condemn,
@@ -147,13 +147,18 @@ class Runner:
         embedder: EmbedderSource | None,
         on_embedded: Callable[[int], None] | None = None,
         on_progress: OnProgress | None = None,
+        on_unembedded: Callable[[EmbeddingError], None] | None = None,
     ) -> None:
-        """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were."""
+        """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were.
+
+        ``on_unembedded`` is told why vectors that are not needed could not be made; without it, that ends a flow.
+        """
         self._store = store
         self._condemner = condemner_of(store)
         self._on_progress = on_progress
         self._embedder = embedder
         self._on_embedded = on_embedded
+        self._on_unembedded = on_unembedded
         self._gate = asyncio.Semaphore(GETS_AT_ONCE)
         self.traffic = Traffic()
 
@@ -183,10 +188,7 @@ class Runner:
     async def perform(self, request: Request) -> Any:
         """One request's reply. Raises StoreFailure."""
         if isinstance(request, Embed):
-            vectors = await asyncio.to_thread(self._embed, request.texts)
-            if self._on_embedded is not None:
-                self._on_embedded(len(request.texts))
-            return vectors
+            return await self._vectors(request)
         if isinstance(request, Progress):
             if self._on_progress is not None:
                 self._on_progress(request.what, request.done, request.total)
@@ -196,6 +198,18 @@ class Runner:
             return await self._ask(request)
         except RelayError as error:
             raise store_failure(error) from error
+
+    async def _vectors(self, request: Embed) -> list[list[bytes]] | None:
+        try:
+            vectors = await asyncio.to_thread(self._embed, request.texts)
+        except EmbeddingError as error:
+            if request.needed or self._on_unembedded is None:
+                raise
+            self._on_unembedded(error)
+            return None
+        if self._on_embedded is not None:
+            self._on_embedded(len(request.texts))
+        return vectors
 
     async def _ask(self, request: Request) -> Any:
         match request:

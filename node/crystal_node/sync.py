@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
-from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.administer import generation_due, renew_generation
 from crystal_mirror.claim import claim
@@ -23,6 +22,7 @@ from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.access import Access, note_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.embedding.ingesting import Ingest
 from crystal_node.errors import describe
 from crystal_node.files.alongside import with_files
 from crystal_node.files.rounds import FileRounds
@@ -124,13 +124,13 @@ class Syncer:
         """``position_seconds``: this device's position is told at most this often. ``gives_way``: to commands that are in a
         hurry (``ahead``), as a watcher does."""
         self._device = device
-        self._embedder = BuiltinEmbedder()
+        self.ingest = Ingest(device)
         pace = Pace(progress) if progress is not None else None
-        self._runner = Runner(store, self._loaded, on_embedded=self._embedded, on_progress=pace)
+        self._runner = Runner(store, self.ingest.source, self._embedded, pace, self.ingest.failed)
+        self.ingest.runner = self._runner
         self._purpose = purpose
         self._progress = progress
         self._embedded_texts = 0
-        self._needed_at = 0.0
         self._told_at = 0.0
         self._position_seconds = position_seconds
         self._position_told_at: float | None = None
@@ -214,7 +214,7 @@ class Syncer:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """While nobody else syncs on this home, or moves its keys. No round or flow runs inside. Raises HomeBusy."""
+        """While nobody else syncs on this home, or moves its keys. No round runs inside. Raises HomeBusy."""
         async with self._locked(LOCK_WAIT_SECONDS):
             yield
 
@@ -243,7 +243,7 @@ class Syncer:
             )
             flow = sync_round(
                 self._device.member,
-                self._embedder.identity,
+                await self.ingest.begin(),
                 tell_position=tell,
                 about=self.about(ask_key_store=tell),
                 heed_cursors=heed_cursors,
@@ -260,7 +260,11 @@ class Syncer:
             if report.settled:
                 self._device.journal.scrub()
             tidy_leftovers(self._device.settings.home, now_ms())
-            problem = await self._beside_the_round(started)
+            if report.core and report.operations_collected:
+                self.ingest.tidy()
+            if report.core and report.caught_up:
+                await self.ingest.catch_up()
+            problem = await self._beside_the_round(started) or self.ingest.words()
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
 
     def about(self, *, ask_key_store: bool = False) -> About:
@@ -321,13 +325,12 @@ class Syncer:
 
     def release_idle_model(self) -> None:
         """Gives the model's memory back if it has not been needed lately."""
-        if self._embedder.loaded and time.monotonic() - self._needed_at > MODEL_IDLE_SECONDS:
-            self._embedder.release()
+        if self.ingest.loaded and time.monotonic() - self.ingest.needed_at > MODEL_IDLE_SECONDS:
+            self.ingest.release()
 
-    @property
-    def model(self) -> str:
-        """The model with which this device embeds when it leads."""
-        return self._embedder.identity
+    def vectors_due(self) -> float:
+        """Seconds until a round should embed what has no vectors yet; infinity if nothing lacks them."""
+        return self.ingest.due()
 
     @property
     def traffic(self) -> Traffic:
@@ -337,7 +340,7 @@ class Syncer:
     def close(self) -> None:
         self._moments.flush()
         self._files.close()
-        self._embedder.close()
+        self.ingest.close()
 
     @asynccontextmanager
     async def ahead(self) -> AsyncGenerator[None]:
@@ -361,13 +364,10 @@ class Syncer:
         finally:
             lock.release()
 
-    def _loaded(self) -> BuiltinEmbedder:
-        self._needed_at = time.monotonic()
-        return self._embedder
-
     def _embedded(self, texts: int) -> None:
         self._embedded_texts += texts
-        now = self._needed_at = time.monotonic()
+        self.ingest.embedded()
+        now = time.monotonic()
         if self._progress is not None and now - self._told_at > PROGRESS_SECONDS:
             self._told_at = now
             self._progress(f"embedded {counted(self._embedded_texts, 'text')} so far")

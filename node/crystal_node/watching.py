@@ -123,7 +123,7 @@ class DeviceWork:
         if self._more:
             return 0.0
         left = due_in_ms(self._device.member, now_ms())
-        return inf if left is None else left / 1000
+        return min(inf if left is None else left / 1000, self._syncer.vectors_due())
 
     def folders(self) -> list[Path]:
         return [*self._recorder.folders(), self._nudge.parent]

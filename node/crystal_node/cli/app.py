@@ -60,6 +60,7 @@ VERBS = (
     _Verb("demote", "demote", _LOOK),
     _Verb("snapshot", "snapshot", _LOOK),
     _Verb("prune", "prune", _LOOK),
+    _Verb("embed", "embed", _LOOK),
     _Verb("reembed", "reembed", _LOOK),
     _Verb("verify", "verify", _LOOK),
     _Verb("repair", "repair", _LOOK),

@@ -90,6 +90,11 @@ class RemoteEmbedder:
         return self._dimensions
 
     @property
+    def known(self) -> bool:
+        """Whether ``identity`` asks nobody."""
+        return bool(self._dimensions)
+
+    @property
     def loaded(self) -> bool:
         """Whether it holds memory that ``release`` gives back."""
         return bool(self._lately)

@@ -5,7 +5,8 @@ person changes settings. So the model that is recorded is looked at for each que
 what the settings say of embedding, is another. Where there is none, ``embed_query`` raises NoEmbedding, whose text names what
 mends it; a search goes on by keyword then and shows it.
 
-One thread at a time, as the database that it reads.
+``identity``, ``dimensions``, ``reason`` and ``look`` read the database and belong to its thread; the rest may be called from
+others meanwhile.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from crystal_core import mirrorlog
 from crystal_core.database import Database
-from crystal_core.embed.port import NoEmbedding
-from crystal_node.embedding.choosing import query_embedder
+from crystal_core.embed.port import AnotherModel, NoEmbedding
+from crystal_node.embedding.choosing import is_builtin, query_embedder
 from crystal_node.embedding.held import HeldEmbedder
+from crystal_node.embedding.samples import compare_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,13 +33,15 @@ class VaultEmbedder:
         self._settings = settings
         self._database = database
         self._chosen: HeldEmbedder | None = None
-        self._reason = ""
+        self._identity = ""
+        self._reason = "the memory was not looked at yet"
         self._for: tuple[object, ...] | None = None
 
     @property
     def identity(self) -> str:
         """That of the memory's vectors; "" if it has none."""
-        return (mirrorlog.meta_get(self._database, mirrorlog.MODEL) or b"").decode()
+        self.look()
+        return self._identity
 
     @property
     def dimensions(self) -> int:
@@ -47,7 +51,7 @@ class VaultEmbedder:
     @property
     def reason(self) -> str:
         """Why queries are not embedded; "" if they are, as far as it is known without asking anybody."""
-        self._choose()
+        self.look()
         return self._reason
 
     @property
@@ -60,7 +64,31 @@ class VaultEmbedder:
 
     def embed_query(self, text: str) -> "NDArray[np.float32]":
         """As the port says. Raises EmbeddingError."""
-        return self._needed().embed_query(text)
+        try:
+            return self._needed().embed_query(text)
+        except AnotherModel:
+            self._for = (
+                None  # compared with another text the next time: all may have been made anew meanwhile
+            )
+            raise
+
+    def look(self) -> None:
+        """Reads which model the memory has by now, and what the settings say, and chooses anew where that has changed."""
+        from crystal_node.settings.again import options_again
+
+        self._settings = options_again(self._settings)
+        self._identity = self._recorded()
+        wanted = (self._identity, self._settings.embedding)
+        if wanted != self._for:
+            self.close()
+            self._chosen, self._reason = query_embedder(self._settings, self._identity)
+            compare_with(self._chosen, self._database)
+            self._for = wanted
+
+    def prepare(self) -> None:
+        """Loads a model that is on this machine and takes a while to load. Asks no server. Raises EmbeddingError."""
+        if is_builtin(self._identity) and self._chosen is not None:
+            self._chosen.embed_query("ready")
 
     def release(self) -> None:
         if self._chosen is not None:
@@ -68,6 +96,7 @@ class VaultEmbedder:
 
     def close(self) -> None:
         chosen, self._chosen, self._for = self._chosen, None, None
+        self._reason = "this embedder was closed"
         if chosen is not None:
             chosen.close()
 
@@ -78,19 +107,12 @@ class VaultEmbedder:
         self.close()
 
     def _needed(self) -> HeldEmbedder:
-        chosen = self._choose()
+        if self._for is None:
+            self.look()
+        chosen = self._chosen
         if chosen is None:
             raise NoEmbedding(self._reason)
         return chosen
 
-    def _choose(self) -> HeldEmbedder | None:
-        from crystal_node.settings.again import options_again
-
-        self._settings = options_again(self._settings)
-        identity = self.identity
-        wanted = (identity, self._settings.embedding)
-        if wanted != self._for:
-            self.close()
-            self._chosen, self._reason = query_embedder(self._settings, identity)
-            self._for = wanted
-        return self._chosen
+    def _recorded(self) -> str:
+        return (mirrorlog.meta_get(self._database, mirrorlog.MODEL) or b"").decode()

@@ -7,6 +7,7 @@ from crystal_mirror.status import DeviceEntry, device_name, devices
 from crystal_node.access import TEXTS, Access, read_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.embedding.ingesting import META_PROBLEM
 from crystal_node.health.kitreminder import KIT_FIX, kit_reminder
 from crystal_node.members.due import duties_due, unfinished
 from crystal_node.members.naming import name_of
@@ -27,6 +28,7 @@ class ConcernName(StrEnum):
     RELAY_NOT_TOLD = "relay-not-told"
     ROOT_REPLACED = "root-replaced"
     OTHER_MODEL = "vectors-of-another-model"
+    NO_VECTORS = "texts-without-vectors"
     KIT = "recovery-kit"
     NEVER_ARRIVED = "never-arrived"
 
@@ -72,11 +74,15 @@ def concerns(device: Device) -> list[Concern]:
         )
         found.append(Concern(ConcernName.ROOT_REPLACED, text))
     if other_model(device):
-        text = (
-            "The vault's vectors are of another version's model: what is new is found by its words only. `crystal reembed` "
-            "makes all of them anew."
-        )
+        text = "The vault's vectors are of another model than this Core is set to: `crystal embed migrate` makes all anew."
         found.append(Concern(ConcernName.OTHER_MODEL, text))
+    problem = device.journal.meta_get(META_PROBLEM)
+    if member.is_core and problem is not None:
+        text = (
+            f"New text gets no vectors for now and is found by its words: {one_line(problem.decode(), 300)}. It gets them when "
+            "that is over; `crystal embed status` tries it."
+        )
+        found.append(Concern(ConcernName.NO_VECTORS, text))
     reminder = kit_reminder(device.settings, member)
     if reminder is not None:
         found.append(Concern(ConcernName.KIT, f"{reminder[:1].upper()}{reminder[1:]}. {KIT_FIX}"))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from crystal_core.embed.port import EmbeddingError
 from crystal_mirror.retention.forgets import FORGOTTEN_MS
 from crystal_mirror.retention.outlook import brief
 from crystal_mirror.retention.state import read_state
@@ -9,6 +10,8 @@ from crystal_mirror.snapshots.base import META_MODEL
 from crystal_mirror.status import device_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
+from crystal_node.embedding.choosing import NONE, named
+from crystal_node.errors import LocalStorage
 from crystal_node.wording import ago, one_line
 
 _DAY_MS = 24 * 3600 * 1000
@@ -25,13 +28,16 @@ class Finding:
 
 
 def other_model(device: Device) -> str:
-    """The model that made the vault's vectors, if this Core has another one; "" otherwise."""
+    """The model that made the vault's vectors, if this Core is set to another one; "" otherwise. Asks nobody."""
     kept = (device.replica.meta_get(META_MODEL) or b"").decode()
-    if not (device.member.is_core and kept):
+    if not (device.member.is_core and kept) or device.settings.embedding.provider == NONE:
         return ""
-    from crystal_core.embed.builtin import BuiltinEmbedder
-
-    return kept if kept != BuiltinEmbedder().identity else ""
+    try:
+        wanted = named(device.settings, kept)
+        same = getattr(wanted, "known", True) and wanted.identity == kept
+    except (EmbeddingError, LocalStorage):
+        return ""  # told where it is used
+    return "" if same else kept
 
 
 def retention_finding(device: Device) -> Finding:

@@ -1,18 +1,25 @@
-"""``crystal reembed``: vectors of this Core's model for everything, after another model had made them."""
+"""The vault changes over to other vectors: those of before are dropped everywhere, and the new ones go out to the others.
+
+The new ones were made before (``crystal_node.embedding.migrating``), so this takes as long as the relay takes to be sent them.
+Until they have come a text is found by its words. A kill anywhere is made good by the Core's next rounds, or by running it
+again.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.reembed import begin_reembedding, embed_some
+from crystal_mirror.reembed import begin_reembedding
 from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.device import Device
+from crystal_node.embedding.ingesting import META_AGREED
 from crystal_node.replication.leading import check_leads
 from crystal_node.replication.pace import Pace
 from crystal_node.sync import syncing
 
-WHAT = "embedding anew"
+WHAT = "changing over"
+PURPOSE = "crystal embed migrate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +36,36 @@ def former_model(device: Device) -> str:
     return (device.replica.meta_get(META_MODEL) or b"").decode()
 
 
-async def embed_anew(device: Device, progress: Callable[[str], None] | None) -> Reembedded:
-    """Embeds until nothing is left without vectors of this Core's model. Begun again, it goes on where it stopped.
-
-    Other rounds of this home have their turn between any two steps.
+async def change_over(
+    device: Device, model: str, progress: Callable[[str], None] | None, *, anew: bool = False
+) -> Reembedded:
+    """Drops vectors of another model, or with ``anew`` all of them, and embeds until nothing is left without ``model``'s,
+    which the settings name. Begun again, it goes on where it stopped. Other rounds of this home have their turn between any
+    two steps.
 
     Raises:
         NotAllowed: this device is not the Core.
         HomeBusy: another process of this home syncs all the time.
-        StoreFailure: repeat it.
+        StoreFailure, EmbeddingError: repeat it.
     """
     started = time.monotonic()
     former = former_model(device)
     pace = Pace(progress) if progress is not None else None
     texts = done = 0
-    async with syncing(device, "crystal reembed", progress) as syncer:
+    with device.journal.transaction() as transaction:
+        transaction.meta_set(META_AGREED, model.encode())
+    async with syncing(device, PURPOSE, progress) as syncer:
         await syncer.round()
         check_leads(device, "embeds")
-        await syncer.run(begin_reembedding(device.member, syncer.model))
         total = _bytes_without_vectors(device)
+        if anew or former != model:
+            await syncer.run(begin_reembedding(device.member, model, anew=anew))
+            syncer.ingest.begin_anew()
+            total = _bytes_without_vectors(device)
         while True:
             try:
-                step = await syncer.run(embed_some(device.member, syncer.model))
+                async with syncer.alone():
+                    step = await syncer.ingest.step(model)
             except TransactionStale:
                 await syncer.round()
                 check_leads(device, "embeds")
@@ -62,7 +77,7 @@ async def embed_anew(device: Device, progress: Callable[[str], None] | None) -> 
             if pace is not None:
                 pace(WHAT, done, max(total, done))
         await syncer.round()
-        return Reembedded(former, syncer.model, texts, time.monotonic() - started)
+        return Reembedded(former, model, texts, time.monotonic() - started)
 
 
 def _bytes_without_vectors(device: Device) -> int:

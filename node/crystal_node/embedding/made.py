@@ -1,0 +1,211 @@
+"""Vectors of the next model, made before the vault changes over to it: `embedding.db`, on the Core, while a migration goes on.
+
+::
+
+    nothing ─ migrate ─► made for some texts ─ a kill: goes on where it stopped ─► made for all
+                                                                                     │ the vault changes over
+    nothing ◄──────────────────────────── no text lacks vectors any more ◄───────────┘
+
+So the old vectors answer until the new ones are all there, and what a provider was paid for once is not asked for again. Rows
+are found by the hash of their text, and checked against the memory's rows: where a text was forgotten, its row goes too,
+overwritten in the file, in the same round. The file is no copy of anything else's only copy: lost, its vectors are made anew.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from crystal_core.database import Database
+from crystal_node.embedding.held import HeldEmbedder, Sample
+from crystal_node.home import FILE_MODE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BUSY_MS = 10_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS model (one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL, dimensions INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS made (
+    content BLOB PRIMARY KEY CHECK (length(content) = 32),
+    chunk INTEGER NOT NULL,
+    vectors BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class MadeVectors:
+    """The file, opened. ``model`` is whose vectors they are."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    @classmethod
+    def open(cls, path: Path) -> "MadeVectors":
+        """Opens it, made if it is not there. One that cannot be read is made anew: its vectors are, too."""
+        path.touch(FILE_MODE)
+        try:
+            return cls(_opened(path), path)
+        except (apsw.NotADBError, apsw.CorruptError):
+            _remove(path)
+            path.touch(FILE_MODE)
+            return cls(_opened(path), path)
+
+    @property
+    def model(self) -> str:
+        """ "" until ``begin``."""
+        row = self._row("SELECT identity FROM model")
+        return str(row[0]) if row else ""
+
+    def begin(self, model: str, dimensions: int) -> None:
+        """For vectors of that model; those of another are dropped."""
+        with self._connection:
+            if self.model != model:
+                self._connection.execute("DELETE FROM made")
+                self._connection.execute("INSERT OR REPLACE INTO model VALUES (1, ?, ?)", (model, dimensions))
+
+    def add(self, rows: Sequence[tuple[int, str, Sequence[bytes]]]) -> None:
+        """Keeps vectors: the chunk's number in the memory, its text, its windows'. Durable when it returns."""
+        with self._connection:
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO made VALUES (?, ?, ?)",
+                [(_content(text), chunk, b"".join(windows)) for chunk, text, windows in rows],
+            )
+
+    def vectors(self, text: str) -> list[bytes] | None:
+        """A text's vectors, if they were made."""
+        row = self._row("SELECT vectors, dimensions FROM made, model WHERE content = ?", (_content(text),))
+        if row is None:
+            return None
+        data, size = row[0], 2 * row[1]
+        return [data[at : at + size] for at in range(0, len(data), size)]
+
+    def has(self, content: bytes) -> bool:
+        """Whether there are vectors of the text with that hash."""
+        return self._row("SELECT 1 FROM made WHERE content = ?", (content,)) is not None
+
+    def count(self) -> int:
+        row = self._row("SELECT count(*) FROM made")
+        assert row is not None
+        return int(row[0])
+
+    def sample(self, database: Database) -> Sample | None:
+        """A text of one window whose vector was made: for comparing the model before it goes on."""
+        rows: list[tuple[Any, ...]] = self._connection.execute(
+            "SELECT chunk, content, vectors FROM made, model WHERE length(vectors) = 2 * dimensions LIMIT 50"
+        ).fetchall()
+        for chunk, content, vectors in rows:
+            text = database.value("SELECT text FROM chunks WHERE rowid = ? AND id = ?", (chunk, content))
+            if text is not None:
+                return str(text), vectors
+        return None
+
+    def prune(self, database: Database) -> int:
+        """Drops what the memory no longer has, from the file's bytes too. Returns how many."""
+        gone = [
+            (content,)
+            for content, chunk in self._connection.execute("SELECT content, chunk FROM made").fetchall()
+            if database.value("SELECT 1 FROM chunks WHERE rowid = ? AND id = ?", (chunk, content)) is None
+        ]
+        with self._connection:
+            self._connection.executemany("DELETE FROM made WHERE content = ?", gone)
+        return len(gone)
+
+    def discard(self) -> None:
+        """Overwrites and removes the file: it has done its work."""
+        with self._connection:
+            self._connection.execute("DELETE FROM made")
+        self.close()
+        _remove(self._path)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _row(self, statement: str, values: tuple[bytes, ...] = ()) -> tuple[Any, ...] | None:
+        found: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
+        return found[0] if found else None
+
+
+class WithMade:
+    """An embedder that looks among what was made first. Held and closed with the one that it stands before."""
+
+    def __init__(self, embedder: HeldEmbedder, made: MadeVectors) -> None:
+        self._embedder = embedder
+        self._made = made
+
+    @property
+    def identity(self) -> str:
+        return self._embedder.identity
+
+    @property
+    def dimensions(self) -> int:
+        return self._embedder.dimensions
+
+    @property
+    def known(self) -> bool:
+        """Whether it need not ask a server who it is."""
+        return bool(getattr(self._embedder, "known", True))
+
+    @property
+    def loaded(self) -> bool:
+        return self._embedder.loaded
+
+    def expect(self, sample: Sample | None) -> None:
+        expect = getattr(self._embedder, "expect", None)
+        if expect is not None:
+            expect(sample)
+
+    def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
+        """See the port. Raises EmbeddingError."""
+        if self._made.model != self.identity:
+            return self._embedder.embed_windows(texts)
+        found = {text: windows for text in texts if (windows := self._made.vectors(text)) is not None}
+        missing = [text for text in texts if text not in found]
+        new = self._embedder.embed_windows(missing) if missing else []
+        found.update(zip(missing, new, strict=True))
+        return [found[text] for text in texts]
+
+    def embed_query(self, text: str) -> "NDArray[np.float32]":
+        """See the port. Raises EmbeddingError."""
+        return self._embedder.embed_query(text)
+
+    def release(self) -> None:
+        self._embedder.release()
+
+    def close(self) -> None:
+        self._embedder.close()
+
+
+def kept_model(path: Path) -> str:
+    """Of the file there; "" if there is none."""
+    if not path.exists():
+        return ""
+    made = MadeVectors.open(path)
+    try:
+        return made.model
+    finally:
+        made.close()
+
+
+def _content(text: str) -> bytes:
+    """As the memory's own hash of a text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
+def _opened(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(_BUSY_MS)
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(_SCHEMA)
+    return connection
+
+
+def _remove(path: Path) -> None:
+    for end in ("", "-journal"):
+        path.with_name(path.name + end).unlink(missing_ok=True)

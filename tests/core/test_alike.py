@@ -1,0 +1,81 @@
+"""Texts that are almost the same stand behind one; texts that say two things do not."""
+
+from crystal_core.alike import Alike
+from crystal_core.replica import Replica
+from crystal_core.search import Searcher
+from tests.core.builders import NOW, apply, capture, content_hash, new_replica, remember
+
+LONG = (
+    "The importer reads a file from the queue, checks its header, and writes what it found to the table of readings;"
+    " when a row cannot be read it is put aside with the reason, and the person who looks after the pumps is told of"
+    " it in the next summary, which goes out in the morning before the first shift begins its round through the hall."
+    " Nobody has to do anything by hand for that, unless the reason is one that was never seen before."
+)
+
+
+def like(first: str, second: str, kinds: tuple[str, str] = ("conversation", "conversation")) -> bool:
+    alike = Alike()
+    assert alike.first_like(1, kinds[0], first) is None
+    return alike.first_like(2, kinds[1], second) == 1
+
+
+def test_case_punctuation_and_spaces_make_no_difference() -> None:
+    assert like("The port is 8080.", "the  port is: 8080")
+
+
+def test_a_long_text_with_one_word_more_is_almost_the_same() -> None:
+    assert like(LONG, LONG + " Indeed.")
+    assert like(f"> {LONG}", LONG)
+
+
+def test_other_numbers_say_another_thing() -> None:
+    assert not like(f"{LONG} Port 8080.", f"{LONG} Port 8081.")
+    assert not like("The port is 8080.", "The port is 8081.")
+
+
+def test_short_texts_that_differ_in_a_word_say_two_things() -> None:
+    assert not like("the release is ready", "the release is not ready")
+
+
+def test_a_memory_does_not_stand_behind_a_conversation_nor_the_other_way_round() -> None:
+    assert not like(LONG, LONG.upper(), ("conversation", "memory"))
+    assert not like(LONG, LONG.upper(), ("memory", "conversation"))
+
+
+def test_texts_without_words_are_alike_only_if_they_are_equal() -> None:
+    assert not like("!!!", "???")
+
+
+def filled(*texts: str) -> Replica:
+    replica = new_replica()
+    apply(
+        replica,
+        *(capture(text, message=str(number), created_at=NOW - number) for number, text in enumerate(texts)),
+    )
+    return replica
+
+
+def test_a_search_shows_one_of_them_and_names_the_others() -> None:
+    copies = [LONG, LONG.upper(), LONG + " Indeed."]
+    replica = filled(*copies, "the importer is green")
+    hits = Searcher(replica.database).search("importer queue", now_ms=NOW, limit=10).hits
+    assert len(hits) == 2
+    best = hits[0]
+    assert best.text in copies
+    assert {best.id, *best.alike} == {content_hash(text).hex() for text in copies}
+    assert hits[1].alike == ()
+
+
+def test_a_memory_with_the_words_of_a_conversation_is_shown_beside_it() -> None:
+    replica = filled(LONG)
+    apply(replica, remember(LONG.upper()))
+    hits = Searcher(replica.database).search("importer queue", now_ms=NOW, limit=10).hits
+    assert [hit.category for hit in hits if hit.category] == ["fact"]
+    assert len(hits) == 2
+
+
+def test_copies_do_not_push_other_texts_from_the_page() -> None:
+    copies = [f"{LONG}{'!' * number}" for number in range(60)]
+    replica = filled(*copies, "the importer has a queue of its own")
+    hits = Searcher(replica.database).search("importer queue", now_ms=NOW, limit=2).hits
+    assert len(hits) == 2

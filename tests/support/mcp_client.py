@@ -1,14 +1,18 @@
-"""The SDK's own client, connected to a real `crystal mcp` process of a machine."""
+"""The SDK's own client, connected to a real `crystal mcp` process of a machine, over standard input and output or HTTP."""
 
+import json
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp_types as types
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.support.machine import Machine
 
@@ -47,3 +51,37 @@ def structured(result: types.CallToolResult) -> dict[str, Any]:
     """The structured part of a tool's result."""
     assert result.structured_content is not None, text_of(result)
     return dict(result.structured_content)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """A running `crystal mcp --http` and the token it wants."""
+
+    url: str
+    token: str
+    pid: int
+
+    @asynccontextmanager
+    async def connected(self, **options: Any) -> AsyncGenerator[Client]:
+        """A client of it."""
+        headers = {"authorization": f"Bearer {self.token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=ANSWER_SECONDS_MAX) as http:
+            transport = streamable_http_client(self.url, http_client=http)
+            async with Client(transport, read_timeout_seconds=ANSWER_SECONDS_MAX, **options) as client:
+                yield client
+
+
+@contextmanager
+def serving(machine: Machine) -> Generator[HttpServer]:
+    """A real server on a free port of this machine, ended by SIGTERM."""
+    process = machine.start("mcp", "--http", "--port", "0", "--json")
+    try:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        token = (machine.home / "state" / "gateway" / "token").read_text().strip()
+        yield HttpServer(told["url"], token, told["pid"])
+        process.terminate()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()

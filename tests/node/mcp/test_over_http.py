@@ -1,0 +1,82 @@
+"""`crystal mcp --http`: the SDK's client with the token gets in, everybody else stays out."""
+
+from collections.abc import Generator
+
+import anyio
+import httpx2
+import pytest
+
+from tests.support.machine import Machine
+from tests.support.mcp_client import HttpServer, serving, structured
+
+_HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def server(memory: Machine) -> Generator[HttpServer]:
+    with serving(memory) as running:
+        yield running
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_several_clients_with_the_token_search_at_once(server: HttpServer, era: str) -> None:
+    found: list[str] = []
+
+    async def ask() -> None:
+        async with server.connected(mode=era) as client:
+            result = await client.call_tool("crystal_search", {"query": "who services the crane"})
+            found.append(structured(result)["results"][0]["text"])
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(ask)
+    assert len(found) == 3
+    assert all("Ingrid" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer constructor"}, 401),
+        ({"authorization": "Basic {token}"}, 401),
+        ({"authorization": "Bearer {token}", "host": "evil.example:{port}"}, 421),
+        ({"authorization": "Bearer {token}", "host": "127.0.0.1"}, 421),
+        ({"authorization": "Bearer {token}", "origin": "https://evil.example"}, 403),
+        ({"authorization": "Bearer {token}", "origin": "null"}, 403),
+        ({"authorization": "Bearer {token}", "sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+async def test_nobody_else_gets_in(server: HttpServer, headers: dict[str, str], status: int) -> None:
+    port = server.url.split(":")[2].split("/")[0]
+    sent = {name: value.format(token=server.token, port=port) for name, value in headers.items()}
+    accept = {"accept": "application/json, text/event-stream"}
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(server.url, json=_HELLO, headers=accept | sent)
+        assert answer.status_code == status
+        assert server.token not in answer.text
+        assert "serverInfo" not in answer.text
+
+
+async def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(server: HttpServer) -> None:
+    headers = {
+        "authorization": f"Bearer {server.token}",
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+    }
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(server.url, content=b" " * (2 * 1024 * 1024), headers=headers)
+        assert answer.status_code == 413
+        nonsense = await http.post(server.url, content=b"{" * 1000, headers=headers)
+        assert nonsense.status_code == 400
+    async with server.connected() as client:
+        assert (await client.list_tools()).tools

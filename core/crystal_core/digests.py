@@ -8,12 +8,14 @@ The running sums stand in `digests` and commit with the rows. They are read anew
 process may have moved them.
 """
 
+import json
 import struct
 from collections.abc import Iterator, Sequence
 
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.digest import TableDigest
+from crystal_mirror.operations import CONFIDENCE_MAX
 from crystal_mirror.types import HASH_BYTES, Origin, StateDigest, TableSum
 
 CHUNKS = "chunks"
@@ -23,8 +25,24 @@ SUPPRESSED = "suppressed"
 ACKS = "acks"
 FILES = "files"
 CONDEMNED = "condemned"
+MEMORY_CHANGES = "memory_changes"
+SOURCES = "sources"
+DOCUMENTS = "documents"
+DOCUMENT_PARTS = "document_parts"
 
-TABLES = (ACKS, CHUNKS, CONDEMNED, FILES, MEMORIES, OCCURRENCES, SUPPRESSED)
+TABLES = (
+    ACKS,
+    CHUNKS,
+    CONDEMNED,
+    DOCUMENT_PARTS,
+    DOCUMENTS,
+    FILES,
+    MEMORIES,
+    MEMORY_CHANGES,
+    OCCURRENCES,
+    SOURCES,
+    SUPPRESSED,
+)
 
 _NUMBER_BYTES = 8
 _LENGTH = struct.Struct(">I")
@@ -108,8 +126,52 @@ def occurrence_rows(
         )
 
 
-def memory_row(content: bytes, category: str, agent: str, created_at: int, device: bytes) -> bytes:
-    return fields(content, category, agent, created_at, device)
+def memory_row(
+    content: bytes,
+    category: str,
+    agent: str,
+    created_at: int,
+    device: bytes,
+    confidence: int = CONFIDENCE_MAX,
+    status: str = "active",
+    superseded_by: bytes = b"",
+    changed_at: int | None = None,
+) -> bytes:
+    """Of a memory that is as it was when it was first remembered, the last four fields are left out."""
+    row = fields(content, category, agent, created_at, device)
+    later = (confidence, status, superseded_by, created_at if changed_at is None else changed_at)
+    return row if later == (CONFIDENCE_MAX, "active", b"", created_at) else row + fields(*later)
+
+
+def memory_change_row(
+    content: bytes,
+    number: int,
+    kind: str,
+    category: str,
+    confidence: int,
+    status: str,
+    superseded_by: bytes,
+    agent: str,
+    at: int,
+    device: bytes,
+) -> bytes:
+    return fields(content, number, kind, category, confidence, status, superseded_by, agent, at, device)
+
+
+def source_row(
+    name: str, device: bytes, root: str, include: Sequence[str], exclude: Sequence[str], at: int
+) -> bytes:
+    return fields(name, device, root, fields(*include), fields(*exclude), at)
+
+
+def document_row(
+    source: str, path: str, version: bytes, kind: str, modified_at: int, total: int, came: int
+) -> bytes:
+    return fields(source, path, version, kind, modified_at, total, came)
+
+
+def document_part_row(source: str, path: str, part: int, content: bytes, title: str) -> bytes:
+    return fields(source, path, part, content, title)
 
 
 def suppressed_row(forget_hash: bytes) -> bytes:
@@ -188,6 +250,10 @@ def recomputed(database: Database, state_key: bytes) -> StateDigest:
         (ACKS, _ack_rows(database)),
         (FILES, _file_rows(database)),
         (CONDEMNED, _condemned_rows(database)),
+        (MEMORY_CHANGES, _memory_change_rows(database)),
+        (SOURCES, _source_rows(database)),
+        (DOCUMENTS, _document_rows(database)),
+        (DOCUMENT_PARTS, _document_part_rows(database)),
     ):
         digest = TableDigest(state_key, name)
         for row in rows:
@@ -224,11 +290,39 @@ def _occurrence_rows(database: Database) -> Iterator[bytes]:
 
 
 def _memory_rows(database: Database) -> Iterator[bytes]:
-    for content, category, agent, created_at, device in database.each(
-        "SELECT c.id, m.category, m.agent, m.created_at, m.device"
+    for row in database.each(
+        "SELECT c.id, m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at"
         " FROM memories m JOIN chunks c ON c.rowid = m.chunk"
     ):
-        yield memory_row(content, category, agent, created_at, device)
+        yield memory_row(*row)
+
+
+def _memory_change_rows(database: Database) -> Iterator[bytes]:
+    for row in database.each(
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
+        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk"
+    ):
+        yield memory_change_row(*row)
+
+
+def _source_rows(database: Database) -> Iterator[bytes]:
+    for name, device, root, include, exclude, at in database.each(
+        "SELECT name, device, root, include, exclude, at FROM sources"
+    ):
+        yield source_row(name, device, root, json.loads(include), json.loads(exclude), at)
+
+
+def _document_rows(database: Database) -> Iterator[bytes]:
+    for row in database.each("SELECT source, path, version, kind, modified_at, total, came FROM documents"):
+        yield document_row(*row)
+
+
+def _document_part_rows(database: Database) -> Iterator[bytes]:
+    for row in database.each(
+        "SELECT d.source, d.path, p.part, c.id, p.title FROM document_parts p"
+        " JOIN documents d ON d.rowid = p.document JOIN chunks c ON c.rowid = p.chunk"
+    ):
+        yield document_part_row(*row)
 
 
 def _suppressed_rows(database: Database) -> Iterator[bytes]:

@@ -5,12 +5,14 @@ The rows are read in their order and cut where a keyed hash says so: behind a ch
 in the next snapshot, except where rows came, went or changed, and new rows come last:
 
     chunks with their vectors and memories, in order; each followed by the occurrences up to it, in order
-    suppressed    files    condemned    acks            in parts of their own
+    memory_changes    documents    their places    sources    suppressed    files    condemned    acks    each in parts of its
+    own
 
 The moment is held by a read transaction on a connection of its own: whoever writes goes on, and the WAL grows until it ends.
 A database in memory is copied instead.
 """
 
+import json
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -18,8 +20,19 @@ from typing import NamedTuple, TypeVar
 
 from crystal_core import digests, mirrorlog
 from crystal_core.database import MEMORY, Database, Row
-from crystal_core.parts import File, Memory, PartRows, Place, encode_part
+from crystal_core.partrows import (
+    Document,
+    DocumentPart,
+    File,
+    Memory,
+    MemoryChange,
+    PartRows,
+    Place,
+    Source,
+)
+from crystal_core.parts import encode_part
 from crystal_core.vectors import FLOAT16_BYTES, dimensions, float16_vectors_between
+from crystal_mirror.operations import Status
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.types import Position, StateDigest
 
@@ -32,7 +45,7 @@ _CHUNK_BYTES = 64
 _OCCURRENCE_BYTES = 48
 _KNOWN_BYTES = 40
 _PLACE_BYTES = 80
-_MEMORY_BYTES = 80
+_MEMORY_BYTES = 160
 _NAME_BYTES = 8
 _ROW_BYTES = 80
 """What a row takes beside its texts and names, at most."""
@@ -67,6 +80,7 @@ class StateExport:
 
     def _rows(self) -> Iterator[PartRows]:
         yield from _chunk_parts(self._database)
+        yield from _naming_parts(self._database)
         yield from _plain_parts(self._database)
 
 
@@ -87,10 +101,15 @@ class _Chunk(NamedTuple):
     rowid: int
     forget_hash: bytes
     text: bytes
+    document: int | None
     category: str | None
     agent: str
     created_at: int
     device: bytes
+    confidence: int
+    status: Status
+    superseded_by: bytes
+    changed_at: int
 
 
 class _Cutter:
@@ -123,12 +142,14 @@ class _Cutter:
     def add_chunk(self, chunk: _Chunk, windows: Sequence[bytes]) -> None:
         rows, number = self._rows, len(self._chunks)
         self._chunks[chunk.rowid] = number
+        if chunk.document is not None:
+            rows.document_of[number] = chunk.document
         rows.texts.append(chunk.text)
         rows.windows.append(len(windows))
         self._vectors += windows
         self._weight += _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
         if chunk.category is not None:
-            rows.memories.append(Memory(number, chunk.category, chunk.agent, chunk.created_at, chunk.device))
+            rows.memories.append(Memory(number, chunk.category, *chunk[5:]))
             self._weight += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
         self._may_end = not int.from_bytes(chunk.forget_hash[-2:]) & _CUT_MASK
 
@@ -203,7 +224,9 @@ def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
         chunks = [
             _Chunk(*row)
             for row in database.rows(
-                "SELECT c.rowid, c.forget_hash, CAST(c.text AS BLOB), m.category, m.agent, m.created_at, m.device"
+                "SELECT c.rowid, c.forget_hash, CAST(c.text AS BLOB),"
+                " (SELECT min(document) FROM document_parts WHERE chunk = c.rowid),"
+                " m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at"
                 " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
                 " WHERE c.provisional = 0 AND c.rowid > ? ORDER BY c.rowid LIMIT ?",
                 (last, _READ_AHEAD),
@@ -215,6 +238,54 @@ def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
         for chunk in chunks:
             yield chunk, vectors.get(chunk.rowid, ())
         last = chunks[-1].rowid
+
+
+def _naming_parts(database: Database) -> Iterator[PartRows]:
+    """Rows that name chunks of parts before, and the documents to which they belong."""
+    changes = database.each(
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
+        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
+    )
+    for group in _cut((row, 3 * _ROW_BYTES + _length(row), row[0][-2:]) for row in changes):
+        known = _known(row[0] for row in group)
+        yield PartRows(
+            known=list(known), memory_changes=[MemoryChange(known[row[0]], *row[1:]) for row in group]
+        )
+    documents = database.each(
+        "SELECT source, path, version, kind, modified_at, total, came FROM documents ORDER BY source, path"
+    )
+    for group in _cut((row, _ROW_BYTES + _length(row), _mark(row[:2])) for row in documents):
+        yield PartRows(documents=[Document(*row) for row in group])
+    places = database.each(
+        "SELECT c.id, d.source, d.path, p.part, p.title FROM documents d JOIN document_parts p ON p.document = d.rowid"
+        " JOIN chunks c ON c.rowid = p.chunk ORDER BY d.source, d.path, p.part"
+    )
+    for group in _cut((row, _ROW_BYTES + _length(row), row[0][-2:]) for row in places):
+        known = _known(row[0] for row in group)
+        yield PartRows(
+            known=list(known), document_parts=[DocumentPart._make((*row[1:], known[row[0]])) for row in group]
+        )
+    sources = database.each("SELECT name, device, root, include, exclude, at FROM sources ORDER BY name")
+    for group in _cut((row, _ROW_BYTES + _length(row), _mark(row[:1])) for row in sources):
+        yield PartRows(
+            sources=[
+                Source._make((*row[:3], json.loads(row[3]), json.loads(row[4]), row[5])) for row in group
+            ]
+        )
+
+
+def _known(contents: Iterable[bytes]) -> dict[bytes, int]:
+    """Content hashes, each once, and their numbers."""
+    return {content: number for number, content in enumerate(dict.fromkeys(contents))}
+
+
+def _length(row: Row) -> int:
+    """What the texts of a row take."""
+    return sum(_utf8(value) for value in row if isinstance(value, str))
+
+
+def _mark(names: Sequence[str]) -> bytes:
+    return sha256("\0".join(names).encode()).digest()[:2]
 
 
 def _plain_parts(database: Database) -> Iterator[PartRows]:

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
 from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
-from crystal_core.scope import CONVERSATION, EVERYWHERE, MEMORY, Scope
+from crystal_core.provisional import HIDDEN
+from crystal_core.scope import CONVERSATION, DOCUMENT, EVERYWHERE, MEMORY, Scope
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_HIDDEN = (
-    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
-    " WHERE hides = 1"
+_HIDDEN_CHUNKS = (
+    f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN}) UNION ALL SELECT chunk FROM stale_chunks"  # noqa: S608 - ours
 )
-"""The keyed hashes of texts on which the latest pending word is a forget (see `provisional`). SQLite takes `hides` from the row
-that has the maximum."""
-_HIDDEN_CHUNKS = f"SELECT rowid FROM chunks WHERE forget_hash IN ({_HIDDEN})"  # noqa: S608 - constants of ours
+"""Texts that a pending word forgets, and memories and documents that are not what counts any more (`schema3`)."""
+_ANY_HIDDEN = """
+SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELECT 1 FROM provisional_memories)
+    OR EXISTS (SELECT 1 FROM provisional_documents)
+    OR EXISTS (SELECT 1 FROM memories WHERE status <> 'active' OR superseded_by <> x'')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,19 @@ class _Places:
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
 _NOTED = ("agent", "created_at")
+_WRITTEN = ("created_at", "source")
 _SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source")
 
 _TABLES = (
     _Places("occurrences", CONVERSATION, {name: name for name in _SAID}),
-    _Places("memories", MEMORY, {name: name for name in _NOTED}),
-    _Places("provisional_places", CONVERSATION, {name: name for name in _SAID}, "category IS NULL"),
-    _Places("provisional_places", MEMORY, {name: name for name in _NOTED}, "category IS NOT NULL"),
+    _Places("memory_places", MEMORY, {name: name for name in _NOTED}),
+    _Places("document_places", DOCUMENT, {name: name for name in _WRITTEN}),
+    _Places(
+        "provisional_places",
+        CONVERSATION,
+        {name: name for name in _SAID},
+        "category IS NULL AND path IS NULL",
+    ),
 )
 
 
@@ -80,7 +89,7 @@ class Filters:
         self._narrows = scope != EVERYWHERE
         self._conditions = [found for places in _TABLES if (found := _condition(places, scope)) is not None]
         self._only: NDArray[np.int64] | None = None
-        self._hides = bool(database.rows("SELECT 1 FROM provisional_marks WHERE hides = 1 LIMIT 1"))
+        self._hides = bool(database.value(_ANY_HIDDEN))
 
     def restriction(self) -> Restriction:
         """For the keyword half."""
@@ -104,7 +113,7 @@ class Filters:
         return self._only
 
     def hidden(self) -> "NDArray[np.int64] | None":
-        """The chunks that pending forgets hide; None if there is no such forget."""
+        """The chunks that no result shows (`_HIDDEN_CHUNKS`); None if there are none."""
         return self._rowids(_HIDDEN_CHUNKS, ()) if self._hides else None
 
     def places(self, chunks: Sequence[int]) -> dict[int, Place]:

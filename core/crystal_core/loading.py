@@ -7,6 +7,7 @@ A text of which a provisional chunk stands takes that over, as applying it does.
 in the order of the part.
 """
 
+import json
 from collections.abc import Mapping
 from itertools import count
 from typing import Any
@@ -18,24 +19,33 @@ from crystal_core.digests import (
     ACKS,
     CHUNKS,
     CONDEMNED,
+    DOCUMENT_PARTS,
+    DOCUMENTS,
     FILES,
     MEMORIES,
+    MEMORY_CHANGES,
     OCCURRENCES,
+    SOURCES,
     SUPPRESSED,
     TABLES,
     Digests,
     ack_row,
     chunk_rows,
     condemned_row,
+    document_part_row,
+    document_row,
     file_row,
+    memory_change_row,
     memory_row,
     occurrence_rows,
     place,
+    source_row,
     suppressed_row,
 )
 from crystal_core.errors import UnusableVectors
 from crystal_core.fulltext import merge_seldom
-from crystal_core.parts import PartRows, decode_part
+from crystal_core.partrows import PartRows
+from crystal_core.parts import decode_part
 from crystal_core.vectors import note_lacking, store_block
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.errors import Malformed
@@ -95,10 +105,30 @@ class _Loader:
         lacking = [chunk for chunk, windows in zip(chunks, rows.windows, strict=True) if not windows]
         if lacking:
             note_lacking(self._database, min(lacking))
-        self._occurrences(chunks + self._known())
+        named = chunks + self._known()
+        self._occurrences(named)
         run_many(
-            "INSERT INTO memories (chunk, category, agent, created_at, device) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO memories (chunk, category, agent, created_at, device, confidence, status, superseded_by, changed_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(chunks[memory.chunk], *memory[1:]) for memory in rows.memories],
+        )
+        run_many(
+            "INSERT INTO memory_changes (chunk, number, kind, category, confidence, status, superseded_by, agent, at, device)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(named[change.chunk], *change[1:]) for change in rows.memory_changes],
+        )
+        run_many(
+            "INSERT INTO sources (name, device, root, include, exclude, at) VALUES (?, ?, ?, ?, ?, ?)",
+            [(*row[:3], json.dumps(row.include), json.dumps(row.exclude), row.at) for row in rows.sources],
+        )
+        run_many(
+            "INSERT INTO documents (source, path, version, kind, modified_at, total, came) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            rows.documents,
+        )
+        run_many(
+            "INSERT INTO document_parts (document, part, title, chunk)"
+            " VALUES ((SELECT rowid FROM documents WHERE source = ? AND path = ?), ?, ?, ?)",
+            [(*row[:4], named[row.chunk]) for row in rows.document_parts],
         )
         run_many("INSERT INTO suppressed (forget_hash) VALUES (?)", [(row,) for row in rows.suppressed])
         run_many("INSERT INTO acks (device, incarnation, sequence) VALUES (?, ?, ?)", rows.acks)
@@ -190,9 +220,15 @@ def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents
             rows.moments,
         )
     )
-    digests[MEMORIES].add_many(
-        memory_row(contents[memory.chunk], memory.category, memory.agent, memory.created_at, memory.device)
-        for memory in rows.memories
+    digests[MEMORIES].add_many(memory_row(contents[memory.chunk], *memory[1:]) for memory in rows.memories)
+    digests[MEMORY_CHANGES].add_many(
+        memory_change_row(known[change.chunk], *change[1:]) for change in rows.memory_changes
+    )
+    digests[SOURCES].add_many(source_row(*row) for row in rows.sources)
+    digests[DOCUMENTS].add_many(document_row(*row) for row in rows.documents)
+    digests[DOCUMENT_PARTS].add_many(
+        document_part_row(row.source, row.path, row.part, known[row.chunk], row.title)
+        for row in rows.document_parts
     )
     digests[SUPPRESSED].add_many(map(suppressed_row, rows.suppressed))
     digests[ACKS].add_many(ack_row(*stream, sparse=False) for stream in rows.acks)

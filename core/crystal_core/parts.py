@@ -12,118 +12,58 @@ Reading is strict. Counts, lengths and sums are checked before anything is decom
 fit is Malformed, whoever made it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from crystal_core.filerows import PACKED_PART_BYTES, unpack_parts
 from crystal_core.messageids import CODE_MAX, restored, shortened
-from crystal_core.schema import DIMENSIONS_MAX
+from crystal_core.partrows import (
+    VECTOR_BYTES_MAX,
+    WINDOWS_MAX,
+    Column,
+    Device,
+    Difference,
+    Document,
+    DocumentPart,
+    File,
+    Hash,
+    HashOrNone,
+    Index,
+    Length,
+    Memory,
+    MemoryChange,
+    Name,
+    Number,
+    PartRows,
+    Pieces,
+    Place,
+    Source,
+    Stream,
+)
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
-from crystal_mirror.files.names import PATH_BYTES_MAX, check_path
+from crystal_mirror.files.names import check_path
 from crystal_mirror.operations import (
+    CONFIDENCE_MAX,
     FILE_PART_BYTES_MAX,
-    FILE_PARTS_MAX,
     MILLISECONDS_MAX,
-    NAME_CHARS_MAX,
     PIECE_BYTES_MAX,
+    Confidence,
+    Status,
+    check_words,
 )
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
-from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES, INCARNATION_BYTES
-
-ROWS_MAX = 131_072
-"""Rows of one kind in a part."""
-WINDOWS_MAX = 65_535
-"""Vectors of one chunk."""
-VECTOR_BYTES_MAX = 2 * DIMENSIONS_MAX
+from crystal_mirror.types import HASH_BYTES
 
 _FLOAT16_BYTES = 2
 _EXPONENT = 0x7C00
 """The exponent of a float16; all of it set: infinite, or no number."""
 
-
-Device = Annotated[bytes, Meta(min_length=DEVICE_ID_BYTES, max_length=DEVICE_ID_BYTES)]
-Incarnation = Annotated[bytes, Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
-Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-Index = Annotated[int, Meta(ge=0, le=2 * ROWS_MAX)]
-Number = Annotated[int, Meta(ge=0, le=2**53)]
-Difference = Annotated[int, Meta(ge=-MILLISECONDS_MAX, le=MILLISECONDS_MAX)]
-Length = Annotated[int, Meta(ge=0, le=SNAPSHOT_PART_BYTES_MAX)]
-Column = Meta(max_length=ROWS_MAX)
-
-Stream = tuple[Device, Incarnation, Number]
-
-
-class Place(NamedTuple):
-    """What the occurrences of one capture share."""
-
-    agent: str
-    session: str
-    project: str
-    repository: str
-    source: str
-    device: bytes
-
-
-class Memory(NamedTuple):
-    """A memory of the chunk of that number."""
-
-    chunk: int
-    category: str
-    agent: str
-    created_at: int
-    device: bytes
-
-
-class File(NamedTuple):
-    """A row of the tree; `parts` are packed."""
-
-    path: Annotated[str, Meta(min_length=1, max_length=PATH_BYTES_MAX)]
-    device: Device
-    incarnation: Incarnation
-    sequence: Number
-    executable: bool
-    modified_at: Number
-    gone: bool
-    parts: Annotated[bytes, Meta(max_length=FILE_PARTS_MAX * PACKED_PART_BYTES)]
-
-
-@dataclass(slots=True)
-class PartRows:
-    """The rows of a part. Those of chunks and of occurrences are columns: the n-th of each list belong together."""
-
-    texts: list[bytes] = field(default_factory=list[bytes])
-    """UTF-8."""
-    strings: list[str] = field(default_factory=list[str])
-    """The same texts, of a part that was read."""
-    windows: list[int] = field(default_factory=list[int])
-    vector_bytes: int = 0
-    vectors: bytes = b""
-    known: list[bytes] = field(default_factory=list[bytes])
-    places: list[Place] = field(default_factory=list[Place])
-    chunk_of: list[int] = field(default_factory=list[int])
-    place_of: list[int] = field(default_factory=list[int])
-    messages: list[str] = field(default_factory=list[str])
-    pieces: list[int] = field(default_factory=list[int])
-    roles: list[str] = field(default_factory=list[str])
-    moments: list[int] = field(default_factory=list[int])
-    memories: list[Memory] = field(default_factory=list[Memory])
-    suppressed: list[bytes] = field(default_factory=list[bytes])
-    acks: list[Stream] = field(default_factory=list[Stream])
-    sparse: list[Stream] = field(default_factory=list[Stream])
-    files: list[File] = field(default_factory=list[File])
-    condemned: list[bytes] = field(default_factory=list[bytes])
-
-    def contents(self) -> list[bytes]:
-        """The content hashes of its chunks."""
-        return [sha256(text).digest() for text in self.texts]
+_FIRST_STATE: tuple[int, Status, bytes] = (CONFIDENCE_MAX, "active", b"")
 
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -153,6 +93,11 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     sparse: Annotated[list[Stream], Column]
     files: Annotated[list[File], Column]
     condemned: Annotated[list[Hash], Column]
+    memory_states: Annotated[list[tuple[Index, Confidence, Status, HashOrNone, Number]], Column] = []
+    memory_changes: Annotated[list[MemoryChange], Column] = []
+    sources: Annotated[list[Source], Column] = []
+    documents: Annotated[list[Document], Column] = []
+    document_parts: Annotated[list[tuple[Index, Index, Pieces, Index, Index]], Column] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -215,6 +160,18 @@ def encode_part(rows: PartRows) -> bytes:
         sparse=rows.sparse,
         files=rows.files,
         condemned=rows.condemned,
+        memory_states=[
+            (number, memory.confidence, memory.status, memory.superseded_by, memory.changed_at)
+            for number, memory in enumerate(rows.memories)
+            if _is_changed(memory)
+        ],
+        memory_changes=rows.memory_changes,
+        sources=rows.sources,
+        documents=rows.documents,
+        document_parts=[
+            (name(source), name(path), part, name(title), chunk)
+            for source, path, part, title, chunk in rows.document_parts
+        ],
     )
     data = _encoder.encode(msgspec.structs.replace(wire, names=list(names), devices=list(devices)))
     if len(data) > SNAPSHOT_PART_BYTES_MAX:
@@ -255,29 +212,38 @@ def decode_part(data: bytes) -> PartRows:
             pieces=wire.pieces,
             roles=[names[role] for role in wire.roles],
             moments=_sums(wire.moments),
-            memories=[
-                Memory(chunk, names[category], names[agent], created_at, devices[where])
-                for chunk, category, agent, created_at, where in wire.memories
-            ],
+            memories=_memories(wire),
             suppressed=wire.suppressed,
             acks=wire.acks,
             sparse=wire.sparse,
             files=[_checked_file(row) for row in wire.files],
             condemned=wire.condemned,
+            memory_changes=[_checked_change(row) for row in wire.memory_changes],
+            sources=[_checked_source(row) for row in wire.sources],
+            documents=[_checked_document(row) for row in wire.documents],
+            document_parts=[
+                DocumentPart(names[source], names[path], part, names[title], chunk)
+                for source, path, part, title, chunk in wire.document_parts
+            ],
         )
     except (msgspec.MsgspecError, UnicodeError, IndexError) as error:
         raise Malformed(f"not a part of a snapshot: {type(error).__name__}") from error
 
 
 def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
-    """For each chunk the number of its frame, and the frames: one for each session, one for each chunk that no session has."""
+    """For each chunk the number of its frame, and the frames: one for each session, one for what else a document has, one for
+    each other chunk."""
     session_of: dict[int, tuple[str, str]] = {}
     count = len(rows.texts)
     for chunk, place in zip(rows.chunk_of, rows.place_of, strict=True):
         if chunk < count and chunk not in session_of:
             session_of[chunk] = rows.places[place][:2]
-    numbers: dict[tuple[str, str] | int, int] = {}
-    frame_of = [numbers.setdefault(session_of.get(chunk, chunk), len(numbers)) for chunk in range(count)]
+    numbers: dict[tuple[object, ...], int] = {}
+    frame_of: list[int] = []
+    for chunk in range(count):
+        document = rows.document_of.get(chunk)
+        key = session_of.get(chunk, (chunk,) if document is None else (None, document))
+        frame_of.append(numbers.setdefault(key, len(numbers)))
     frames: list[list[bytes]] = [[] for _ in numbers]
     for number, text in zip(frame_of, rows.texts, strict=True):
         frames[number].append(text)
@@ -322,6 +288,12 @@ def _check_counts(wire: _Wire, chunks: int) -> None:
         raise Malformed("a part names a chunk that it does not have")
     if max(wire.place_of, default=-1) >= len(wire.places):
         raise Malformed("a part names a place that it does not have")
+    named: Iterable[int] = (
+        *(change.chunk for change in wire.memory_changes),
+        *(row[-1] for row in wire.document_parts),
+    )
+    if max(named, default=-1) >= chunks + len(wire.known):
+        raise Malformed("a part names a chunk that it does not have")
     if max((memory[0] for memory in wire.memories), default=-1) >= chunks:
         raise Malformed("a part names a chunk that it does not have")
 
@@ -333,6 +305,44 @@ def _check_vectors(wire: _Wire) -> None:
         raise Malformed("a part has vectors that are not of float16 numbers")
     if (np.frombuffer(wire.vectors, "<u2") & _EXPONENT == _EXPONENT).any():
         raise Malformed("a part has a vector with a value that is not a finite number")
+
+
+def _memories(wire: _Wire) -> list[Memory]:
+    names, devices = wire.names, wire.devices
+    memories = [
+        Memory(chunk, names[category], names[agent], created_at, devices[where], *_FIRST_STATE, created_at)
+        for chunk, category, agent, created_at, where in wire.memories
+    ]
+    for number, confidence, status, superseded_by, changed_at in wire.memory_states:
+        _check_successor(superseded_by)
+        memories[number] = Memory(*memories[number][:5], confidence, status, superseded_by, changed_at)
+    return memories
+
+
+def _is_changed(memory: Memory) -> bool:
+    return memory[5:] != (*_FIRST_STATE, memory.created_at)
+
+
+def _check_successor(superseded_by: bytes) -> None:
+    if len(superseded_by) not in (0, HASH_BYTES):
+        raise Malformed("what took a memory's place is named by a keyed hash")
+
+
+def _checked_change(row: MemoryChange) -> MemoryChange:
+    _check_successor(row.superseded_by)
+    return row
+
+
+def _checked_source(row: Source) -> Source:
+    check_words(row.name)
+    return row
+
+
+def _checked_document(row: Document) -> Document:
+    check_words(row.source, row.path)
+    if row.came > row.total:
+        raise Malformed("a document of a snapshot has more pieces than it states")
+    return row
 
 
 def _checked_file(row: File) -> File:

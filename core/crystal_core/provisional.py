@@ -3,17 +3,42 @@
 They stand apart from the replicated state and never change what applying an operation does. A text that only they need is
 a chunk with `provisional = 1`; it has no vectors, so it is found by keyword.
 
+What pending operations change of memories, sources and documents stands in tables of its own (`schema3`), and counts in what is
+shown, never in what is applied.
+
 Marks say what the pending operations do to a text's being hidden: a forget hides it, a remember shows it, and the latest
 mark decides, before anything that is replicated.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 from crystal_core.database import Database
+from crystal_core.schema3 import WHOLE
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture, DropFile, Forget, Operation, PutFile, Remember
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropDocument,
+    DropFile,
+    DropSource,
+    Forget,
+    Operation,
+    PutDocument,
+    PutFile,
+    PutSource,
+    Remember,
+)
 from crystal_mirror.types import Origin
+
+HIDDEN = (
+    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
+    " WHERE hides = 1"
+)
+"""The keyed hashes of texts on which the latest pending word is a forget. SQLite takes `hides` from the row that has the
+maximum."""
 
 
 def origins(database: Database) -> set[Origin]:
@@ -33,50 +58,36 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
     )
     match operation:
         case Capture():
-            texts: list[tuple[int, str]] = []
-            database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
-            for piece in operation.pieces:
-                content = sha256(piece.text.encode()).digest()
-                forget_hash = secret.forget_hash(content)
-                if is_suppressed(database, forget_hash):
-                    continue
-                chunk = _find(database, forget_hash)
-                if chunk is None:
-                    chunk = _add(database, content, forget_hash, piece.text)
-                    texts.append((chunk, piece.text))
-                database.run(
-                    "INSERT INTO provisional_places (number, chunk, agent, session, message, part, role, created_at,"
-                    " project, repository, source) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        number,
-                        chunk,
-                        operation.agent,
-                        operation.session,
-                        piece.message,
-                        piece.part,
-                        piece.role,
-                        piece.created_at,
-                        operation.project,
-                        operation.repository,
-                        operation.source,
-                    ),
-                )
-            database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
-            database.run("UPDATE index_state SET deferred = 0")
-        case Remember():
-            content = sha256(operation.text.encode()).digest()
-            forget_hash = secret.forget_hash(content)
-            chunk = _find(database, forget_hash)
-            if chunk is None:
-                chunk = _add(database, content, forget_hash, operation.text)
-            database.run(
-                "INSERT INTO provisional_places (number, chunk, agent, session, message, part, role, created_at,"
-                " project, repository, source, category) VALUES (?, ?, ?, '', '', 0, '', ?, '', '', '', ?)",
-                (number, chunk, operation.agent, operation.created_at, operation.category),
+            places = [
+                (piece.text, piece.message, piece.part, piece.role, piece.created_at)
+                for piece in operation.pieces
+            ]
+            shared = (operation.agent, operation.session, operation.project, operation.repository)
+            _place(
+                database,
+                secret,
+                [
+                    (text, _Place(number, *shared, operation.source, message, part, role, created_at))
+                    for text, message, part, role, created_at in places
+                ],
             )
-            _mark(database, number, [forget_hash], hides=False)
+        case Remember():
+            _remember(database, secret, number, operation)
+        case Amend():
+            change = (operation.category, operation.confidence, operation.status, None)
+            _change(database, number, operation.target, "amended", change, operation.agent, operation.at)
         case Forget():
             _mark(database, number, operation.targets, hides=True)
+        case PutSource():
+            include, exclude = json.dumps(operation.include), json.dumps(operation.exclude)
+            _source(database, number, operation.name, False, operation.root, include, exclude, operation.at)
+        case DropSource():
+            _source(database, number, operation.name, True, "", "[]", "[]", 0)
+            _gone(database, number, operation.name, "")
+        case PutDocument():
+            _put_document(database, secret, number, operation)
+        case DropDocument():
+            _gone(database, number, operation.source, operation.path)
         case PutFile() | DropFile():
             pass  # no text
 
@@ -122,6 +133,126 @@ def remove_unneeded(database: Database, chunks: Iterable[int]) -> None:
         "DELETE FROM chunks WHERE rowid = ?1 AND provisional = 1"
         " AND NOT EXISTS (SELECT 1 FROM provisional_places WHERE chunk = ?1)",
         [(chunk,) for chunk in chunks],
+    )
+
+
+class _Place(NamedTuple):
+    """A row of `provisional_places` but for its chunk."""
+
+    number: int
+    agent: str = ""
+    session: str = ""
+    project: str = ""
+    repository: str = ""
+    source: str = ""
+    message: str = ""
+    part: int = 0
+    role: str = ""
+    created_at: int = 0
+    category: str | None = None
+    confidence: int | None = None
+    path: str | None = None
+    title: str = ""
+
+
+_INSERT_PLACE = (
+    f"INSERT INTO provisional_places (chunk, {', '.join(_Place._fields)})"  # noqa: S608 - names of ours
+    f" VALUES (?{', ?' * len(_Place._fields)})"
+)
+
+
+def _place(database: Database, secret: VaultSecret, places: Sequence[tuple[str, _Place]]) -> None:
+    """Texts in their places, but for those that are suppressed."""
+    texts: list[tuple[int, str]] = []
+    database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
+    for text, where in places:
+        content = sha256(text.encode()).digest()
+        forget_hash = secret.forget_hash(content)
+        if is_suppressed(database, forget_hash):
+            continue
+        chunk = _find(database, forget_hash)
+        if chunk is None:
+            chunk = _add(database, content, forget_hash, text)
+            texts.append((chunk, text))
+        database.run(_INSERT_PLACE, (chunk, *where))
+    database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
+    database.run("UPDATE index_state SET deferred = 0")
+
+
+def _remember(database: Database, secret: VaultSecret, number: int, operation: Remember) -> None:
+    content = sha256(operation.text.encode()).digest()
+    forget_hash = secret.forget_hash(content)
+    chunk = _find(database, forget_hash)
+    if chunk is None:
+        chunk = _add(database, content, forget_hash, operation.text)
+    agent, at = operation.agent, operation.created_at
+    category, confidence = operation.category, operation.confidence
+    where = _Place(number, agent, created_at=at, category=category, confidence=confidence)
+    database.run(_INSERT_PLACE, (chunk, *where))
+    _mark(database, number, [forget_hash], hides=False)
+    change = (category, confidence, "active", b"")
+    _change(database, number, forget_hash, "remembered", change, agent, at)
+    for target in set(operation.supersedes) - {forget_hash}:
+        _change(database, number, target, "superseded", (None, None, None, forget_hash), agent, at)
+
+
+def _change(
+    database: Database,
+    number: int,
+    forget_hash: bytes,
+    kind: str,
+    change: tuple[str | None, int | None, str | None, bytes | None],
+    agent: str,
+    at: int,
+) -> None:
+    database.run(
+        "INSERT INTO provisional_memories (number, forget_hash, kind, category, confidence, status, superseded_by, agent, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (number, forget_hash, kind, *change, agent, at),
+    )
+
+
+def _source(database: Database, number: int, name: str, gone: bool, *fields: str | int) -> None:
+    database.run(
+        "INSERT INTO provisional_sources (number, name, gone, root, include, exclude, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, name, gone, *fields),
+    )
+
+
+def _put_document(database: Database, secret: VaultSecret, number: int, operation: PutDocument) -> None:
+    end = operation.first + len(operation.texts)
+    _document(
+        database,
+        number,
+        (operation.source, operation.path, 0, operation.version, operation.kind, operation.modified_at),
+        (operation.total, operation.first, WHOLE if end == operation.total else end),
+    )
+    source, path, moment = operation.source, operation.path, operation.modified_at
+    pieces = enumerate(zip(operation.texts, operation.titles, strict=True), start=operation.first)
+    _place(
+        database,
+        secret,
+        [
+            (text, _Place(number, source=source, part=part, created_at=moment, path=path, title=title))
+            for part, (text, title) in pieces
+        ],
+    )
+
+
+def _gone(database: Database, number: int, source: str, path: str) -> None:
+    _document(database, number, (source, path, 1, b"", "", 0), (0, 0, WHOLE))
+
+
+def _document(
+    database: Database,
+    number: int,
+    what: tuple[str, str, int, bytes, str, int],
+    extent: tuple[int, int, int],
+) -> None:
+    database.run(
+        "INSERT INTO provisional_documents (number, source, path, gone, version, kind, modified_at, total, first, beyond)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (number, *what, *extent),
     )
 
 

@@ -20,7 +20,8 @@ from crystal_core.export import StateExport, exported
 from crystal_core.fulltext import indexed_terms, purge
 from crystal_core.loading import PartSums, load
 from crystal_core.recorded import recorded
-from crystal_core.staterows import StateRows, unembedded
+from crystal_core.staterows import StateRows
+from crystal_core.unembedded import unembedded
 from crystal_core.vectors import without_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Operation

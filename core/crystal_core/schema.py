@@ -7,6 +7,7 @@ Replicated rows, equal on every device and covered by the state digest:
     chunks_vec   sqlite-vec's table of those vectors, float32; same rowid as `windows`. Made when the first vector comes
     occurrences  each place that a chunk came from
     memories     what a person or an agent asked to remember
+    memory_changes, sources, documents, document_parts   see `schema3`
     suppressed   keyed hashes of forgotten texts
     acks, acks_sparse   which operations of which stream are done
     files        the tree of files, one row a path, tombstones included; `parts` is packed (`filerows`), `folded` the path's
@@ -20,8 +21,9 @@ almost every row that is added, so there is one and not two.
 and SQLite's secure deletion are on, so that a forgotten text leaves no bytes behind.
 
 Local rows: `provisional*` (this device's own operations that the Core has not ordered yet), `digests`, `position`,
-`mirror_log`, `meta` and `index_state` (how many numbers a vector has; how many windows were removed or changed so far;
-`deferred`, see `CHUNK_TRIGGERS`; `embedded`: up to that rowid no replicated chunk is without vectors). A chunk with
+`mirror_log`, `meta`, `index_state` (how many numbers a vector has; how many windows were removed or changed so far;
+`deferred`, see `CHUNK_TRIGGERS`; `embedded`: up to that rowid no replicated chunk is without vectors) and `removed_windows`
+(the rowid of the n-th removed window, for the latest n). A chunk with
 `provisional = 1` exists for provisional rows only: for the replicated state it is not there.
 
 Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarnations and hashes are blobs.
@@ -30,6 +32,8 @@ Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarna
 from collections.abc import Callable
 
 import apsw
+
+from crystal_core.schema3 import MEMORIES_AND_DOCUMENTS
 
 APPLICATION_ID = 0x4352_5953
 """`PRAGMA application_id` of our files: "CRYS"."""
@@ -212,6 +216,18 @@ DROP TRIGGER chunks_deleted;
 DROP TRIGGER chunks_text_changed;
 """
 
+REMOVALS_NAMED = 8192
+"""The latest so many removals of windows are known by rowid, so that an index in memory can follow them."""
+
+WINDOWS_DELETED = f"""
+CREATE TRIGGER windows_deleted AFTER DELETE ON windows BEGIN
+    DELETE FROM chunks_vec WHERE rowid = old.rowid;
+    UPDATE index_state SET removals = removals + 1;
+    INSERT OR REPLACE INTO removed_windows (slot, number, window)
+    SELECT removals % {REMOVALS_NAMED}, removals, old.rowid FROM index_state;
+END;
+"""  # noqa: S608 - a constant of ours
+
 
 def vector_table(dimensions: int) -> str:
     """The statements that make the table for vectors of that many numbers, and the triggers that it needs.
@@ -222,10 +238,7 @@ def vector_table(dimensions: int) -> str:
         raise ValueError(f"vectors of {dimensions} dimensions cannot be kept, 1 to {DIMENSIONS_MAX} can")
     return f"""
 CREATE VIRTUAL TABLE chunks_vec USING vec0 (embedding float[{dimensions}], chunk_size = {VECTOR_BLOCK});
-CREATE TRIGGER windows_deleted AFTER DELETE ON windows BEGIN
-    DELETE FROM chunks_vec WHERE rowid = old.rowid;
-    UPDATE index_state SET removals = removals + 1;
-END;
+{WINDOWS_DELETED}
 CREATE TRIGGER windows_changed AFTER UPDATE ON windows BEGIN
     SELECT RAISE(ABORT, 'a window keeps its rowid') WHERE old.rowid <> new.rowid;
     UPDATE index_state SET removals = removals + 1;
@@ -277,8 +290,26 @@ def _version_2(connection: apsw.Connection) -> None:
         pass
 
 
+def _version_3(connection: apsw.Connection) -> None:
+    for _ in connection.execute(MEMORIES_AND_DOCUMENTS):
+        pass
+
+
+def _version_4(connection: apsw.Connection) -> None:
+    """Removed windows get names."""
+    for _ in connection.execute(
+        "CREATE TABLE removed_windows (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, window INTEGER NOT NULL)"
+    ):
+        pass
+    if list(
+        connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'windows_deleted'")
+    ):
+        for _ in connection.execute(f"DROP TRIGGER windows_deleted; {WINDOWS_DELETED}"):
+            pass
+
+
 Migration = Callable[[apsw.Connection], None]
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4)
 """Number n (from 1) takes a database of version n - 1 to version n, inside a transaction. One way, and once released never
 changed."""

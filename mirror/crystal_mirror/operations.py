@@ -11,7 +11,7 @@ fields, wrong types, columns of unequal length and anything over the limits are 
 """
 
 from itertools import accumulate, pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
@@ -37,6 +37,15 @@ FILE_BYTES_MAX = FILE_PARTS_MAX * FILE_PART_BYTES_MAX
 TURN_MAX = 255
 MILLISECONDS_MAX = 2**53
 """Moments, since 1970."""
+CONFIDENCE_MAX = 100
+"""How sure one is of a memory: 0 not at all, 100 as sure as can be."""
+SUPERSEDES_MAX = 16
+"""Memories that one new memory takes the place of."""
+SOURCE_NAME_CHARS_MAX = 128
+PATTERNS_MAX = 256
+"""Patterns of a source that say what belongs to it, and as many that say what does not."""
+DOCUMENT_PIECES_MAX = 2**20
+"""Pieces of one document, over all its operations: a gigabyte of text."""
 
 _UUID_BYTES = 16
 _UUID_CHARS = 36
@@ -45,6 +54,11 @@ Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
 Part = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
+KeyedHash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+"""The keyed content hash of a text: what names it without saying it. See ``VaultSecret.forget_hash``."""
+Confidence = Annotated[int, msgspec.Meta(ge=0, le=CONFIDENCE_MAX)]
+Status = Literal["active", "retired"]
+"""Of a memory. A retired one is kept and not brought up any more, until it is active again."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -73,21 +87,32 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
-    """A memory that a person or an agent put into words. Lifts an earlier forget of the same text."""
+    """A memory that a person or an agent put into words. Lifts an earlier forget of the same text, and makes a memory of the
+    same words current again. The memories that it ``supersedes`` stay, as what was remembered before it."""
 
     text: Text
     category: Name
     agent: Name
     created_at: Milliseconds
+    confidence: Confidence = CONFIDENCE_MAX
+    supersedes: Annotated[tuple[KeyedHash, ...], msgspec.Meta(max_length=SUPERSEDES_MAX)] = ()
+
+
+class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="a"):
+    """Changes a memory without its words; what is None stays as it is. Of no effect where there is no such memory."""
+
+    target: KeyedHash
+    category: Name | None
+    confidence: Confidence | None
+    status: Status | None
+    agent: Name
+    at: Milliseconds
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="f"):
     """Texts to remove everywhere and for good, named by keyed content hash so that the operation does not say which."""
 
-    targets: Annotated[
-        tuple[Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)], ...],
-        msgspec.Meta(min_length=1, max_length=TARGETS_MAX),
-    ]
+    targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]
 
 
 class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -125,7 +150,65 @@ class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     base: Version
 
 
-Operation = Capture | Remember | Forget | PutFile | DropFile
+SourceName = Annotated[str, msgspec.Meta(min_length=1, max_length=SOURCE_NAME_CHARS_MAX)]
+DocumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+"""Where a document is in its source. It is shown and never opened by it: it need not be one that could travel as a file."""
+_Patterns = Annotated[tuple[Name, ...], msgspec.Meta(max_length=PATTERNS_MAX)]
+_PieceCount = Annotated[int, msgspec.Meta(ge=0, le=DOCUMENT_PIECES_MAX)]
+
+
+class PutSource(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="ps"):
+    """A collection of documents that its maker's device reads in. It belongs to the device that put it last: documents that
+    another one puts into it are of no effect. ``root`` is for people: a folder relative to the home, an address, or ""."""
+
+    name: SourceName
+    root: Name
+    include: _Patterns
+    exclude: _Patterns
+    at: Milliseconds
+
+
+class DropSource(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="ds"):
+    """Removes a source and all its documents, whichever device put it: that device may be gone for good."""
+
+    name: SourceName
+
+
+class PutDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="pd"):
+    """Pieces ``first`` and following of a document of ``total`` pieces. ``version`` is the SHA-256 of what was read; the
+    operation with piece 0 (or without pieces, where ``total`` is 0) begins a version, and those that follow count only behind
+    it, in their order. Each piece replaces the one in its place; with the last one all places beyond ``total`` go."""
+
+    source: SourceName
+    path: DocumentPath
+    version: Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+    modified_at: Milliseconds
+    kind: Name
+    first: _PieceCount
+    total: _PieceCount
+    texts: Annotated[tuple[Text, ...], msgspec.Meta(max_length=PIECES_MAX)]
+    titles: Annotated[tuple[Name, ...], msgspec.Meta(max_length=PIECES_MAX)]
+
+
+class DropDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="dd"):
+    """A document that its source has no more."""
+
+    source: SourceName
+    path: DocumentPath
+
+
+Operation = (
+    Capture
+    | Remember
+    | Amend
+    | Forget
+    | PutFile
+    | DropFile
+    | PutSource
+    | DropSource
+    | PutDocument
+    | DropDocument
+)
 
 
 class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
@@ -144,7 +227,18 @@ class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
 
 _encoder = msgspec.msgpack.Encoder()
-_Written = _CaptureColumns | Remember | Forget | PutFile | DropFile
+_Written = (
+    _CaptureColumns
+    | Remember
+    | Amend
+    | Forget
+    | PutFile
+    | DropFile
+    | PutSource
+    | DropSource
+    | PutDocument
+    | DropDocument
+)
 _decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written)
 
 
@@ -184,11 +278,40 @@ def decode_operation(data: bytes) -> Operation:
         case Remember():
             _check_texts((decoded.text,))
             return decoded
-        case Forget():
+        case Amend() | Forget():
             return decoded
         case PutFile() | DropFile():
             check_path(decoded.path)
             return decoded
+        case PutSource() | DropSource():
+            check_words(decoded.name)
+            return decoded
+        case PutDocument():
+            check_words(decoded.source, decoded.path)
+            _check_pieces(decoded)
+            _check_texts(decoded.texts)
+            return decoded
+        case DropDocument():
+            check_words(decoded.source, decoded.path)
+            return decoded
+
+
+def check_words(*names: str) -> None:
+    """Names of sources and paths of documents are shown in lists of one line each.
+
+    Raises:
+        Malformed: one has a control character.
+    """
+    for name in names:
+        if any(character < " " or "\x7f" <= character <= "\x9f" for character in name):
+            raise Malformed("the name of a source or document has control characters")
+
+
+def _check_pieces(put: PutDocument) -> None:
+    if len(put.titles) != len(put.texts):
+        raise Malformed("the columns of a document have different lengths")
+    if put.first + len(put.texts) > put.total or (not put.texts and put.total):
+        raise Malformed("a document does not have the pieces that it states")
 
 
 def _check_texts(texts: tuple[str, ...]) -> None:

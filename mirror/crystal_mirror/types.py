@@ -58,6 +58,11 @@ class KeptEntry:
     state: EntryState
 
 
+ONLY_WITH_ROWS = frozenset({"document_parts", "documents", "memory_changes", "sources"})
+"""Tables that stand in the digest only where they have rows: a state without such rows has the digest that it had before there
+were these tables."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableSum:
     """The digest of one table: the sum mod 2^256 of its rows' keyed hashes (big-endian) and the number of rows."""
@@ -81,6 +86,8 @@ class StateDigest:
         """SHA-256 over the tables in order of their names, each length-prefixed. 32 bytes."""
         state = sha256(b"crystal/v2/state")
         for table in self.tables:
+            if table.name in ONLY_WITH_ROWS and not table.count:
+                continue
             name = table.name.encode()
             state.update(len(name).to_bytes(1, "big") + name + table.sum + table.count.to_bytes(8, "big"))
         return state.digest()

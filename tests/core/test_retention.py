@@ -197,7 +197,8 @@ def _copy_rows(source: Database, target: Database) -> None:
             "digests",
             "meta",
         ):
-            rows = source.rows(f"SELECT * FROM {table}")  # noqa: S608 - names of ours
+            names = ", ".join(row[1] for row in target.rows(f"PRAGMA table_info ({table})"))
+            rows = source.rows(f"SELECT {names} FROM {table}")  # noqa: S608 - names of ours
             if table == "digests":
                 rows = [row for row in rows if row[0] not in ("files", "condemned")]
             if rows:

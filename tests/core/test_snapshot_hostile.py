@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_core.parts import File, PartRows, Place, decode_part, encode_part
+from crystal_core.partrows import File, PartRows, Place
+from crystal_core.parts import decode_part, encode_part
 from crystal_core.replica import Replica
 from crystal_crypto.errors import Malformed
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX

@@ -1,0 +1,119 @@
+"""Reading sources and documents. This device's pending operations count: what it has put is there, what it dropped is gone."""
+
+import json
+from dataclasses import dataclass, replace
+
+from crystal_core.database import Database
+from crystal_core.schema3 import WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A collection of documents. ``device`` is the one that it belongs to; ``pending``: only this device knows of it yet."""
+
+    name: str
+    device: bytes
+    root: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    at: int
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document as it stands: ``came`` of its ``total`` pieces are those of this ``version`` (a SHA-256)."""
+
+    source: str
+    path: str
+    version: bytes
+    kind: str
+    modified_at: int
+    total: int
+    came: int
+    pending: bool
+
+    @property
+    def complete(self) -> bool:
+        return self.came == self.total
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPiece:
+    """The text in one place of a document. A place whose text was forgotten is not there."""
+
+    chunk: int
+    id: bytes
+    part: int
+    title: str
+    text: str
+
+
+def sources(database: Database) -> list[Source]:
+    """All sources by name."""
+    found = {
+        name: Source(name, device, root, tuple(json.loads(include)), tuple(json.loads(exclude)), at, False)
+        for name, device, root, include, exclude, at in database.rows(
+            "SELECT name, device, root, include, exclude, at FROM sources"
+        )
+    }
+    for name, gone, device, root, include, exclude, at in database.rows(
+        "SELECT s.name, s.gone, p.device, s.root, s.include, s.exclude, s.at"
+        " FROM provisional_sources s JOIN provisional p ON p.number = s.number ORDER BY s.number"
+    ):
+        if gone:
+            found.pop(name, None)
+        else:
+            found[name] = Source(
+                name, device, root, tuple(json.loads(include)), tuple(json.loads(exclude)), at, True
+            )
+    return [found[name] for name in sorted(found)]
+
+
+def documents(database: Database, source: str) -> list[Document]:
+    """All documents of a source by path."""
+    found = {
+        row[1]: Document(*row, pending=False)
+        for row in database.rows(
+            "SELECT source, path, version, kind, modified_at, total, came FROM documents WHERE source = ?",
+            (source,),
+        )
+    }
+    for path, gone, version, kind, modified_at, total, first, beyond in database.rows(
+        "SELECT path, gone, version, kind, modified_at, total, first, beyond FROM provisional_documents"
+        " WHERE source = ? ORDER BY number",
+        (source,),
+    ):
+        came = total if beyond == WHOLE else beyond
+        before = found.get(path)
+        if gone and not path:
+            found.clear()
+        elif gone:
+            found.pop(path, None)
+        elif first == 0:
+            found[path] = Document(source, path, version, kind, modified_at, total, came, True)
+        elif before is not None and before.version == version and first <= before.came:
+            found[path] = replace(before, came=max(came, before.came), pending=True)
+    return [found[path] for path in sorted(found)]
+
+
+def document(database: Database, source: str, path: str) -> Document | None:
+    """One document; for a look at one, not at many."""
+    return next((each for each in documents(database, source) if each.path == path), None)
+
+
+def document_pieces(
+    database: Database, source: str, path: str, *, first: int = 0, limit: int = 256
+) -> list[DocumentPiece]:
+    """The document's pieces from that place on, in their order."""
+    rows = database.rows(
+        "SELECT p.chunk, c.id, p.part, p.title, c.text FROM document_places p JOIN chunks c ON c.rowid = p.chunk"
+        " WHERE p.source = ? AND p.path = ? AND p.part >= ? ORDER BY p.part LIMIT ?",
+        (source, path, first, limit),
+    )
+    return [DocumentPiece(*row) for row in rows]
+
+
+def count_pieces(database: Database, source: str) -> int:
+    """The places of the source's documents in which a text stands."""
+    return int(database.value("SELECT count(*) FROM document_places WHERE source = ?", (source,)))

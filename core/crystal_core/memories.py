@@ -1,0 +1,222 @@
+"""Reading the memories: the list of them, one by its id, and how it came to be what it is. Pending operations count.
+
+A memory's id is the content hash of its text. Its state is one of three:
+
+    active      it is brought up
+    retired     kept, and not brought up any more, until somebody makes it active again
+    superseded  another memory took its place; remembering its text again makes it active
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from crystal_core.database import Database, Row
+from crystal_core.provisional import HIDDEN
+
+CHAIN_MAX = 256
+"""Memories in one history; a longer chain is cut at its oldest end."""
+
+
+class MemoryStatus(StrEnum):
+    """What has become of a memory."""
+
+    ACTIVE = "active"
+    RETIRED = "retired"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One memory. ``forget_hash`` is its keyed hash, by which operations name it; ``superseded_by`` that of what took its
+    place. ``pending``: only this device knows of it yet. Agent, moment and device are those of who remembered it first."""
+
+    id: bytes
+    forget_hash: bytes
+    text: str
+    category: str
+    agent: str
+    created_at: int
+    device: bytes
+    confidence: int
+    status: MemoryStatus
+    superseded_by: bytes | None
+    changed_at: int
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """One thing that was done to a memory: ``what`` is remembered, amended or superseded; what follows is as it was from
+    then on."""
+
+    id: bytes
+    what: str
+    at: int
+    agent: str
+    device: bytes
+    pending: bool
+    text: str
+    category: str
+    confidence: int
+    status: MemoryStatus
+    superseded_by: bytes | None
+
+
+_SELECT = (  # noqa: S608 - constants of ours, as below
+    "SELECT c.id, s.forget_hash, c.text, s.category, s.agent, s.created_at, s.device, s.confidence, s.status,"
+    " s.superseded_by, s.changed_at, s.pending FROM memory_states s JOIN chunks c ON c.rowid = s.chunk"
+    f" WHERE s.forget_hash NOT IN ({HIDDEN})"
+)
+_IS = {
+    MemoryStatus.ACTIVE: "s.status = 'active' AND s.superseded_by = x''",
+    MemoryStatus.RETIRED: "s.status = 'retired' AND s.superseded_by = x''",
+    MemoryStatus.SUPERSEDED: "s.superseded_by <> x''",
+}
+
+
+def memories(
+    database: Database,
+    *,
+    category: str | None = None,
+    status: MemoryStatus | None = MemoryStatus.ACTIVE,
+    limit: int = 100,
+    offset: int = 0,
+) -> list[Memory]:
+    """The memories, the newest first. `status` None: all of them."""
+    where, bindings = _where(category, status)
+    rows = database.rows(
+        f"{_SELECT}{where} ORDER BY s.created_at DESC, c.id LIMIT ? OFFSET ?", (*bindings, limit, offset)
+    )
+    return [_memory(row) for row in rows]
+
+
+def count_memories(
+    database: Database,
+    *,
+    category: str | None = None,
+    status: MemoryStatus | None = MemoryStatus.ACTIVE,
+) -> int:
+    where, bindings = _where(category, status)
+    return int(database.value(f"SELECT count(*) FROM ({_SELECT}{where})", bindings))  # noqa: S608 - constants of ours
+
+
+def memory(database: Database, content: bytes) -> Memory | None:
+    """The memory with that id."""
+    row = database.row(f"{_SELECT} AND c.id = ? LIMIT 1", (content,))
+    return None if row is None else _memory(row)
+
+
+def memories_with_prefix(database: Database, prefix: str, limit: int) -> list[Memory]:
+    """Those whose ids in hex begin so, in whatever state they are."""
+    rows = database.rows(
+        f"{_SELECT} AND substr(lower(hex(c.id)), 1, length(?1)) = ?1 ORDER BY c.id LIMIT ?2",
+        (prefix.lower(), limit),
+    )
+    return [_memory(row) for row in rows]
+
+
+def memories_of(database: Database, chunks: Sequence[int]) -> list[Memory]:
+    """The memories of those chunks that have one."""
+    rows = database.rows(
+        f"{_SELECT} AND s.chunk IN (SELECT value FROM json_each(?))",  # noqa: S608 - constants of ours
+        (json.dumps(list(chunks)),),
+    )
+    return [_memory(row) for row in rows]
+
+
+def memory_chain(database: Database, content: bytes) -> list[Memory]:
+    """The memory, all that took its place, and all whose place those took: the oldest first."""
+    start = memory(database, content)
+    if start is None:
+        return []
+    found = {start.forget_hash: start}
+    waiting = [start]
+    while waiting and len(found) < CHAIN_MAX:
+        now = waiting.pop(0)
+        rows = database.rows(
+            f"{_SELECT} AND (s.forget_hash = ? OR s.superseded_by = ?)",
+            (now.superseded_by or b"", now.forget_hash),
+        )
+        for near in map(_memory, rows):
+            if near.forget_hash not in found:
+                found[near.forget_hash] = near
+                waiting.append(near)
+    return sorted(found.values(), key=lambda each: (each.created_at, each.id))
+
+
+def memory_history(database: Database, content: bytes) -> list[MemoryEvent]:
+    """All that was done to the memories of a chain, by the moments that their makers' clocks gave. Empty for an unknown id."""
+    events = [event for each in memory_chain(database, content) for event in _events(database, each)]
+    return sorted(events, key=lambda event: event.at)
+
+
+def _events(database: Database, now: Memory) -> list[MemoryEvent]:
+    """Replicated rows hold what the memory was before each change; the row itself what it is after the last."""
+    rows = database.rows(
+        "SELECT m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
+        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ? ORDER BY m.number",
+        (now.id,),
+    )
+    stands = database.row(
+        "SELECT m.category, m.confidence, m.status, m.superseded_by FROM memories m JOIN chunks c ON c.rowid = m.chunk"
+        " WHERE c.id = ?",
+        (now.id,),
+    )
+    made = [("remembered", now.created_at, now.agent, now.device)]
+    made += [(kind, at, agent, device) for kind, _, _, _, _, agent, at, device in rows]
+    states = [row[1:5] for row in rows]
+    states.append(stands or (now.category, now.confidence, "active", b""))
+    events = [
+        _event(now, what, at, agent, device, stands is None, state)
+        for (what, at, agent, device), state in zip(made, states, strict=True)
+    ]
+    pending = database.rows(
+        "SELECT p.kind, p.at, p.agent, o.device, p.category, p.confidence, p.status, p.superseded_by"
+        " FROM provisional_memories p JOIN provisional o ON o.number = p.number WHERE p.forget_hash = ? ORDER BY p.number",
+        (now.forget_hash,),
+    )
+    state = states[-1]
+    for place, (kind, at, agent, device, *change) in enumerate(pending):
+        state = tuple(old if new is None else new for old, new in zip(state, change, strict=True))
+        if stands is None and place == 0 and kind == "remembered":
+            events = [_event(now, kind, at, agent, device, True, state)]
+        else:
+            events.append(_event(now, kind, at, agent, device, True, state))
+    return events
+
+
+def _event(
+    memory: Memory, what: str, at: int, agent: str, device: bytes, pending: bool, state: Row
+) -> MemoryEvent:
+    category, confidence, status, superseded_by = state
+    return MemoryEvent(
+        memory.id,
+        what,
+        int(at),
+        agent,
+        bytes(device),
+        pending,
+        memory.text,
+        category,
+        int(confidence),
+        MemoryStatus.SUPERSEDED if superseded_by else MemoryStatus(status),
+        bytes(superseded_by) or None,
+    )
+
+
+def _where(category: str | None, status: MemoryStatus | None) -> tuple[str, tuple[str, ...]]:
+    where = "" if status is None else f" AND {_IS[status]}"
+    return (where, ()) if category is None else (f"{where} AND s.category = ?", (category,))
+
+
+def _memory(row: Row) -> Memory:
+    found = Memory(*row)
+    superseded_by = bytes(found.superseded_by or b"") or None
+    return replace(
+        found,
+        status=MemoryStatus.SUPERSEDED if superseded_by else MemoryStatus(found.status),
+        superseded_by=superseded_by,
+        pending=bool(found.pending),
+    )

@@ -1,0 +1,162 @@
+"""What operations do to memories, the same on every device.
+
+    Remember   a new memory; of a text that is remembered already, its category and confidence, and it is current again.
+               Agent, moment and device of the first stay. The memories that it supersedes name it as what took their place
+    Amend      category, confidence, status of a memory, as far as stated
+
+A memory is current while it is active and nothing took its place. That a text was forgotten does not bring back the one whose
+place it took: who wants that one again remembers it, and so says so. A memory only ever names one that is current at that
+moment, so those that name each other never make a circle.
+
+Before a memory changes, what it was is kept in `memory_changes`, with who changed it. What changes nothing leaves nothing.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from crystal_core.chunkrows import ChunkRows
+from crystal_core.database import Database
+from crystal_core.digests import MEMORIES, MEMORY_CHANGES, Digests, memory_change_row, memory_row
+from crystal_mirror.operations import Amend, Remember
+from crystal_mirror.ports import Vectors
+from crystal_mirror.types import Origin
+
+
+class Change(StrEnum):
+    """What was done to a memory."""
+
+    REMEMBERED = "remembered"
+    AMENDED = "amended"
+    SUPERSEDED = "superseded"
+
+
+class _Memory(NamedTuple):
+    """A row, without its chunk."""
+
+    category: str
+    agent: str
+    created_at: int
+    device: bytes
+    confidence: int
+    status: str
+    superseded_by: bytes
+    changed_at: int
+
+
+_COLUMNS = "category, agent, created_at, device, confidence, status, superseded_by, changed_at"
+_CHANGE_COLUMNS = "number, kind, category, confidence, status, superseded_by, agent, at, device"
+
+
+def remember(
+    database: Database,
+    digests: Digests,
+    chunks: ChunkRows,
+    origin: Origin,
+    operation: Remember,
+    vectors: Vectors,
+) -> None:
+    content, forget_hash, chunk = chunks.take_shown(operation.text, vectors)
+    category, agent, at, confidence = (
+        operation.category,
+        operation.agent,
+        operation.created_at,
+        operation.confidence,
+    )
+    known = _memory(database, chunk)
+    if known is None:
+        new = _Memory(category, agent, at, origin.device, confidence, "active", b"", at)
+        database.run(
+            f"INSERT INTO memories (chunk, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - constants of ours
+            (chunk, *new),
+        )
+        digests[MEMORIES].add(memory_row(content, *new))
+    else:
+        after = known._replace(
+            category=category, confidence=confidence, status="active", superseded_by=b"", changed_at=at
+        )
+        _change(database, digests, chunk, content, known, after, Change.REMEMBERED, agent, origin)
+    for target in operation.supersedes:
+        if target == forget_hash:
+            continue
+        old, before = _find(database, target)
+        if before is not None:
+            after = before._replace(superseded_by=forget_hash, changed_at=at)
+            _change(database, digests, *old, before, after, Change.SUPERSEDED, agent, origin)
+
+
+def amend(database: Database, digests: Digests, origin: Origin, operation: Amend) -> None:
+    found, before = _find(database, operation.target)
+    if before is None:
+        return
+    after = before._replace(
+        category=before.category if operation.category is None else operation.category,
+        confidence=before.confidence if operation.confidence is None else operation.confidence,
+        status=before.status if operation.status is None else operation.status,
+        changed_at=operation.at,
+    )
+    _change(database, digests, *found, before, after, Change.AMENDED, operation.agent, origin)
+
+
+def remove(database: Database, digests: Digests, chunk: int, content: bytes) -> None:
+    """The chunk's memory, if it has one, with all that it was."""
+    for row in database.rows(
+        f"SELECT {_CHANGE_COLUMNS} FROM memory_changes WHERE chunk = ?",  # noqa: S608 - constants of ours
+        (chunk,),
+    ):
+        digests[MEMORY_CHANGES].remove(memory_change_row(content, *row))
+    memory = _memory(database, chunk)
+    if memory is not None:
+        digests[MEMORIES].remove(memory_row(content, *memory))
+        database.run("DELETE FROM memory_changes WHERE chunk = ?", (chunk,))
+        database.run("DELETE FROM memories WHERE chunk = ?", (chunk,))
+
+
+def _change(
+    database: Database,
+    digests: Digests,
+    chunk: int,
+    content: bytes,
+    before: _Memory,
+    after: _Memory,
+    kind: Change,
+    agent: str,
+    origin: Origin,
+) -> None:
+    if after._replace(changed_at=before.changed_at) == before:
+        return
+    number = int(database.value("SELECT count(*) FROM memory_changes WHERE chunk = ?", (chunk,)))
+    change = (
+        number,
+        kind.value,
+        before.category,
+        before.confidence,
+        before.status,
+        before.superseded_by,
+        agent,
+        after.changed_at,
+        origin.device,
+    )
+    database.run(
+        f"INSERT INTO memory_changes (chunk, {_CHANGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (chunk, *change),
+    )
+    digests[MEMORY_CHANGES].add(memory_change_row(content, *change))
+    database.run(
+        "UPDATE memories SET category = ?, confidence = ?, status = ?, superseded_by = ?, changed_at = ? WHERE chunk = ?",
+        (after.category, after.confidence, after.status, after.superseded_by, after.changed_at, chunk),
+    )
+    digests[MEMORIES].remove(memory_row(content, *before))
+    digests[MEMORIES].add(memory_row(content, *after))
+
+
+def _memory(database: Database, chunk: int) -> _Memory | None:
+    row = database.row(f"SELECT {_COLUMNS} FROM memories WHERE chunk = ?", (chunk,))  # noqa: S608 - constants of ours
+    return None if row is None else _Memory(*row)
+
+
+def _find(database: Database, forget_hash: bytes) -> tuple[tuple[int, bytes], _Memory | None]:
+    """Chunk and content of the text with that keyed hash, and its memory."""
+    row = database.row("SELECT rowid, id FROM chunks WHERE forget_hash = ?", (forget_hash,))
+    if row is None:
+        return (0, b""), None
+    return (int(row[0]), bytes(row[1])), _memory(database, row[0])

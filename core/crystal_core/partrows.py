@@ -1,0 +1,169 @@
+"""The rows of a snapshot's part, and what a number or a name in one may be. `parts` makes bytes of them and reads them."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from crystal_core.filerows import PACKED_PART_BYTES
+from crystal_core.schema import DIMENSIONS_MAX
+from crystal_mirror.files.names import PATH_BYTES_MAX
+from crystal_mirror.operations import (
+    DOCUMENT_PIECES_MAX,
+    FILE_PARTS_MAX,
+    MILLISECONDS_MAX,
+    NAME_CHARS_MAX,
+    PATTERNS_MAX,
+    Confidence,
+    DocumentPath,
+    SourceName,
+    Status,
+)
+from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES, INCARNATION_BYTES
+
+ROWS_MAX = 131_072
+"""Rows of one kind in a part."""
+WINDOWS_MAX = 65_535
+"""Vectors of one chunk."""
+VECTOR_BYTES_MAX = 2 * DIMENSIONS_MAX
+
+Device = Annotated[bytes, Meta(min_length=DEVICE_ID_BYTES, max_length=DEVICE_ID_BYTES)]
+Incarnation = Annotated[bytes, Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
+Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
+Index = Annotated[int, Meta(ge=0, le=2 * ROWS_MAX)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Difference = Annotated[int, Meta(ge=-MILLISECONDS_MAX, le=MILLISECONDS_MAX)]
+Length = Annotated[int, Meta(ge=0, le=SNAPSHOT_PART_BYTES_MAX)]
+HashOrNone = Annotated[bytes, Meta(max_length=HASH_BYTES)]
+Patterns = Annotated[list[Name], Meta(max_length=PATTERNS_MAX)]
+Pieces = Annotated[int, Meta(ge=0, le=DOCUMENT_PIECES_MAX)]
+Column = Meta(max_length=ROWS_MAX)
+
+Stream = tuple[Device, Incarnation, Number]
+
+
+class Place(NamedTuple):
+    """What the occurrences of one capture share."""
+
+    agent: str
+    session: str
+    project: str
+    repository: str
+    source: str
+    device: bytes
+
+
+class Memory(NamedTuple):
+    """A memory of the chunk of that number."""
+
+    chunk: int
+    category: str
+    agent: str
+    created_at: int
+    device: bytes
+    confidence: int
+    status: Status
+    superseded_by: bytes
+    changed_at: int
+
+
+class MemoryChange(NamedTuple):
+    """What the memory of a chunk was before a change; the chunk as an occurrence names it."""
+
+    chunk: Index
+    number: Number
+    kind: Name
+    category: Name
+    confidence: Confidence
+    status: Status
+    superseded_by: HashOrNone
+    agent: Name
+    at: Number
+    device: Device
+
+
+class Source(NamedTuple):
+    """A source of documents."""
+
+    name: SourceName
+    device: Device
+    root: Name
+    include: Patterns
+    exclude: Patterns
+    at: Number
+
+
+class Document(NamedTuple):
+    """A document; it comes before its places do."""
+
+    source: SourceName
+    path: DocumentPath
+    version: Hash
+    kind: Name
+    modified_at: Number
+    total: Pieces
+    came: Pieces
+
+
+class DocumentPart(NamedTuple):
+    """The chunk in one place of a document. ``source``, ``path`` and ``title`` are whole here, numbers on the wire."""
+
+    source: str
+    path: str
+    part: int
+    title: str
+    chunk: int
+
+
+class File(NamedTuple):
+    """A row of the tree; `parts` are packed."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=PATH_BYTES_MAX)]
+    device: Device
+    incarnation: Incarnation
+    sequence: Number
+    executable: bool
+    modified_at: Number
+    gone: bool
+    parts: Annotated[bytes, Meta(max_length=FILE_PARTS_MAX * PACKED_PART_BYTES)]
+
+
+@dataclass(slots=True)
+class PartRows:
+    """The rows of a part. Those of chunks and of occurrences are columns: the n-th of each list belong together."""
+
+    texts: list[bytes] = field(default_factory=list[bytes])
+    """UTF-8."""
+    strings: list[str] = field(default_factory=list[str])
+    """The same texts, of a part that was read."""
+    windows: list[int] = field(default_factory=list[int])
+    vector_bytes: int = 0
+    vectors: bytes = b""
+    known: list[bytes] = field(default_factory=list[bytes])
+    places: list[Place] = field(default_factory=list[Place])
+    chunk_of: list[int] = field(default_factory=list[int])
+    place_of: list[int] = field(default_factory=list[int])
+    messages: list[str] = field(default_factory=list[str])
+    pieces: list[int] = field(default_factory=list[int])
+    roles: list[str] = field(default_factory=list[str])
+    moments: list[int] = field(default_factory=list[int])
+    memories: list[Memory] = field(default_factory=list[Memory])
+    suppressed: list[bytes] = field(default_factory=list[bytes])
+    acks: list[Stream] = field(default_factory=list[Stream])
+    sparse: list[Stream] = field(default_factory=list[Stream])
+    files: list[File] = field(default_factory=list[File])
+    condemned: list[bytes] = field(default_factory=list[bytes])
+
+    memory_changes: list[MemoryChange] = field(default_factory=list[MemoryChange])
+    sources: list[Source] = field(default_factory=list[Source])
+    documents: list[Document] = field(default_factory=list[Document])
+    document_parts: list[DocumentPart] = field(default_factory=list[DocumentPart])
+    document_of: dict[int, int] = field(default_factory=dict[int, int])
+    """For a chunk without a session, a number that the chunks of one document share. Only for writing."""
+
+    def contents(self) -> list[bytes]:
+        """The content hashes of its chunks."""
+        return [sha256(text).digest() for text in self.texts]

@@ -1,0 +1,119 @@
+"""Which texts have to be embedded before operations are applied: never fewer than applying them asks for.
+
+Perhaps a few more: only when it is applied is known whether an operation on a document counts, and whether something else holds
+a text that it takes out of its place.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from crystal_core.database import Database
+from crystal_core.schema3 import WHOLE
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropDocument,
+    DropFile,
+    DropSource,
+    Forget,
+    Operation,
+    PutDocument,
+    PutFile,
+    PutSource,
+    Remember,
+)
+
+
+def unembedded(database: Database, secret: VaultSecret, operations: Sequence[Operation]) -> list[str]:
+    """The texts for which applying the operations may ask for vectors, each once, in that order."""
+    foresight = _Foresight(database, secret)
+    for operation in operations:
+        foresight.take(operation)
+    return list(foresight.wanted)
+
+
+class _Foresight:
+    def __init__(self, database: Database, secret: VaultSecret) -> None:
+        self._database = database
+        self._secret = secret
+        self._present: dict[bytes, bool] = {}
+        self._suppressed: dict[bytes, bool] = {}
+        self._placed: dict[str, dict[str, set[bytes]]] = {}
+        """By source and path: texts that operations before put into documents."""
+        self.wanted: dict[str, None] = {}
+
+    def take(self, operation: Operation) -> None:
+        match operation:
+            case Capture():
+                self._texts([piece.text for piece in operation.pieces])
+            case Remember():
+                forget_hash = self._forget_hash(operation.text)
+                self._suppressed[forget_hash] = False
+                self._text(forget_hash, operation.text)
+            case Forget():
+                for forget_hash in operation.targets:
+                    self._suppressed[forget_hash] = True
+                    self._present[forget_hash] = False
+            case PutDocument():
+                self._texts(operation.texts)
+                self._put(operation)
+            case DropDocument():
+                self._leave(operation.source, operation.path, 0, WHOLE)
+            case DropSource():
+                self._leave(operation.name, None, 0, WHOLE)
+            case Amend() | PutFile() | DropFile() | PutSource():
+                pass  # no text
+
+    def _texts(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            forget_hash = self._forget_hash(text)
+            if not self._is_suppressed(forget_hash):
+                self._text(forget_hash, text)
+
+    def _text(self, forget_hash: bytes, text: str) -> None:
+        if forget_hash not in self._present:
+            self._present[forget_hash] = bool(
+                self._database.rows(
+                    "SELECT 1 FROM chunks WHERE forget_hash = ? AND provisional = 0", (forget_hash,)
+                )
+            )
+        if not self._present[forget_hash]:
+            self.wanted[text] = None
+            self._present[forget_hash] = True
+
+    def _put(self, operation: PutDocument) -> None:
+        """What stood in the places of its pieces may go, but for what it has itself."""
+        end = operation.first + len(operation.texts)
+        before = dict(self._present)
+        self._leave(
+            operation.source, operation.path, operation.first, WHOLE if end == operation.total else end
+        )
+        placed = self._placed.setdefault(operation.source, {}).setdefault(operation.path, set())
+        for text in operation.texts:
+            forget_hash = self._forget_hash(text)
+            placed.add(forget_hash)
+            if forget_hash in before:
+                self._present[forget_hash] = before[forget_hash]
+
+    def _leave(self, source: str, path: str | None, first: int, beyond: int) -> None:
+        for (forget_hash,) in self._database.each(
+            "SELECT c.forget_hash FROM documents d JOIN document_parts p ON p.document = d.rowid"
+            " JOIN chunks c ON c.rowid = p.chunk"
+            " WHERE d.source = ? AND (?2 IS NULL OR d.path = ?2) AND p.part >= ? AND p.part < ?",
+            (source, path, first, beyond),
+        ):
+            self._present[forget_hash] = False
+        for placed_at, placed in self._placed.get(source, {}).items():
+            if path in (None, placed_at):
+                self._present.update(dict.fromkeys(placed, False))
+
+    def _is_suppressed(self, forget_hash: bytes) -> bool:
+        if forget_hash not in self._suppressed:
+            self._suppressed[forget_hash] = bool(
+                self._database.rows("SELECT 1 FROM suppressed WHERE forget_hash = ?", (forget_hash,))
+            )
+        return self._suppressed[forget_hash]
+
+    def _forget_hash(self, text: str) -> bytes:
+        return self._secret.forget_hash(sha256(text.encode()).digest())

@@ -1,6 +1,6 @@
 """`make bench-quality`: measures all ways of ranking on all sets and writes bench/QUALITY.md.
 
-`python -m bench.quality [--record]`. `--record` makes what is measured the baseline. Exit code 1 when something is worse than the
+`python -m bench.quality [--record]`: `--record` makes what is measured the baseline. Exit code 1 when something is worse than the
 baseline by more than the margin.
 """
 

@@ -4,13 +4,13 @@ Whatever stands in an answer, no more than this can come of it: so many short te
 No name, path, number or option is ever taken from a model.
 """
 
-import json
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import cast
 
 import msgspec
 
+from crystal_core.llm.answers import first_object
 from crystal_core.weaver.limits import (
     ITEM_CHARS_MAX,
     ITEMS_MAX,
@@ -25,7 +25,6 @@ from crystal_core.weaver.prose import one_line, whole
 from crystal_core.weaver.quotations import Quotable, flat, honest
 
 TOPIC_CHARS_MAX = 60
-_STARTS_MAX = 20
 
 
 class Category(StrEnum):
@@ -36,10 +35,6 @@ class Category(StrEnum):
     EVENT = "event"
     OPINION = "opinion"
     SKILL = "skill"
-
-
-class Unreadable(Exception):
-    """The answer is not what was asked for."""
 
 
 class Reflection(msgspec.Struct, frozen=True):
@@ -83,7 +78,7 @@ class WarmStart(msgspec.Struct, frozen=True):
 
 def read_reflection(answer: str, quotable: Quotable) -> Reflection:
     """Raises Unreadable."""
-    document = _document(answer)
+    document = first_object(answer)
     lists = _Lists(quotable)
     quotations: list[str] = []
     for text in _texts(document.get("quotations"), QUOTATION_CHARS_MAX * 4):
@@ -104,7 +99,7 @@ def read_reflection(answer: str, quotable: Quotable) -> Reflection:
 
 def read_facts(answer: str, quotable: Quotable) -> Facts:
     """Raises Unreadable."""
-    document = _document(answer)
+    document = first_object(answer)
     lists = _Lists(quotable)
     memories: dict[str, Memory] = {}
     for entry in _entries(document.get("memories")):
@@ -122,7 +117,7 @@ def read_facts(answer: str, quotable: Quotable) -> Facts:
 
 def read_warm_start(answer: str, quotable: Quotable) -> WarmStart:
     """Raises Unreadable."""
-    document = _document(answer)
+    document = first_object(answer)
     lists = _Lists(quotable)
     background = document.get("background")
     prose, cut = honest(whole(background) if isinstance(background, str) else "", quotable)
@@ -159,24 +154,6 @@ class _Lists:
         text, cut = honest(flat(whole(value[: chars_max * 4])), self._quotable)
         self.cut += cut
         return text if len(text) <= chars_max else text[: chars_max - 1].rstrip() + "…"
-
-
-def _document(answer: str) -> dict[str, object]:
-    """The first JSON object in a text; models like to talk around it. Raises Unreadable."""
-    decoder = json.JSONDecoder(strict=False)
-    at = answer.find("{")
-    for _ in range(_STARTS_MAX):
-        if at < 0:
-            break
-        try:
-            found, _end = decoder.raw_decode(answer, at)
-        except (ValueError, RecursionError):
-            at = answer.find("{", at + 1)
-            continue
-        if isinstance(found, dict):
-            return cast("dict[str, object]", found)
-        break
-    raise Unreadable("there is no JSON object in the answer")
 
 
 def _texts(value: object, chars_max: int) -> Iterator[str]:

@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, tokens_bound
 from crystal_core.weaver import prompts
-from crystal_core.weaver.answers import Facts, Reflection, Unreadable, read_facts, read_reflection
+from crystal_core.weaver.answers import Facts, Reflection, read_facts, read_reflection
 from crystal_core.weaver.limits import (
     ANSWER_CHARS_MAX,
     BATCH_BYTES_MIN,

@@ -7,9 +7,10 @@ quote nobody: what is forgotten is taken out of journals, where it is known whic
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, TooLong
 from crystal_core.weaver import documents, prompts
-from crystal_core.weaver.answers import Unreadable, read_warm_start
+from crystal_core.weaver.answers import read_warm_start
 from crystal_core.weaver.book import DOCUMENTS
 from crystal_core.weaver.engine import Asking
 from crystal_core.weaver.limits import (

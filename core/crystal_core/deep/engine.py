@@ -1,0 +1,194 @@
+"""The run of a deep search.
+
+    search ──► strong? ──yes─────────────────────────────────► candidates ──► judged, ten at a time ──► blended
+                 └─no──► expand (at most 40 % of the time) ──► search each, fuse ─┘
+                              └─ failed, or not in time: the plain search's candidates
+
+At any point the model may fail, lie or be too slow; what was learned until then counts, the rest is as the fast search has it.
+The first failure ends the asking. What was ``Known`` from before is not asked for again: judgements hold for a query and a
+text, whatever else has come into the memory meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from crystal_core.deep.answers import Expansions, read_expansions, read_judgements
+from crystal_core.deep.fusing import Found, Ranked, blended, fused, is_strong
+from crystal_core.deep.prompts import expand_prompt, judge_prompt
+from crystal_core.llm.answers import Unreadable
+from crystal_core.llm.errors import LlmError
+from crystal_core.llm.port import Completion, Llm, Prompt
+
+CANDIDATES = 40
+BATCH = 10
+"""Candidates that are judged together."""
+TOGETHER = 4
+"""Batches under way at once where the model is not on this machine; one here, whose memory and processor are one's own."""
+EXPANSION_SHARE = 0.4
+"""Of the time."""
+EXPANSION_TOKENS_MAX = 500
+JUDGEMENT_TOKENS_EACH = 12
+JUDGEMENT_TOKENS_MORE = 100
+_CLOSE_SECONDS = 0.1
+"""A provider that ends this close to its time ended because of it."""
+
+
+class Half(Enum):
+    """What a fast search goes by."""
+
+    BOTH = "both"
+    WORDS = "words"
+    MEANING = "meaning"
+
+
+Search = Callable[[str, Half], Sequence[Found]]
+"""A fast search: the best texts for these words, as many as there are candidates. It raises nothing because of the words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a model said of this query before. ``judgements``: by text."""
+
+    expansions: Expansions | None = None
+    judgements: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class DeepResult:
+    """``ranked``: the candidates, best first. ``strong``: the words alone were clear, no expansion was made. ``failure``: why
+    the model did less than it was asked for, "" if it did all. ``known``: what is known now. ``calls``: requests made."""
+
+    ranked: tuple[Ranked, ...]
+    strong: bool
+    failure: str
+    known: Known
+    calls: int
+    tokens_in: int
+    tokens_out: int
+
+    @property
+    def judged(self) -> int:
+        return sum(one.judgement is not None for one in self.ranked)
+
+
+async def deep_search(
+    llm: Llm,
+    search: Search,
+    query: str,
+    *,
+    seconds_max: float,
+    intent: str = "",
+    candidates: int = CANDIDATES,
+    known: Known | None = None,
+) -> DeepResult:
+    """Raises what ``search`` raises, and nothing because of the model."""
+    run = _Run(llm, query, intent.strip(), asyncio.get_running_loop().time() + seconds_max)
+    known = known or Known()
+    own = search(query, Half.BOTH)
+    strong = not run.intent and is_strong(own)
+    expansions = known.expansions
+    if own and not strong and expansions is None:
+        expansions = await run.expand(seconds_max * EXPANSION_SHARE)
+    lists = [] if strong or expansions is None else _searched(search, expansions)
+    chosen = fused(own, lists)[:candidates]
+    judgements = dict(known.judgements)
+    judgements |= await run.judge([one for one in chosen if one.id not in judgements])
+    return DeepResult(
+        tuple(blended(chosen, judgements)),
+        strong,
+        run.failure,
+        Known(expansions, judgements),
+        run.calls,
+        run.tokens_in,
+        run.tokens_out,
+    )
+
+
+def _searched(search: Search, expansions: Expansions) -> list[Sequence[Found]]:
+    """The lexical expansion is words; the other two are sentences, whose meaning counts."""
+    halves = (
+        (expansions.lexical, Half.WORDS),
+        (expansions.rephrased, Half.MEANING),
+        (expansions.hypothetical, Half.MEANING),
+    )
+    return [search(text, half) for text, half in halves if text]
+
+
+class _Run:
+    """The asking: its time, its cost, and its first failure, which is the last request too."""
+
+    def __init__(self, llm: Llm, query: str, intent: str, deadline: float) -> None:
+        self._llm = llm
+        self._query = query
+        self._deadline = deadline
+        self._broken = False
+        self.intent = intent
+        self.failure = ""
+        self.calls = self.tokens_in = self.tokens_out = 0
+
+    async def expand(self, seconds: float) -> Expansions | None:
+        prompt = expand_prompt(self._query, self.intent)
+        deadline = min(self._deadline, asyncio.get_running_loop().time() + seconds)
+        try:
+            return read_expansions(await self._ask(prompt, EXPANSION_TOKENS_MAX, deadline))
+        except _TooSlow:  # the plain candidates may still be judged in the time that is left
+            self.failure = "the query was not said in other words in time"
+        except (LlmError, Unreadable) as error:
+            self.failure, self._broken = str(error), True
+        return None
+
+    async def judge(self, candidates: Sequence[Found]) -> dict[str, int]:
+        """By text. Batches that fail are left out, and none is begun behind one that failed."""
+        if self._broken:
+            return {}
+        late = self.failure
+        gate = asyncio.Semaphore(1 if self._llm.identity.local else TOGETHER)
+        failures: list[str] = []
+
+        async def judged(batch: Sequence[Found]) -> dict[str, int]:
+            async with gate:
+                if failures:
+                    return {}
+                prompt = judge_prompt(self._query, self.intent, batch)
+                tokens = JUDGEMENT_TOKENS_EACH * len(batch) + JUDGEMENT_TOKENS_MORE
+                try:
+                    scores = read_judgements(await self._ask(prompt, tokens, self._deadline), len(batch))
+                except _TooSlow:
+                    failures.append("not all texts were judged in time")
+                except (LlmError, Unreadable) as error:
+                    failures.append(str(error))
+                else:
+                    return {one.id: score for one, score in zip(batch, scores, strict=True)}
+                return {}
+
+        batches = [candidates[start : start + BATCH] for start in range(0, len(candidates), BATCH)]
+        found = await asyncio.gather(*(judged(batch) for batch in batches))
+        self.failure = "; ".join([*([late] if late else []), *failures[:1]])
+        return {text: score for batch in found for text, score in batch.items()}
+
+    async def _ask(self, prompt: Prompt, tokens_max: int, deadline: float) -> str:
+        """Raises LlmError, Unreadable, _TooSlow."""
+        left = deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise _TooSlow
+        self.calls += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                answer: Completion = await self._llm.complete(prompt, tokens_max=tokens_max, seconds_max=left)
+        except TimeoutError as error:
+            raise _TooSlow from error
+        except LlmError as error:
+            if asyncio.get_running_loop().time() >= deadline - _CLOSE_SECONDS:
+                raise _TooSlow from error
+            raise
+        self.tokens_in += answer.tokens_in
+        self.tokens_out += answer.tokens_out
+        if answer.cut:
+            raise Unreadable("the answer was cut off")
+        return answer.text
+
+
+class _TooSlow(Exception):
+    """The time was up."""

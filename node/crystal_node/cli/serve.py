@@ -85,9 +85,18 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
                 if open_page:
                     _open(page)
 
-            serve(Gateway(resolve, access, number), listener, ready)
+            serve(Gateway(resolve, access, number, _environment()), listener, ready)
     if not as_json:
         note("Stopped.")
+
+
+def _environment() -> dict[str, str]:
+    """For the commands that the gateway starts: as this process has it, without the token."""
+    import os
+
+    from crystal_node.settings.resolving import SERVE_VARIABLE
+
+    return {name: value for name, value in os.environ.items() if name != SERVE_VARIABLE}
 
 
 def _link(settings: "Settings", *, open_page: bool, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """The gateway as an ASGI application: all routes behind the guard."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
@@ -19,6 +19,8 @@ from crystal_node.gateway.errors import NoSuchMethod, NoSuchRoute, NoToken
 from crystal_node.gateway.guard import Guard
 from crystal_node.gateway.jobs import JobRoutes
 from crystal_node.gateway.page import Page
+from crystal_node.gateway.processes import Processes
+from crystal_node.gateway.published import PublishedRoutes
 from crystal_node.gateway.replies import JsonReply, error_document
 from crystal_node.gateway.requests import json_of, no_query
 from crystal_node.gateway.searching import SearchRoutes
@@ -29,13 +31,16 @@ SESSION_PATH = "/api/session"
 
 
 class Gateway(Starlette):
-    """See the module. ``port``: the one that it is reached at."""
+    """See the module. ``port``: the one that it is reached at; ``environment``: what commands see that it starts."""
 
-    def __init__(self, resolve: Callable[[], Settings], access: Access, port: int) -> None:
+    def __init__(
+        self, resolve: Callable[[], Settings], access: Access, port: int, environment: Mapping[str, str]
+    ) -> None:
         self._access = access
         self._port = port
         self._desk = Desk(resolve)
         self._page = Page()
+        self._published = PublishedRoutes(self._desk, Processes(environment))
         super().__init__(
             routes=[
                 *self._page.routes(),
@@ -44,6 +49,7 @@ class Gateway(Starlette):
                 *SearchRoutes(self._desk).routes(),
                 *StatusRoutes(self._desk).routes(),
                 *JobRoutes(self._desk).routes(),
+                *self._published.routes(),
             ]
         )
         self.router.redirect_slashes = False
@@ -63,6 +69,7 @@ class Gateway(Starlette):
             idle.cancel()
             with suppress(asyncio.CancelledError):
                 await idle
+            await self._published.aclose()
             self._desk.close()
 
     async def open_session(self, request: Request) -> Response:

@@ -12,9 +12,10 @@ from collections.abc import Collection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_node.gateway.access import Access
+from crystal_node.gateway.documents import ErrorDocument
 from crystal_node.gateway.errors import BadRequest, ForeignOrigin, NoToken, WrongHost
 from crystal_node.gateway.limits import HEAD_BYTES_MAX
-from crystal_node.gateway.replies import JsonReply, error_document
+from crystal_node.gateway.replies import JsonReply, error_document, error_words
 
 _POLICY = (
     "default-src 'none'",
@@ -78,7 +79,7 @@ class Guard:
                 _log.error("a mistake: %s at %s", type(error).__name__, _places(error))
             if begun:
                 raise ConnectionResetError("the answer broke off") from None
-            reply = JsonReply(document, status)
+            reply = JsonReply(_shaped(scope["path"], error, document), status)
             if status == NoToken.status:
                 reply.headers["www-authenticate"] = "Bearer"
             if status == 503:
@@ -106,6 +107,14 @@ class Guard:
             raise ForeignOrigin("a page of another site may not ask here")
         if scope["path"] not in self._open and not self._access.admits(found.get(b"authorization")):
             raise NoToken("this needs the gateway's token")
+
+
+def _shaped(path: str, error: BaseException, document: ErrorDocument) -> object:
+    """As clients of that route expect an error to look."""
+    if not path.startswith("/v1/"):
+        return document
+    words = " ".join(filter(None, (document.error + ("." if document.hint else ""), document.hint)))
+    return error_words(error, words, document.code)
 
 
 def _places(error: BaseException) -> str:

@@ -5,6 +5,8 @@ HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 10.0
 BODY_BYTES_MAX = 256 * 1024
 CHAT_BYTES_MAX = 2 * 1024 * 1024
+CHATS_MAX = 4
+"""Conversations that are passed on at the same time."""
 BODY_SECONDS_MAX = 20.0
 SEND_STALL_SECONDS_MAX = 30.0
 """How long an answer may be left unread before the connection ends."""

@@ -55,3 +55,10 @@ def error_document(error: BaseException) -> tuple[int, ErrorDocument]:
     status = STATUSES.get(failure.exit_code, 500)
     code = _CODES.get(status, "mistake")
     return status, ErrorDocument(error=failure.message, hint=failure.hint, code=code)
+
+
+def error_words(error: BaseException, message: str, code: str) -> dict[str, object]:
+    """An error in the published form."""
+    kind = "invalid_request_error" if isinstance(error, GatewayError) else "api_error"
+    kind = "upstream_error" if isinstance(error, LlmError) else kind
+    return {"error": {"message": message, "type": kind, "code": code, "param": None}}

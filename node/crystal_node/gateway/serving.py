@@ -12,12 +12,12 @@ import socket
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from crystal_node.errors import LocalStorage
@@ -142,9 +142,9 @@ class _PatientHttp(H11Protocol):
         self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        waits = self.cycle is None or self.cycle.response_complete
+        waits = not self._serves()
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._serves():
             self._stop_head_timer()
         elif waits and self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)
@@ -164,6 +164,10 @@ class _PatientHttp(H11Protocol):
             self._stall_timer.cancel()
             self._stall_timer = None
         super().resume_writing()
+
+    def _serves(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn has none before the first request
+        return cycle is not None and not cycle.response_complete
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

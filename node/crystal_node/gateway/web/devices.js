@@ -1,7 +1,7 @@
 // How this device and the others stand: the picture, their lag, the channels, and what needs a person.
 
 import { get } from "/api.js";
-import { ago, counted, el, failure, skeleton, span } from "/dom.js";
+import { ago, counted, el, failure, prose, skeleton, span } from "/dom.js";
 import { flowPicture, standingOf, waitingOf } from "/flow.js";
 
 const LOOK_MS = 5000;
@@ -70,7 +70,7 @@ class Devices {
     return el(
       "ul",
       { class: "notices", "aria-label": "What needs you" },
-      lines.map(([kind, text, remedy]) => el("li", { class: `notice ${kind}` }, text, remedy ? el("small", {}, remedy) : null)),
+      lines.map(([kind, text, remedy]) => el("li", { class: `notice ${kind}` }, prose(text), remedy ? el("small", {}, prose(remedy)) : null)),
     );
   }
 
@@ -91,7 +91,7 @@ class Devices {
             return el(
               "tr",
               {},
-              el("th", { scope: "row" }, device.name || device.id.slice(0, 8), device.this ? el("span", { class: "flag" }, "this one") : null),
+              el("th", { scope: "row" }, device.name || device.id.slice(0, 8), device.this ? el("span", { class: "flag here" }, "this one") : null),
               el("td", { "data-title": "Role" }, device.role === "core" ? "Core" : "Node"),
               el("td", { "data-title": "Standing" }, el("span", { class: `state ${kind}` }, word)),
               el("td", { "data-title": "To send" }, waitingOf(device, status).toLocaleString()),

@@ -74,6 +74,11 @@ export function marked(text, marks) {
   return nodes.filter((node) => node !== "");
 }
 
+/** A sentence of ours: what stands between backticks is a command. */
+export function prose(text) {
+  return text.split("`").map((part, number) => (number % 2 ? el("code", {}, part) : part));
+}
+
 /** What is shown while something is awaited. */
 export function skeleton(rows = 3) {
   return el("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => el("div")));
@@ -90,7 +95,7 @@ export function failure(error, again) {
     "div",
     { class: "empty failed", role: "alert" },
     el("h2", {}, error.message),
-    error.hint ? el("p", {}, error.hint) : null,
+    error.hint ? el("p", {}, prose(error.hint)) : null,
     again ? el("button", { type: "button", onclick: again }, "Try again") : null,
   );
 }

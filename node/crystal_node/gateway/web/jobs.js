@@ -1,7 +1,7 @@
 // The agent's jobs: what each does, how it went, and what a person wants of it.
 
 import { get, post } from "/api.js";
-import { ago, agoText, el, empty, failure, skeleton, span, toast } from "/dom.js";
+import { ago, agoText, el, empty, failure, prose, skeleton, span, toast } from "/dom.js";
 
 const LOOK_MS = 4000;
 
@@ -63,8 +63,8 @@ class Jobs {
       "li",
       { class: "card job" },
       el("div", { class: "row" }, el("h2", {}, job.name), el("span", { class: `state ${kind}` }, word), el("span", { class: "grow" }), el("span", { class: "quiet small" }, `every ${span(job.every_seconds)}`)),
-      el("p", {}, job.what),
-      job.said && job.outcome !== "nothing" ? el("p", { class: job.failing ? "bad small" : "quiet small" }, job.said) : null,
+      el("p", {}, prose(job.what)),
+      job.said && job.outcome !== "nothing" ? el("p", { class: job.failing ? "bad small" : "quiet small" }, prose(job.said)) : null,
       el(
         "div",
         { class: "row" },

@@ -31,7 +31,20 @@ export class Reader {
     this.header();
     this.body.replaceChildren(skeleton(3));
     await this.load();
-    this.body.querySelector(".asked")?.scrollIntoView({ block: "center" });
+    this.reveal();
+  }
+
+  /** Scrolls to the text that was asked for: within the reader where it scrolls by itself, else the page. */
+  reveal() {
+    const asked = this.body.querySelector(".asked");
+    if (!asked) return;
+    if (this.body.scrollHeight > this.body.clientHeight + 1) {
+      const room = this.body.clientHeight - asked.clientHeight;
+      this.body.scrollTop += asked.getBoundingClientRect().top - this.body.getBoundingClientRect().top - Math.max(room / 2, 12);
+    } else if (getComputedStyle(this.body).overflowY !== "auto") {
+      scrollTo({ top: 0 });
+      asked.scrollIntoView({ block: asked.clientHeight < innerHeight / 2 ? "center" : "start" });
+    }
   }
 
   close(silent = false) {

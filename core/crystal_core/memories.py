@@ -64,11 +64,11 @@ class MemoryEvent:
     superseded_by: bytes | None
 
 
-_SELECT = (  # noqa: S608 - constants of ours, as below
-    "SELECT c.id, s.forget_hash, c.text, s.category, s.agent, s.created_at, s.device, s.confidence, s.status,"
-    " s.superseded_by, s.changed_at, s.pending FROM memory_states s JOIN chunks c ON c.rowid = s.chunk"
-    f" WHERE s.forget_hash NOT IN ({HIDDEN})"
-)
+_SELECT = f"""
+SELECT c.id, s.forget_hash, c.text, s.category, s.agent, s.created_at, s.device, s.confidence, s.status, s.superseded_by,
+    s.changed_at, s.pending
+FROM memory_states s JOIN chunks c ON c.rowid = s.chunk WHERE s.forget_hash NOT IN ({HIDDEN})
+"""  # noqa: S608 - constants of ours
 _IS = {
     MemoryStatus.ACTIVE: "s.status = 'active' AND s.superseded_by = x''",
     MemoryStatus.RETIRED: "s.status = 'retired' AND s.superseded_by = x''",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from crystal_core import mirrorlog
 from crystal_core.alike import Alike
+from crystal_core.coverage import percent_embedded
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
@@ -50,6 +51,10 @@ LIMIT_MAX = 1000
 """Hits of one search."""
 OFFSET_MAX = 10_000
 """Hits that a page may leave out before it begins."""
+
+WHOLE_PERCENT = 98
+"""Below this share of chunks with vectors a search by meaning says that it is not whole."""
+BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the others are found by their words"
 
 COVERAGE_MIN = 0.75
 """Share of the query's words that a text has to have to be a good match by its words."""
@@ -228,13 +233,14 @@ class Searcher:
         dimensions = int(self._database.value("SELECT dimensions FROM index_state"))
         if model is None or not dimensions:
             return None, "the memory holds no vectors yet"
+        done = percent_embedded(self._database)
         if model.decode() != self._embedder.identity or dimensions != self._embedder.dimensions:
             return (
                 None,
                 f"the vectors were made by {model.decode()}, this device has {self._embedder.identity}",
             )
         try:
-            return self._embedder.embed_query(query), ""
+            return self._embedder.embed_query(query), "" if done >= WHOLE_PERCENT else BEING_MADE.format(done)
         except EmbeddingError as error:
             return None, f"the query could not be embedded: {error}"
 

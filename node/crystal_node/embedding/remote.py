@@ -46,6 +46,8 @@ class RemoteEmbedder:
     A provider says how it is asked (``_ask``), and no more.
     """
 
+    in_process = False
+    """Whether the model is in this process, and no server is asked."""
     batch_texts = 64
     batch_bytes = 128 * 1024
 

@@ -19,6 +19,7 @@ _FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`
 class SentenceEmbedder(RemoteEmbedder):
     """One model. ``place`` is its name or the folder it is in; ``model`` is what stands in the identity."""
 
+    in_process = True
     batch_texts = 32
 
     def __init__(

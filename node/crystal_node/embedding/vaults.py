@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from crystal_core import mirrorlog
 from crystal_core.database import Database
 from crystal_core.embed.port import AnotherModel, NoEmbedding
-from crystal_node.embedding.choosing import is_builtin, query_embedder
+from crystal_node.embedding.choosing import query_embedder
 from crystal_node.embedding.held import HeldEmbedder
 from crystal_node.embedding.samples import compare_with
 
@@ -87,8 +87,9 @@ class VaultEmbedder:
 
     def prepare(self) -> None:
         """Loads a model that is on this machine and takes a while to load. Asks no server. Raises EmbeddingError."""
-        if is_builtin(self._identity) and self._chosen is not None:
-            self._chosen.embed_query("ready")
+        chosen = self._chosen
+        if chosen is not None and getattr(chosen, "in_process", True):
+            chosen.embed_query("ready")
 
     def release(self) -> None:
         if self._chosen is not None:

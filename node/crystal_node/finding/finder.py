@@ -12,11 +12,11 @@ from typing import Protocol, Self, TypeVar
 from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.database import Database
-from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.scope import Scope
-from crystal_core.search import Hit, Searcher, SearchResult
+from crystal_core.search import Hit, Mode, Searcher, SearchResult
 from crystal_node.clock import now_ms
+from crystal_node.embedding import VaultEmbedder
 from crystal_node.errors import NotSetUp, Usage
 from crystal_node.finding.documents import (
     Depth,
@@ -58,7 +58,7 @@ class Finder:
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._database = self._closing.enter_context(Database.open(settings.home.database))
-        self._embedder = self._closing.enter_context(BuiltinEmbedder(threads=1))
+        self._embedder = self._closing.enter_context(VaultEmbedder(settings, self._database))
         self._searcher = Searcher(self._database, self._embedder)
         self._preparing: threading.Thread | None = None
 
@@ -95,11 +95,13 @@ class Finder:
 
     @property
     def ready(self) -> bool:
-        """Whether a search by meaning loads no model first."""
+        """Whether a search by meaning loads no model and asks no server first."""
         return self._embedder.loaded
 
     def prepare(self) -> None:
-        """Has the model loaded, in a thread of its own."""
+        """Has the model loaded, in a thread of its own, if it is one of this machine."""
+        with self._lock:
+            self._embedder.look()
         if self._preparing is None or not self._preparing.is_alive():
             self._preparing = threading.Thread(target=self._prepare, name="crystal-model", daemon=True)
             self._preparing.start()
@@ -107,7 +109,7 @@ class Finder:
     def _prepare(self) -> None:
         # Whoever searches next is told of the same error.
         with suppress(EmbeddingError):
-            self._embedder.embed_query("ready")
+            self._embedder.prepare()
 
     def release(self) -> None:
         """Gives the model's memory back; the next search by meaning loads it again."""
@@ -147,7 +149,9 @@ def _scope(request: SearchRequest, now: int) -> Scope:
 
 
 def _note(found: SearchResult) -> str:
-    notes = [f"searched by words alone: {found.note}"] if found.note else []
+    notes = [found.note] if found.note else []
+    if found.note and found.mode is Mode.KEYWORD:
+        notes = [f"searched by words alone: {found.note}"]
     if found.weak and found.hits:
         notes.append("nothing matches well, these come nearest")
     return "; ".join(notes)

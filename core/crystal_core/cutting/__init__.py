@@ -43,11 +43,10 @@ def cut(text: str, kind: Kind, *, python: bool = False) -> list[Passage]:
     from crystal_core.cutting.python import python_blocks
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    match kind:
-        case Kind.MARKDOWN | Kind.HTML:
-            blocks = markdown_blocks(text)
-        case Kind.CODE:
-            blocks = (python_blocks(text) if python else None) or code_blocks(text)
-        case Kind.TEXT | Kind.PDF:
-            blocks = plain_blocks(text)
+    if kind in (Kind.MARKDOWN, Kind.HTML):
+        blocks = markdown_blocks(text)
+    elif kind is Kind.CODE:
+        blocks = (python_blocks(text) if python else None) or code_blocks(text)
+    else:
+        blocks = plain_blocks(text)
     return packed(text, blocks)

@@ -42,6 +42,7 @@ VERBS = (
     _Verb("remember", "remember", _EVERY_DAY),
     _Verb("forget", "forget", _EVERY_DAY),
     _Verb("open", "open", _EVERY_DAY),
+    _Verb("sources", "sources", _EVERY_DAY),
     _Verb("files", "files", _EVERY_DAY),
     _Verb("trash", "trash", _EVERY_DAY),
     _Verb("private", "private", _EVERY_DAY),

@@ -1,0 +1,82 @@
+"""What commands, MCP and the gateway are told about sources: one schema, with moments as ISO 8601 in UTC.
+
+An answer may gain fields; none is taken away or changes its meaning.
+"""
+
+import msgspec
+
+
+class SourceAdded(msgspec.Struct, frozen=True, kw_only=True):
+    """``changed``: it was there already, and its patterns were changed."""
+
+    name: str
+    path: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    changed: bool
+
+
+class SourceSynced(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sync of a source did. ``problem``: why it was not looked at, "" if it was. ``waiting``: documents whose files
+    are gone, and which stay until a person confirms their removal. ``complete``: nothing was left for the next time."""
+
+    name: str
+    files: int
+    new: int
+    changed: int
+    removed: int
+    pieces: int
+    redacted: int
+    waiting: int
+    waiting_paths: tuple[str, ...]
+    skipped: dict[str, int]
+    skipped_paths: dict[str, str]
+    complete: bool
+    problem: str
+
+
+class SourcesSynced(msgspec.Struct, frozen=True, kw_only=True):
+    sources: tuple[SourceSynced, ...]
+    elsewhere: tuple[str, ...]
+    """Names of sources that belong to other devices."""
+
+
+class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One source of the vault. What only its own device knows is null on the others: ``path``, ``last_sync``, ``skipped``…
+
+    ``documents`` and ``pieces`` are what is in the memory here; ``pending`` counts documents that only this device has yet.
+    """
+
+    name: str
+    device: str
+    here: bool
+    folder: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    documents: int
+    pieces: int
+    pending: int
+    path: str | None = None
+    last_sync: str | None = None
+    last_change: str | None = None
+    complete: bool | None = None
+    bytes: int | None = None
+    redacted: int | None = None
+    waiting: int = 0
+    waiting_paths: tuple[str, ...] = ()
+    skipped: dict[str, int] | None = None
+    skipped_paths: dict[str, str] | None = None
+    problem: str = ""
+
+
+class SourcesStatus(msgspec.Struct, frozen=True, kw_only=True):
+    sources: tuple[SourceStatus, ...]
+
+
+class SourceRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    """``documents``: how many go with it, on every device."""
+
+    name: str
+    device: str
+    here: bool
+    documents: int

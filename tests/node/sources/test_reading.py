@@ -1,4 +1,4 @@
-"""What is read of a file: text in any encoding that says what it is, without credentials; PDF and HTML in a child that may die."""
+"""What is read of a file: text of any encoding that tells itself, without credentials; PDF and HTML in a child."""
 
 import io
 import os
@@ -40,8 +40,8 @@ def test_credentials_never_come_into_a_passage() -> None:
 def test_files_that_hold_secrets_are_never_opened_and_what_is_no_text_of_a_person_neither(
     tmp_path: Path,
 ) -> None:
-    for name in (".env", ".env.production", "server.key", "id_rsa", "credentials.json", "cert.pem", "package-lock.json", "a.png",
-                 "b.min.js", "c.pyc"):  # fmt: skip
+    secrets = ".env .env.production server.key id_rsa credentials.json cert.pem"
+    for name in f"{secrets} package-lock.json a.png b.min.js c.pyc".split():
         (tmp_path / name).write_text("something")
     for folder in (".ssh", "node_modules", ".venv", ".git", "pkg.egg-info"):
         (tmp_path / folder).mkdir()
@@ -131,7 +131,8 @@ def test_pdf_and_html_become_text_and_a_broken_one_harms_no_other() -> None:
         prepared = prepare("paper.pdf", pdf("The reactor was stable.", "Results follow."), extractor.extract)
         assert isinstance(prepared, Prepared)
         assert "The reactor was stable." in prepared.passages[0].text
-        page = b"<html><head><title>Guide</title><script>evil()</script></head><body><h1>Install</h1><p>Run it.</p></body></html>"
+        head = b"<html><head><title>Guide</title><script>evil()</script></head>"
+        page = head + b"<body><h1>Install</h1><p>Run it.</p></body></html>"
         prepared = prepare("guide.html", page, extractor.extract)
         assert isinstance(prepared, Prepared)
         text = "\n".join(passage.text for passage in prepared.passages)

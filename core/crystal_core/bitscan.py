@@ -18,6 +18,7 @@ Windows stand in blocks of `BLOCK`, so that growing copies nothing and a scan's 
 cache. See docs/decisions/0038-vectors-at-a-million.md.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,7 @@ import numpy as np
 from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
 from crystal_core.numbers import integers
+from crystal_core.schema import REMOVALS_NAMED
 from crystal_core.vectors import signs
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ EXACT = 6
 """Windows compared exactly for each neighbour that is wanted."""
 EXACT_MIN = 240
 """Windows compared exactly in any case."""
+FILTERED = 2
+"""Times as many are compared exactly behind a filter."""
+SIZE_USUAL = 250_000
+"""Beyond this many windows, whose neighbours lie ever closer together, both grow with the root of the number."""
 BLOCK = 32_768
 """Windows in one block."""
 
@@ -80,10 +86,16 @@ class _Block:
         places = np.searchsorted(self.rowids[: self.size], rowids)
         found = places < self.size
         places = places[found][self.rowids[places[found]] == rowids[found]]
-        places = np.unique(places[self.chunks[places] != 0])
+        places = places[self.chunks[places] != 0]
         self.chunks[places] = 0
         self.words[:, places] = 0
         return len(places)
+
+    def end_at_a_window(self) -> bool:
+        """Leave out the holes at the end; False if nothing remains."""
+        windows = np.flatnonzero(self.chunks[: self.size])
+        self.size = int(windows[-1]) + 1 if len(windows) else 0
+        return self.size > 0
 
 
 class VectorIndex:
@@ -130,25 +142,32 @@ class VectorIndex:
         """
         if not self.size or count < 1:
             return []
-        exact = max(count * EXACT, EXACT_MIN)
-        pool = self._pool(query, self._admitted(only, without), max(count * POOL, exact))
-        owners = self._gathered("chunks", pool)
+        admitted = self._admitted(only, without)
+        exact, wanted = self._effort(count, admitted)
+        pool = self._pool(query, admitted, wanted)
         if len(pool) > exact:
-            # Nearest first by estimate.
-            order = np.argsort(-self._estimates(query, pool), kind="stable")
-            pool, owners = pool[order], owners[order]
+            pool = pool[np.argsort(-self._estimates(query, pool), kind="stable")]
         best: dict[int, float] = {}
         compared = 0
         while compared < len(pool) and len(best) < count:
             # Once, unless the windows of few long texts fill the first places.
-            places = slice(compared, exact)
-            rowids = self._gathered("rowids", pool[places])
-            similarities = _products(self._vectors(database, rowids), query)
-            for chunk, similarity in zip(owners[places].tolist(), similarities.tolist(), strict=True):
+            places = np.sort(pool[compared:exact])  # their vectors are read in the order in which they lie
+            similarities = _products(self._vectors(database, self._gathered("rowids", places)), query)
+            owners = self._gathered("chunks", places)
+            for chunk, similarity in zip(owners.tolist(), similarities.tolist(), strict=True):
                 best[chunk] = max(similarity, best.get(chunk, similarity))
             compared, exact = exact, exact * _WIDEN
         ranked = sorted(best.items(), key=lambda found: (-found[1], found[0]))
         return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
+
+    def _effort(self, count: int, admitted: "NDArray[np.bool_] | None") -> tuple[int, int]:
+        """How many windows are compared exactly, and how many are in the pool that these come from."""
+        searched = self.size if admitted is None else int(np.count_nonzero(admitted))
+        effort = max(1.0, math.sqrt(searched / SIZE_USUAL))
+        exact = int(max(count * EXACT, EXACT_MIN) * effort)
+        pool = max(int(count * POOL * effort), exact * FILTERED)
+        # Behind a filter the best are further away, and their order by signs is less certain.
+        return (exact, pool) if searched == self.size else (exact * FILTERED, pool)
 
     def _pool(
         self, query: "NDArray[np.float32]", admitted: "NDArray[np.bool_] | None", wanted: int
@@ -239,8 +258,28 @@ class VectorIndex:
         return int(self._blocks[-1].rowids[self._blocks[-1].size - 1]) if self._blocks else 0
 
     def _follow_removals(self, database: Database, removals: int) -> bool:
-        """Make holes of the windows that were removed since the last time; False where that cannot be told."""
-        return removals == self._removals
+        """Make holes of the windows that were removed since the last time; False where reading anew is the way.
+
+        A rowid that was removed is given out again only if it was above all that remained. So without the holes at its
+        end, the index ends below whatever was added since.
+        """
+        count = removals - self._removals
+        if count == 0:
+            return True
+        if not 0 < count <= REMOVALS_NAMED or self._removals < 0:
+            return False
+        named = integers(
+            database.value(
+                "SELECT group_concat(window) FROM removed_windows WHERE number > ?", (self._removals,)
+            )
+        )
+        if len(named) != count:
+            return False
+        named = np.unique(named)
+        self.size -= sum(block.remove(named) for block in self._blocks)
+        while self._blocks and not self._blocks[-1].end_at_a_window():
+            self._blocks.pop()
+        return self._places() - self.size <= _HOLES_MAX * self._places()
 
     def _append(self, database: Database) -> None:
         while True:

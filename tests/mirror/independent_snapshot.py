@@ -9,6 +9,7 @@ import msgspec
 
 from tests.crypto.independent_blob import read_blob
 from tests.crypto.independent_reader import mac, sha256, unzstd
+from tests.mirror.independent_memories import Kept, add_rows
 
 Row = tuple[Any, ...]
 
@@ -50,7 +51,7 @@ class Rows:
 
     chunks: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, list[bytes]])
     occurrences: dict[Row, Row] = field(default_factory=dict[Row, Row])
-    memories: dict[bytes, Row] = field(default_factory=dict[bytes, Row])
+    kept: Kept = field(default_factory=Kept)
     suppressed: set[bytes] = field(default_factory=set[bytes])
     done: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict[tuple[bytes, bytes], set[int]])
     files: dict[str, Row] = field(default_factory=dict[str, Row])
@@ -72,8 +73,8 @@ def read_snapshot(announced: list[Any], blobs: Blobs) -> Rows:
 def _add(rows: Rows, part: list[Any]) -> None:
     version, names, devices, frames, frame_lengths, frame_of, text_lengths = part[:7]
     windows, size, vectors, known, places, chunk_of, place_of = part[7:14]
-    uuids, tails, messages, pieces, roles, moments, memories = part[14:21]
-    suppressed, acks, sparse, files, condemned = part[21:]
+    uuids, tails, messages, pieces, roles, moments = part[14:20]
+    suppressed, acks, sparse, files, condemned = part[21:26]
     assert version == 1
     texts = _texts(frames, frame_lengths, frame_of, text_lengths)
     contents = [sha256(text) for text in texts]
@@ -105,9 +106,7 @@ def _add(rows: Rows, part: list[Any]) -> None:
             moment,
         )
         rows.occurrences[content, session, message, piece, agent] = row
-    for chunk, category, agent, created_at, device in memories:
-        content = contents[int(chunk)]
-        rows.memories[content] = (content, names[category], names[agent], created_at, devices[device])
+    add_rows(rows.kept, names, devices, numbered, part)
     rows.suppressed |= set(suppressed)
     for device, incarnation, top in acks:
         rows.done.setdefault((device, incarnation), set()).update(range(top + 1))

@@ -11,12 +11,14 @@ import msgspec
 
 from tests.crypto.independent_reader import hkdf, label, mac, read_entry, root_keys, sha256
 from tests.mirror.independent_log import ROOT, Log, recovery_key
+from tests.mirror.independent_memories import Kept
 from tests.mirror.independent_snapshot import Blobs, drop, put, read_snapshot
 
 Row = tuple[Any, ...]
 PREVIOUS = 120
 """Where an entry's header has the hash before it."""
-TABLES = ("acks", "chunks", "condemned", "files", "memories", "occurrences", "suppressed")
+ALWAYS = ("acks", "chunks", "condemned", "files", "memories", "occurrences", "suppressed")
+WITH_ROWS = ("document_parts", "documents", "memory_changes", "sources")
 
 
 def canonical(*values: bytes | str | int) -> bytes:
@@ -42,7 +44,7 @@ class State:
     blobs: Blobs
     chunks: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, list[bytes]])
     occurrences: dict[Row, Row] = field(default_factory=dict[Row, Row])
-    memories: dict[bytes, Row] = field(default_factory=dict[bytes, Row])
+    kept: Kept = field(default_factory=Kept)
     suppressed: set[bytes] = field(default_factory=set[bytes])
     done: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict[tuple[bytes, bytes], set[int]])
     files: dict[str, Row] = field(default_factory=dict[str, Row])
@@ -81,18 +83,27 @@ class State:
                         moment,
                     )
                     self.occurrences.setdefault(identity, row)
-            case ["r", text, category, agent, created_at]:
+            case ["r", text, *_]:
                 content = sha256(text.encode())
                 self.suppressed.discard(self.hidden(content))
                 self.add_chunk(content, vectors)
-                first = self.memories.get(content, (content, category, agent, created_at, device))
-                self.memories[content] = (content, category, *first[2:])
+                self.kept.remember(content, device, operation, self.hidden)
+            case ["a", *_]:
+                self.kept.amend(device, operation, self.hidden)
+            case ["ps", name, *source]:
+                self.kept.sources[name] = (device, *source)
+            case ["ds", name]:
+                self.release(self.kept.drop_source(name))
+            case ["dd", source, path]:
+                self.release(self.kept.drop_document(device, source, path))
+            case ["pd", *_]:
+                self.release(self.kept.put_document(device, operation, lambda text: self.take(text, vectors)))
             case ["f", targets]:
                 for target in targets:
                     self.suppressed.add(target)
                     for content in [content for content in self.chunks if self.hidden(content) == target]:
                         del self.chunks[content]
-                        self.memories.pop(content, None)
+                        self.kept.forget(content)
                         self.occurrences = {k: v for k, v in self.occurrences.items() if k[0] != content}
             case _:
                 raise AssertionError(f"an operation that the document does not know: {operation[0]}")
@@ -104,11 +115,23 @@ class State:
         if content not in self.chunks:
             self.chunks[content] = vectors.pop(0)
 
+    def take(self, text: str, vectors: "list[list[bytes]]") -> bytes | None:
+        content = sha256(text.encode())
+        if self.hidden(content) in self.suppressed:
+            return None
+        self.add_chunk(content, vectors)
+        return content
+
+    def release(self, contents: set[bytes]) -> None:
+        said = {row[0] for row in self.occurrences}
+        for content in contents - said - self.kept.memories.keys() - self.kept.stand():
+            del self.chunks[content]
+
     def mark(self, device: bytes, incarnation: bytes, sequence: int) -> None:
         self.done.setdefault((device, incarnation), set()).add(sequence)
 
     def digest(self) -> bytes:
-        rows: dict[str, list[bytes]] = {table: [] for table in TABLES}
+        rows: dict[str, list[bytes]] = {table: [] for table in ALWAYS}
         for (device, incarnation), numbers in self.done.items():
             top = next(n for n in range(len(numbers) + 1) if n not in numbers) - 1
             if top >= 0:
@@ -116,7 +139,7 @@ class State:
             rows["acks"] += [canonical(b"sparse", device, incarnation, n) for n in numbers if n > top]
         rows["chunks"] = [canonical(content, *windows) for content, windows in self.chunks.items()]
         rows["occurrences"] = [canonical(*row) for row in self.occurrences.values()]
-        rows["memories"] = [canonical(*row) for row in self.memories.values()]
+        rows |= self.kept.rows(canonical)
         rows["suppressed"] = [canonical(target) for target in self.suppressed]
         rows["condemned"] = [canonical(name) for name in self.condemned]
         rows["files"] = [
@@ -124,7 +147,9 @@ class State:
             for path, (version, executable, modified_at, gone, parts) in self.files.items()
         ]
         whole = b"crystal/v2/state"
-        for table in TABLES:
+        for table in sorted(rows):
+            if table in WITH_ROWS and not rows[table]:
+                continue
             hashes = [
                 int.from_bytes(mac(self.keys["state"], table.encode() + b"\0" + row), "big")
                 for row in rows[table]

@@ -12,7 +12,17 @@ from crystal_mirror.claim import claim
 from crystal_mirror.devicelog import Verdict
 from crystal_mirror.held import accept_held
 from crystal_mirror.moving.reigns import NOBODY
-from crystal_mirror.operations import Capture, Forget, Piece, Remember
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropDocument,
+    DropSource,
+    Forget,
+    Piece,
+    PutDocument,
+    PutSource,
+    Remember,
+)
 from crystal_mirror.outbox import push
 from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
 from tests.mirror.household import Household
@@ -40,6 +50,7 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     pair.sync()
     pair.core.accept(Remember("piece 2", "event", "other", 9))
     pair.sync()
+    _remember_and_read_in(pair)
     pair.store.run(claim(pair.node, pair.root))
     pair.node.accept(capture("after the move"))
     for _ in range(2):
@@ -48,8 +59,39 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     assert len(stated) >= 4
     assert state.digest() == pair.core.replica.digest().to_bytes() == pair.node.replica.digest().to_bytes()
     counts = {table.name: table.count for table in pair.core.replica.digest().tables}
-    assert (len(state.chunks), len(state.memories)) == (counts["chunks"], counts["memories"])
-    assert state.memories[sha256(b"piece 1").digest()][1] == "preference"
+    assert (len(state.chunks), len(state.kept.memories)) == (counts["chunks"], counts["memories"])
+    assert state.kept.memories[sha256(b"piece 1").digest()][3] == "fact"
+
+
+def _remember_and_read_in(pair: Pair) -> None:
+    """Memories that change, and documents in several operations, some of which are of no effect."""
+
+    def hidden(text: str) -> bytes:
+        return pair.core.secret.forget_hash(sha256(text.encode()).digest())
+
+    def put(path: str, version: int, first: int, total: int, *texts: str) -> PutDocument:
+        titles = tuple(f"title {number}" for number in range(len(texts)))
+        return PutDocument("notes", path, bytes([version]) * 32, 5, "markdown", first, total, texts, titles)
+
+    pair.core.accept(PutSource("notes", "Documents", ("*.md",), (), 4))
+    pair.core.accept(put("a.md", 1, 0, 3, "piece 1", "only in a document", "only there too"))
+    pair.core.accept(put("b.md", 1, 0, 0))
+    pair.node.accept(Remember("piece 3", "fact", "other", 10, 70, (hidden("piece 1"), hidden("piece 3"))))
+    pair.node.accept(Amend(hidden("piece 2"), None, 30, "retired", "person", 11))
+    pair.sync()
+    pair.node.accept(put("a.md", 2, 0, 1, "not its own"))
+    pair.node.accept(Remember("piece 1", "fact", "other", 12))
+    pair.core.accept(put("a.md", 2, 0, 4, "moved", "piece 4"))
+    pair.core.accept(put("a.md", 1, 2, 4, "too late"))
+    pair.core.accept(put("a.md", 2, 2, 4, "only there too", "from 1"))
+    pair.core.accept(DropDocument("notes", "b.md"))
+    pair.node.accept(Forget((hidden("piece 4"),)))
+    pair.sync()
+    pair.node.accept(PutSource("gone", "", (), (), 4))
+    pair.node.accept(PutDocument("gone", "c", bytes(32), 5, "", 0, 1, ("only in c",), ("",)))
+    pair.sync()
+    pair.core.accept(DropSource("gone"))
+    pair.sync()
 
 
 def test_a_second_reader_follows_revocations_generations_and_another_root() -> None:

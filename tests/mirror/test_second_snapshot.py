@@ -3,7 +3,18 @@
 from hashlib import sha256
 
 from crystal_mirror.member import Member
-from crystal_mirror.operations import Capture, DropFile, FilePart, Forget, Piece, PutFile, Remember
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropFile,
+    FilePart,
+    Forget,
+    Piece,
+    PutDocument,
+    PutFile,
+    PutSource,
+    Remember,
+)
 from crystal_mirror.reembed import reembed
 from crystal_mirror.retention.pruning import prune_now
 from crystal_mirror.snapshots.base import newest_snapshot, published_floor
@@ -38,6 +49,26 @@ def _put(home: Household, member: Member, path: str, content: bytes, *, first_tu
     )
 
 
+def read_in(member: Member) -> None:
+    """A source with a document, and memories that changed."""
+
+    def hidden(text: str) -> bytes:
+        return member.secret.forget_hash(sha256(text.encode()).digest())
+
+    texts = ("spoken 0 ", "words of a document ", *(f"paragraph {number} " * 9 for number in range(30)))
+    member.accept(PutSource("notes", "Documents", ("*.md", "*.txt"), ("old/*",), 6))
+    member.accept(
+        PutDocument("notes", "a.md", bytes(32), 7, "markdown", 0, len(texts), texts, ("A", "") * 16)
+    )
+    member.accept(Remember("the new way", "fact", "agent", 8, 80))
+    member.accept(
+        Remember(
+            "the newer way", "fact", "agent", 9, supersedes=(hidden("the new way"), hidden("kept in mind"))
+        )
+    )
+    member.accept(Amend(hidden("the newer way"), "event", 50, "retired", "person", 10))
+
+
 def _house() -> Household:
     home = Household()
     home.laptop = home.add("laptop")
@@ -45,6 +76,7 @@ def _house() -> Household:
     home.laptop.accept(Capture("other", "session", "", "", "s", _pieces(9, "answered")))
     home.core.accept(Remember("spoken 1 words of a session ", "fact", "agent", 3))
     home.core.accept(Remember("kept in mind", "fact", "agent", 4))
+    read_in(home.core)
     home.sync(home.core, home.laptop, home.core)
     _put(home, home.core, "notes/a.md", b"first version " * 40)
     _put(home, home.laptop, "run.sh", b"#!/bin/sh\n" * 30)

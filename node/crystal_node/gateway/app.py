@@ -21,6 +21,7 @@ from crystal_node.gateway.jobs import JobRoutes
 from crystal_node.gateway.page import Page
 from crystal_node.gateway.processes import Processes
 from crystal_node.gateway.published import PublishedRoutes
+from crystal_node.gateway.remembered import MemoryRoutes
 from crystal_node.gateway.replies import JsonReply, error_document
 from crystal_node.gateway.requests import json_of, no_query
 from crystal_node.gateway.searching import SearchRoutes
@@ -49,6 +50,7 @@ class Gateway(Starlette):
                 *SearchRoutes(self._desk).routes(),
                 *StatusRoutes(self._desk).routes(),
                 *JobRoutes(self._desk).routes(),
+                *MemoryRoutes(self._desk).routes(),
                 *self._published.routes(),
             ]
         )

@@ -4,13 +4,16 @@ Requests come from other programs: they are parsed strictly, within limits. Answ
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 Id = Annotated[str, Meta(min_length=8, max_length=64, pattern="^[0-9A-Fa-f]+$")]
 Code = Annotated[str, Meta(min_length=1, max_length=128)]
 AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+MemoryText = Annotated[str, Meta(min_length=1, max_length=64 * 1024)]
+Confidence = Annotated[int, Meta(ge=0, le=100)]
 
 
 class ErrorDocument(Struct, frozen=True, kw_only=True):
@@ -72,6 +75,107 @@ class JobsDocument(Struct, frozen=True, kw_only=True):
 
     running: bool
     jobs: list[JobDocument]
+
+
+class Category(StrEnum):
+    """What kind of thing is remembered."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    EVENT = "event"
+    OPINION = "opinion"
+    SKILL = "skill"
+
+
+class WhichMemories(StrEnum):
+    """By what has become of them."""
+
+    ACTIVE = "active"
+    RETIRED = "retired"
+    SUPERSEDED = "superseded"
+    ALL = "all"
+
+
+class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which memories."""
+
+    category: Annotated[str, Meta(max_length=64)] = ""
+    status: WhichMemories = WhichMemories.ACTIVE
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class MemoryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sentence to keep."""
+
+    text: MemoryText
+    category: Category = Category.FACT
+    confidence: Confidence = 100
+
+
+class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to change; what is left out stays as it is."""
+
+    text: MemoryText | None = None
+    category: Category | None = None
+    confidence: Confidence | None = None
+    status: Literal["active", "retired"] | None = None
+
+
+class MemoryDocument(Struct, frozen=True, kw_only=True):
+    """``status`` is active, retired or superseded; ``provisional``: only this device knows of it yet."""
+
+    id: str
+    text: str
+    category: str
+    agent: str
+    confidence: int
+    status: str
+    created_at: str
+    changed_at: str
+    provisional: bool
+
+
+class MemoriesDocument(Struct, frozen=True, kw_only=True):
+    """``more``: there are further ones behind these."""
+
+    memories: list[MemoryDocument]
+    more: bool
+
+
+class MemoryEventDocument(Struct, frozen=True, kw_only=True):
+    """One thing that was done: ``what`` is remembered, amended or superseded; what follows is as it was from then on."""
+
+    id: str
+    what: str
+    at: str
+    agent: str
+    device: str
+    text: str
+    category: str
+    confidence: int
+    status: str
+    provisional: bool
+
+
+class HistoryDocument(Struct, frozen=True, kw_only=True):
+    """Of a memory and those whose place it took, the oldest first."""
+
+    changes: list[MemoryEventDocument]
+
+
+class ForgetRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Texts to remove everywhere, by their ids or the first 8 digits of them, or more."""
+
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=100)]
+
+
+class ForgottenDocument(Struct, frozen=True, kw_only=True):
+    """``files`` hold a text and are the person's to change; ``files_made_anew`` are made anew without it."""
+
+    forgotten: list[str]
+    files: list[str]
+    files_made_anew: list[str]
 
 
 class Action(StrEnum):

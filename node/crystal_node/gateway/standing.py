@@ -1,4 +1,4 @@
-"""The page's route of status: the document of `crystal status --json`, gathered anew at each request."""
+"""The page's routes of status: the documents of `crystal status --json` and `crystal sources status --json`, gathered anew."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +10,7 @@ from crystal_node.gateway.replies import JsonReply
 from crystal_node.gateway.requests import no_query
 from crystal_node.health.document import status_document
 from crystal_node.health.standing import standing
+from crystal_node.sources.acting import sources_status
 
 
 class StatusRoutes:
@@ -19,12 +20,20 @@ class StatusRoutes:
         self._desk = desk
 
     def routes(self) -> list[Route]:
-        return [Route("/api/status", self.status, methods=["GET"])]
+        return [
+            Route("/api/status", self.status, methods=["GET"]),
+            Route("/api/sources", self.sources, methods=["GET"]),
+        ]
 
     async def status(self, request: Request) -> Response:
         """How this device stands, its devices and channels."""
         no_query(request)
         return JsonReply(await self._desk.with_device(_document))
+
+    async def sources(self, request: Request) -> Response:
+        """The sources of documents, and how each stands."""
+        no_query(request)
+        return JsonReply(await self._desk.with_device(sources_status))
 
 
 def _document(device: Device) -> dict[str, object]:

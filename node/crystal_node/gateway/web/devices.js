@@ -34,8 +34,9 @@ class Devices {
 
   async look() {
     try {
-      const status = await get("/api/status");
-      const state = JSON.stringify([status, Math.floor(Date.now() / 30000)]);
+      const [status, { sources }] = await Promise.all([get("/api/status"), get("/api/sources")]);
+      this.sources = sources;
+      const state = JSON.stringify([status, sources, Math.floor(Date.now() / 30000)]);
       if (state === this.drawn) return;
       this.drawn = state;
       this.draw(status);
@@ -54,6 +55,7 @@ class Devices {
         this.table(status),
         this.channels(status),
         this.memory(status),
+        this.documents(this.sources),
       ].filter(Boolean),
     );
   }
@@ -129,6 +131,30 @@ class Devices {
       el("h2", {}, "Memory of this device"),
       el("dl", { class: "numbers" }, numbers.map(([name, count]) => el("div", {}, el("dt", {}, name), el("dd", {}, count.toLocaleString())))),
       memory.model ? el("p", { class: "quiet small" }, `Vectors: ${memory.model}`) : null,
+    );
+  }
+
+  documents(sources) {
+    if (!sources.length) return null;
+    return el(
+      "div",
+      { class: "card" },
+      el("h2", {}, "Sources of documents"),
+      el(
+        "ul",
+        { class: "sources" },
+        sources.map((each) =>
+          el(
+            "li",
+            {},
+            el("strong", {}, each.name),
+            el("span", { class: "quiet small" }, `${counted(each.documents, "document")}, ${counted(each.pieces, "piece")} · ${each.here ? "of this device" : `of ${each.device}`}`),
+            each.problem ? el("span", { class: "state bad" }, each.problem) : null,
+            each.waiting ? el("span", { class: "state warn" }, `${counted(each.waiting, "removal")} to confirm`) : null,
+            each.last_sync ? el("span", { class: "quiet small" }, "looked at ", ago(each.last_sync)) : null,
+          ),
+        ),
+      ),
     );
   }
 }

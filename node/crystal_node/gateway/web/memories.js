@@ -171,7 +171,14 @@ class Memories {
           ? el(
               "ol",
               { class: "history" },
-              found.changes.map((each) => el("li", {}, el("strong", {}, each.what), el("span", {}, [each.category, each.confidence === null ? "" : `${each.confidence} % sure`, each.status].filter(Boolean).join(" · ")), ago(each.at))),
+              found.changes.map((each) => el(
+                "li",
+                {},
+                el("strong", {}, each.what),
+                el("span", {}, [each.category, `${each.confidence} % sure`, each.status === "active" ? "" : each.status, each.agent, each.device].filter(Boolean).join(" · ")),
+                ago(each.at),
+                each.id === memory.id ? null : el("blockquote", { class: "quoted" }, each.text),
+              )),
             )
           : el("p", { class: "quiet" }, "It has not been changed."),
       );

@@ -63,9 +63,11 @@ export class Reader {
     this.head.replaceChildren(
       el(
         "div",
-        { class: "row" },
+        { class: "row slim" },
         el("h2", {}, hit.kind === "memory" ? "Memory" : hit.kind === "document" ? "Document" : "Conversation"),
         el("span", { class: "grow" }),
+        el("button", { type: "button", onclick: () => this.copy() }, "Copy id"),
+        el("button", { type: "button", class: "danger quiet", onclick: () => this.forget() }, "Forget…"),
         el("button", { type: "button", class: "icon", "aria-label": "Close", onclick: () => this.close() }, cross()),
       ),
       el(
@@ -75,12 +77,6 @@ export class Reader {
         filter("project", "project", hit.project || hit.repository),
         hit.kind === "document" ? filter("source", "source", hit.source) : null,
         hit.session ? el("button", { type: "button", class: "chip", title: hit.session, onclick: () => this.only("session", hit.session) }, "this conversation") : null,
-      ),
-      el(
-        "div",
-        { class: "row" },
-        el("button", { type: "button", onclick: () => this.copy() }, "Copy id"),
-        el("button", { type: "button", class: "danger quiet", onclick: () => this.forget() }, "Forget…"),
       ),
     );
   }

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.cli.options import Debug, Json
-from crystal_node.cli.output import emit_line, note, say
+from crystal_node.cli.output import emit, emit_line, note, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crystal_node.mcp.clients.installing import McpClients
+    from crystal_node.mcp.clients.places import Client
     from crystal_node.mcp.keeping import Keeper
     from crystal_node.mcp.tools import Tool
 
@@ -27,6 +31,15 @@ Port = Annotated[
     typer.Option("--port", metavar="N", min=0, max=65535, help="With --http: the port; 0 takes a free one."),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Offer only the tools that change nothing.")]
+
+Clients = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        metavar="NAME",
+        help="Only this one; may be given several times. All that are here, if not given.",
+    ),
+]
 
 
 @group.callback()
@@ -92,3 +105,89 @@ def _over_http(keeper: "Keeper", tools: "tuple[Tool, ...]", port: int, *, as_jso
         serve_http(CrystalServer(keeper, tools), access, listener, ready)
     if not as_json:
         note("Stopped.")
+
+
+@group.command("install")
+def install(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
+    """Put Crystal among the MCP servers of the agents on this machine. Other servers stay as they are.
+
+    Known are claude-code, claude-desktop, codex, gemini-cli, cursor, vscode and openclaw. Running it again changes nothing.
+
+    Example:
+
+        crystal mcp install
+        crystal mcp install --client codex
+    """
+    agents = _clients()
+
+    def do(each: "Client") -> str:
+        return "installed" if agents.install(each) else "was installed"
+
+    return _each(agents, client or [], do, as_json=as_json)
+
+
+@group.command("uninstall")
+def uninstall(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
+    """Take it out again. Other servers stay as they are.
+
+    Example:
+
+        crystal mcp uninstall
+    """
+    agents = _clients()
+
+    def do(each: "Client") -> str:
+        return "taken out" if agents.uninstall(each) else "was not there"
+
+    return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
+
+
+@group.command("status")
+def status(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
+    """Show which agents on this machine have it.
+
+    Example:
+
+        crystal mcp status --json
+    """
+    agents = _clients()
+
+    def do(each: "Client") -> str:
+        return agents.look(each).state.value
+
+    return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
+
+
+def _clients() -> "McpClients":
+    from crystal_node.mcp.clients.installing import McpClients
+    from crystal_node.settings import resolve
+
+    return McpClients(resolve())
+
+
+def _each(agents: "McpClients", names: list[str], do: "Callable[[Client], str]", *, as_json: bool) -> int:
+    """Does it for each client; one that cannot be changed keeps no other from it. Returns the first failure's exit code."""
+    from crystal_node.errors import ExitCode, describe
+
+    code: int = ExitCode.OK
+    rows: list[dict[str, object]] = []
+    for client in agents.named(names):
+        row: dict[str, object] = {"client": client.name, "file": str(client.file)}
+        try:
+            row["state"] = do(client)
+        except Exception as error:
+            failure = describe(error)
+            if failure.exit_code == ExitCode.UNEXPECTED:
+                raise
+            code = code or failure.exit_code
+            row |= {"state": "failed", "error": failure.message, "hint": failure.hint}
+        rows.append(row)
+        if not as_json:
+            say(f"{client.title:<16} {row['state']:<14} {client.file}")
+            if "error" in row:
+                note(f"  {row['error']}\n  {row['hint']}")
+    if as_json:
+        emit({"clients": rows})
+    elif not rows:
+        say("There is no agent on this machine that takes MCP servers.")
+    return code

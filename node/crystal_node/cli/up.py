@@ -50,6 +50,7 @@ Past = Annotated[
     typer.Option("--history/--from-now", help="Record what was said before, too; or only what comes."),
 ]
 Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Put hooks into Claude Code.")]
+Mcp = Annotated[bool | None, typer.Option("--mcp/--no-mcp", help="Give agents the memory as an MCP server.")]
 Service = Annotated[
     bool | None, typer.Option("--service/--no-service", help="Have the agent run in the background.")
 ]
@@ -64,12 +65,13 @@ def run(
     capture: Capture = None,
     history: Past = None,
     hooks: Hooks = None,
+    mcp: Mcp = None,
     service: Service = None,
     yes: Yes = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Set this machine up: home, vault, what is recorded, hooks, and the agent in the background.
+    """Set this machine up: home, vault, what is recorded, hooks, MCP, and the agent in the background.
 
     It looks for AI tools, says what it found, asks what it needs to know, shows what it is going to do, and does it. Run it
     again at any time, also after it was interrupted: what is done is not done twice. Without a terminal nothing is asked: give
@@ -105,7 +107,7 @@ def run(
     if chosen == "core" and not settings.relay_url and asks:
         flags = Flags(relay_url=people.ask_relay(), name=name)
         settings = resolve(flags)
-    wish = _wish(settings, tools, chosen, capture, history, hooks, service, asks=asks)
+    wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=asks)
     enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
     plan = raising(wish, lambda: resolve(flags), enrolment.enrol)
     if asks and people.has_work(plan):
@@ -180,6 +182,7 @@ def _wish(
     capture: str | None,
     past: bool | None,
     hooks: bool | None,
+    mcp: bool | None,
     service: bool | None,
     *,
     asks: bool,
@@ -209,9 +212,11 @@ def _wish(
         and not ClaudeHooks(settings).look().installed
     ):
         hooks = people.ask("Put hooks into Claude Code, so that the agent looks at once?")
+    if mcp is None and asks:
+        mcp = people.ask_mcp(settings)
     if service is None and asks and not is_held(settings.home.watch_lock):
         service = people.ask("Have the agent run in the background, now and whenever you log in?")
-    return Wish(role, wanted, _history(past), hooks is not False, service is not False)
+    return Wish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
 
 
 def _history(past: bool | None) -> "History":

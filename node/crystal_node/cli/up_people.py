@@ -102,6 +102,21 @@ def ask(question: str) -> bool:
             return False
 
 
+def ask_mcp(settings: "Settings") -> bool | None:
+    """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.mcp.clients.installing import EntryState, McpClients
+
+    agents = McpClients(settings)
+    try:
+        states = [agents.look(client).state for client in agents.named(())]
+    except CrystalError:
+        return None  # the step says what is wrong with it
+    if EntryState.MISSING not in states and EntryState.OUTDATED not in states:
+        return None
+    return ask("Give the agents on this machine your memory, as an MCP server?")
+
+
 def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """The tools that "all", "none" or a list of names means. Unknown names stay, for whoever checks them.
 

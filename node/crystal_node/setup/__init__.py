@@ -8,6 +8,5 @@
 | `history` | what was said before Crystal came: recorded, or stepped over |
 | `raising` | the steps of `crystal up` |
 | `lowering` | the steps of `crystal down` and `crystal uninstall` |
-| `mcpentries` | Crystal's entry among Claude Code's MCP servers |
 | `purging` | removing the home, and what would be lost with it |
 """

@@ -6,9 +6,9 @@ Nothing of the home is touched: what was recorded stays, and what was decided is
 from crystal_node.agent.stopping import stop_agent
 from crystal_node.hooks.claude_code import ClaudeHooks
 from crystal_node.locking import is_held
+from crystal_node.mcp.clients.installing import McpClients
 from crystal_node.service import ServiceState, manager_for
 from crystal_node.settings import Settings
-from crystal_node.setup.mcpentries import McpEntries
 from crystal_node.setup.steps import Step
 
 
@@ -44,17 +44,17 @@ def lowering(settings: Settings) -> list[Step]:
 
 def uninstalling(settings: Settings) -> list[Step]:
     """The plan of `crystal uninstall`, without what removes the home."""
-    entries = McpEntries(settings)
+    agents = McpClients(settings)
 
     def take_entries() -> str:
-        return ", ".join(str(file) for file in entries.remove())
+        return ", ".join(str(file) for client in agents.all for file in agents.uninstall(client))
 
     return [
         *lowering(settings),
         Step(
             "mcp",
-            "take Crystal's MCP server out of Claude Code",
-            lambda: not entries.found(),
+            "take Crystal's MCP server out of other programs",
+            lambda: not any(agents.holding(client) for client in agents.all),
             take_entries,
         ),
     ]

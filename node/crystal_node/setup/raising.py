@@ -2,7 +2,7 @@
 
 ::
 
-    home ==> vault ==> capture ==> history ==> hooks, service          ==> nothing behind it is done without it
+    home ==> vault ==> capture ==> history ==> hooks, mcp, service     ==> nothing behind it is done without it
 
 What is recorded is decided before the agent starts: had that failed, it would record what it was not to.
 """
@@ -15,6 +15,7 @@ from crystal_node.capture.adapters import TOOLS
 from crystal_node.device import opened
 from crystal_node.enrol import prepare_node
 from crystal_node.hooks.claude_code import ClaudeHooks
+from crystal_node.mcp.clients.installing import EntryState, McpClients
 from crystal_node.service import Manager, ServiceState, manager_for
 from crystal_node.service.installing import install_and_start
 from crystal_node.settings import Settings
@@ -35,6 +36,7 @@ class Wish:
     tools: tuple[str, ...] | None
     history: History
     hooks: bool
+    mcp: bool
     service: bool
 
 
@@ -52,6 +54,7 @@ def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Setting
         _capture(wish, latest),
         _history(wish, latest),
         _hooks(wish, latest),
+        _mcp(wish, latest),
         _service(wish, latest),
     ]
 
@@ -125,6 +128,27 @@ def _hooks(wish: Wish, latest: Callable[[], Settings]) -> Step:
     return Step(
         "hooks", "put hooks into Claude Code", lambda: hooks.look().installed, install, why_not=why_not
     )
+
+
+def _mcp(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    agents = McpClients(latest())
+    there = agents.named(())
+
+    def is_so() -> bool:
+        return all(agents.look(client).state in (EntryState.INSTALLED, EntryState.OTHER) for client in there)
+
+    def install() -> str:
+        names = [
+            client.title
+            for client in there
+            if agents.look(client).state is not EntryState.OTHER and agents.install(client)
+        ]
+        return ", ".join(names)
+
+    why_not = "" if wish.mcp else _NOT_ASKED
+    if wish.mcp and not there:
+        why_not = "there is no program here that takes MCP servers"
+    return Step("mcp", "give agents the memory as an MCP server", is_so, install, why_not=why_not)
 
 
 def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:

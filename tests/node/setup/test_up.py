@@ -61,7 +61,7 @@ def test_one_command_makes_a_machine_that_records_by_itself_and_down_undoes_it(
     first = _core(person, relay)
     assert first.code == 0, first.out + first.err
     assert _states(first) == dict.fromkeys(
-        ["home", "vault", "capture", "history", "hooks", "service"], "done"
+        ["home", "vault", "capture", "history", "hooks", "mcp", "service"], "done"
     )
     assert _events(first)[-1]["agent"] is True
     assert person.found("lighthouse") == ["The lighthouse was painted."]
@@ -121,6 +121,8 @@ def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
         shown.type("no\n")
         shown.until("Put hooks")
         shown.type("\n")
+        shown.until("MCP server")
+        shown.type("\n")
         shown.until("run in the background")
         shown.type("no\n")
         shown.until("Go on?")
@@ -147,6 +149,8 @@ def test_a_no_to_the_plan_leaves_nothing(person: Machine, relay: RelayProcess) -
         shown.type("\n")
         shown.until("Put hooks")
         shown.type("\n")
+        shown.until("MCP server")
+        shown.type("\n")
         shown.until("Go on?")
         shown.type("no\n")
         assert shown.end() == 2
@@ -162,6 +166,8 @@ def test_killed_half_way_it_goes_on_when_it_is_run_again(person: Machine, relay:
         shown.type("\n")
         shown.until("Put hooks")
         shown.type("\n")
+        shown.until("MCP server")
+        shown.type("\n")
         shown.until("Go on?")
         shown.type("yes\n")
         shown.until("enrolment token")
@@ -174,6 +180,7 @@ def test_killed_half_way_it_goes_on_when_it_is_run_again(person: Machine, relay:
         "capture": "done",
         "history": "done",
         "hooks": "done",
+        "mcp": "done",
         "service": "left-out",
     }
     assert person.found("lighthouse") == ["The lighthouse was painted."]
@@ -243,7 +250,7 @@ def test_a_relay_that_is_away_stops_it_where_nothing_could_be_built_on(person: M
     )
     states = _states(outcome)
     assert (states["vault"], outcome.code) == ("could-not", 4)
-    assert [states[name] for name in ("capture", "history", "hooks", "service")] == ["left-out"] * 4
+    assert [states[name] for name in ("capture", "history", "hooks", "mcp", "service")] == ["left-out"] * 5
     assert not (person.root / ".claude" / "settings.json").exists()
 
 

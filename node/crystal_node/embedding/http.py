@@ -28,12 +28,12 @@ from crystal_node.llm.http import (
     TOO_LONG,
     TRIES_MAX,
     encoded,
-    is_loopback,
     is_packed,
     reason_of,
     repeats,
     retry_after,
 )
+from crystal_node.llm.places import is_loopback
 
 ANSWER_BYTES_MAX = 48 * 1024 * 1024
 """Vectors are written out as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""

@@ -8,6 +8,7 @@
 | `ollama` | Ollama's own chat API |
 | `claude_cli` | `claude -p`, as a child process without tools |
 | `discovery` | which of them there is: MLX, Ollama, OpenAI, Anthropic, none |
+| `places` | addresses of this machine |
 
 They stand here and not in core, which has no web client.
 """

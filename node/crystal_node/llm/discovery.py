@@ -16,9 +16,10 @@ import msgspec
 from crystal_core.llm.port import Llm, Refused, Unavailable
 from crystal_node.llm.anthropic import Anthropic
 from crystal_node.llm.claude_cli import ClaudeCli
-from crystal_node.llm.http import OK, PLAIN, is_loopback, is_packed
+from crystal_node.llm.http import OK, PLAIN, is_packed
 from crystal_node.llm.ollama import Ollama
-from crystal_node.llm.openai import MLX_URL, compatible, openai
+from crystal_node.llm.openai import compatible, openai
+from crystal_node.llm.places import MLX_URL, is_loopback, listens_here
 from crystal_node.settings import Settings, child_environment
 from crystal_node.settings.apikeys import ApiKey, KeyOwner, api_key
 
@@ -77,6 +78,13 @@ def find_llm(settings: Settings, provider: str = "", *, mlx_url: str = MLX_URL) 
             hint=f"Use one of {', '.join(chosen)}.",
         )
     return chosen[name]()
+
+
+def find_llm_here(settings: Settings, *, mlx_url: str = MLX_URL) -> Llm | None:
+    """The first that ``auto`` finds on this machine. What it is given to read goes nowhere else."""
+    if listens_here(mlx_url) and (found := _mlx(mlx_url, settings.dreams.model)) is not None:
+        return found
+    return _ollama(settings) if listens_here(settings.dreams.ollama_host) else None
 
 
 def _first(settings: Settings, mlx_url: str) -> Llm | None:

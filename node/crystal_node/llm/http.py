@@ -23,6 +23,7 @@ import msgspec
 
 from crystal_core.llm.errors import LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
 from crystal_node.clock import now_ms
+from crystal_node.llm.places import is_loopback
 
 TRIES_MAX = 4
 BACKOFF_SECONDS = 1.0
@@ -214,12 +215,6 @@ def encoded(body: Mapping[str, object]) -> bytes:
 def is_packed(response: httpx.Response) -> bool:
     """Whether an answer claims to be compressed."""
     return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is this machine's own."""
-    host = (urlsplit(url).hostname or "").lower()
-    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
 def retry_after(value: str | None) -> float | None:

@@ -21,7 +21,6 @@ from crystal_node.llm.http import LlmHttp, Pause
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_MODEL = "gpt-4.1-mini"
 OPENAI_CONTEXT_TOKENS = 128_000
-MLX_URL = "http://127.0.0.1:8080/v1"
 COMPATIBLE_MODEL = "default"
 """Servers that hold one model take any name for it."""
 

@@ -38,6 +38,7 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
         "outbox": "ok",
         "sync": "ok",
         "watcher": "warning",
+        "embedding": "ok",
         "indexes": "ok",
         "device log": "ok",
         "generation": "ok",

@@ -79,7 +79,7 @@ def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbe
         if found.identity != identity:
             return None, f"{_not_chosen(wanted)} (this device has {found.identity})"
     except (EmbeddingError, LocalStorage) as error:
-        return None, f"{error}. {error.hint}"
+        return None, f"{error}. {error.hint}".rstrip(".")
     return found, ""
 
 

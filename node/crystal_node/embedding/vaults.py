@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from crystal_core import mirrorlog
 from crystal_core.database import Database
-from crystal_core.embed.port import AnotherModel, NoEmbedding
+from crystal_core.embed.port import AnotherModel, EmbeddingError, NoEmbedding
 from crystal_node.embedding.choosing import query_embedder
 from crystal_node.embedding.held import HeldEmbedder
 from crystal_node.embedding.samples import compare_with
@@ -64,13 +64,15 @@ class VaultEmbedder:
 
     def embed_query(self, text: str) -> "NDArray[np.float32]":
         """As the port says. Raises EmbeddingError."""
+        embedder = self._needed()
         try:
-            return self._needed().embed_query(text)
-        except AnotherModel:
-            self._for = (
-                None  # compared with another text the next time: all may have been made anew meanwhile
-            )
-            raise
+            return embedder.embed_query(text)
+        except EmbeddingError as error:
+            if isinstance(error, AnotherModel):
+                self._for = (
+                    None  # compared with another text next time: all may have been made anew meanwhile
+                )
+            raise NoEmbedding(f"{error}. {error.hint}".rstrip(".")) from error
 
     def look(self) -> None:
         """Reads which model the memory has by now, and what the settings say, and chooses anew where that has changed."""

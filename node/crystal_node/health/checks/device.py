@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from crystal_node.clock import now_ms
 from crystal_node.errors import ExitCode
 from crystal_node.health.check import Check, State, guarded
-from crystal_node.health.checks.memory import indexes
+from crystal_node.health.checks.memory import embedding, indexes
 from crystal_node.health.kitreminder import KIT_FIX, kit_reminder
 from crystal_node.health.moments import Moment, read_moments, read_problems, read_trouble
 from crystal_node.health.stuck import CLOCK_BACK_MS
@@ -27,7 +27,11 @@ PENDING_SECONDS_MAX = 24 * 3600.0
 
 def device_checks(settings: Settings, device: "Device", *, deep: bool) -> list[Check]:
     """All of them, each by itself. The indexes are read as a whole: seconds, for a large memory."""
-    return [*quick_checks(settings, device), *guarded("indexes", lambda: indexes(device, deep=deep))]
+    return [
+        *quick_checks(settings, device),
+        *guarded("embedding", lambda: embedding(device)),
+        *guarded("indexes", lambda: indexes(device, deep=deep)),
+    ]
 
 
 def quick_checks(settings: Settings, device: "Device") -> list[Check]:

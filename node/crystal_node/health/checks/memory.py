@@ -44,6 +44,29 @@ def model() -> Iterator[Check]:
     )
 
 
+def embedding(device: "Device") -> Iterator[Check]:
+    """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
+    from crystal_mirror.snapshots.base import META_MODEL
+    from crystal_node.embedding.choosing import query_embedder
+    from crystal_node.embedding.ingesting import META_PROBLEM
+
+    vault = (device.replica.meta_get(META_MODEL) or b"").decode()
+    problem = (device.journal.meta_get(META_PROBLEM) or b"").decode() if device.member.is_core else ""
+    if problem:
+        what = f"new texts get no vectors for now: {problem}"
+        yield Check("embedding", State.WARNING, what, "`crystal embed status` tries the provider.")
+        return
+    found, reason = query_embedder(device.settings, vault)
+    if found is not None:
+        found.close()
+        yield Check("embedding", State.OK, f"queries are embedded with {vault}")
+    elif vault:
+        what = f"searches go by words alone: {reason}"
+        yield Check("embedding", State.WARNING, what, "`crystal embed status` says more.")
+    else:
+        yield Check("embedding", State.OK, "there are no vectors yet")
+
+
 def _words(device: "Device") -> Iterator[Check]:
     settings = device.settings
     try:

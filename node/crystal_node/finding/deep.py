@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from crystal_core.database import Database
 from crystal_core.search import Hit, SearchResult
 from crystal_crypto.errors import CrystalError
 from crystal_node.finding.documents import Depth, SearchRequest
@@ -126,6 +127,13 @@ def demanded(request: SearchRequest) -> bool:
 def fallen(request: SearchRequest, why: str) -> Fallen:
     note = f"searched without a language model: {why}" if demanded(request) else ""
     return Fallen(note, {"fallen_back": why})
+
+
+def forget_mark(database: Database) -> str:
+    """Another one whenever something was forgotten, here or elsewhere, ordered or not yet."""
+    ordered = database.row("SELECT hex(sum), count FROM digests WHERE name = 'suppressed'")
+    pending = database.row("SELECT count(*), max(number) FROM provisional_marks WHERE hides = 1")
+    return f"{ordered} {pending}"
 
 
 def _apart(work: Callable[[], T]) -> T:

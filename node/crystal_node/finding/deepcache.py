@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from crystal_core.database import Database
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known
 from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
+from crystal_node.finding.deep import forget_mark
 
 if TYPE_CHECKING:
     from crystal_node.agent.jobs import Job
@@ -63,13 +63,6 @@ class _Said(msgspec.Struct, array_like=True):
 
 def key_of(model: str, version: int, query: str, intent: str) -> bytes:
     return sha256(json.dumps([model, version, query, intent]).encode()).digest()
-
-
-def forget_mark(database: Database) -> str:
-    """Another one whenever something was forgotten, here or elsewhere, ordered or not yet."""
-    ordered = database.row("SELECT hex(sum), count FROM digests WHERE name = 'suppressed'")
-    pending = database.row("SELECT count(*), max(number) FROM provisional_marks WHERE hides = 1")
-    return f"{ordered} {pending}"
 
 
 class DeepCache:

@@ -96,7 +96,24 @@ class _Shelf:
             behind = self._fast.search(request.query, min(end + 1, LIMIT_MAX), False).hits
             least, ranked = (found[-1].score if found else 1.0), {one.id for one in result.ranked}
             found += [replace(hit, score=min(hit.score, least)) for hit in behind if hit.id not in ranked]
+        found = _each_once(found)
         return tuple(found[request.offset : end]), len(found) > end
+
+
+def _each_once(hits: Sequence[Hit]) -> list[Hit]:
+    """Without texts that are almost the same as one before them, whichever search saw that they are."""
+    kept: list[Hit] = []
+    places: dict[str, int] = {}
+    for hit in hits:
+        place = next((places[one] for one in (hit.id, *hit.alike) if one in places), None)
+        if place is None:
+            place = len(kept)
+            kept.append(hit)
+        else:
+            alike = dict.fromkeys((*kept[place].alike, hit.id, *hit.alike))
+            kept[place] = replace(kept[place], alike=tuple(one for one in alike if one != kept[place].id))
+        places |= dict.fromkeys((hit.id, *hit.alike), place)
+    return kept
 
 
 def _by_vector(hits: Sequence[Hit]) -> list[tuple[int, Hit]]:

@@ -7,6 +7,7 @@ search.
 import threading
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
 from msgspec import ValidationError, convert, to_builtins
@@ -18,6 +19,7 @@ from crystal_core.search import Hit, Mode, Searcher, SearchResult
 from crystal_node.clock import now_ms
 from crystal_node.embedding import VaultEmbedder
 from crystal_node.errors import NotSetUp, Usage
+from crystal_node.finding.deep import Deep, Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.finding.documents import (
     Depth,
     Kind,
@@ -60,6 +62,7 @@ class Finder:
         self._database = self._closing.enter_context(Database.open(settings.home.database))
         self._embedder = self._closing.enter_context(VaultEmbedder(settings, self._database))
         self._searcher = Searcher(self._database, self._embedder)
+        self._deep = Deep(settings)
         self._preparing: threading.Thread | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
@@ -68,25 +71,46 @@ class Finder:
         request = _within_limits(request)
         now = now_ms()
         scope = _scope(request, now)
-        with self._lock:
-            found = self._searcher.search(
-                request.query,
-                now_ms=now,
-                limit=request.limit,
-                offset=request.offset,
-                scope=scope,
-                words_only=request.words_only,
-            )
+        deep = self._deep.search(request, self._fast(scope, now)) if self._deep.wanted(request) else None
+        if isinstance(deep, Deepened):
+            found = replace(deep.plain, hits=deep.hits, more=deep.more)
+        else:
+            with self._lock:
+                found = self._searcher.search(
+                    request.query,
+                    now_ms=now,
+                    limit=request.limit,
+                    offset=request.offset,
+                    scope=scope,
+                    words_only=request.words_only,
+                )
+        by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         return SearchDocument(
             query=request.query,
             mode=found.mode.value,
-            depth=Depth.FAST,
-            note=_note(found),
+            depth=Depth.DEEP if isinstance(deep, Deepened) else Depth.FAST,
+            note="; ".join(part for part in (_note(found), deep.note if deep else "") if part),
             weak=found.weak,
             more=found.more,
-            results=[_result(hit, explain=request.explain) for hit in found.hits],
+            results=[_result(hit, by_hit.get(hit.id, {}), explain=request.explain) for hit in found.hits],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
+            explain=deep.explain if deep and request.explain else None,
         )
+
+    def _fast(self, scope: Scope, now: int) -> Fast:
+        """What a deep search is made of; nobody waits for a model with the memory in hand."""
+
+        def search(words: str, limit: int, words_only: bool) -> SearchResult:
+            with self._lock:
+                return self._searcher.search(
+                    words, now_ms=now, limit=limit, scope=scope, words_only=words_only
+                )
+
+        def mark() -> str:
+            with self._lock:
+                return forget_mark(self._database)
+
+        return Fast(search, mark)
 
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``Finding``."""
@@ -157,7 +181,7 @@ def _note(found: SearchResult) -> str:
     return "; ".join(notes)
 
 
-def _result(hit: Hit, *, explain: bool) -> ResultDocument:
+def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
     return ResultDocument(
         id=hit.id,
         text=hit.text,
@@ -177,7 +201,7 @@ def _result(hit: Hit, *, explain: bool) -> ResultDocument:
         provisional=hit.provisional,
         alike=list(hit.alike),
         weak=hit.weak,
-        explain=_explained(hit) if explain else None,
+        explain=_explained(hit) | deep if explain else None,
     )
 
 

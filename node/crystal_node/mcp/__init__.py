@@ -5,7 +5,7 @@
 | `keeping` | what a server that lives for days keeps open, and when it lets go |
 | `calls`, `agreeing` | what a tool is given beside its arguments; asking a person before what cannot be undone |
 | `tools` | the tools: names, descriptions, hints |
-| `reading`, `writing` | what each of them does |
+| `reading`, `writing`, `sourcing` | what each of them does |
 | `arguments`, `answers` | what they are given and what they answer, as types that become JSON schemas |
 | `schemas` | those schemas, and strict reading of what a model sent |
 | `rendering` | recorded text, fenced off as the data that it is |

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from crystal_core.memories import MemoryStatus
+from crystal_mirror.operations import CONFIDENCE_MAX, SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.finding.documents import (
     CONTEXT_MAX,
     NAME_CHARS_MAX,
@@ -27,6 +29,13 @@ FORGET_DIGITS_MIN = 12
 """What is forgotten is named by more digits than what is shown: a slip of one must not hit another text."""
 FORGET_MAX = 20
 """Texts that one call forgets at most."""
+MEMORIES_MAX = 200
+PATTERNS_MAX = 64
+PATTERN_CHARS_MAX = 1000
+PATH_CHARS_MAX = 4096
+SYNC_SECONDS = 50
+"""Clients give up on a call after a minute, many of them."""
+SYNC_SECONDS_MAX = 3600
 _ID = "^[0-9a-fA-F]+$"
 _AGENT = "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
 
@@ -143,6 +152,16 @@ class RememberArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ),
     ]
     category: Annotated[Category, Meta(description="What kind of thing it is.")] = Category.FACT
+    confidence: Annotated[
+        int, Meta(ge=0, le=CONFIDENCE_MAX, description="How sure one can be of it, from 0 to 100.")
+    ] = CONFIDENCE_MAX
+    supersedes: Annotated[
+        list[Annotated[str, Meta(min_length=FORGET_DIGITS_MIN, max_length=64, pattern=_ID)]],
+        Meta(
+            max_length=SUPERSEDES_MAX,
+            description="Ids of memories that it takes the place of: they are kept, and not brought up any more.",
+        ),
+    ] = []
     agent: Annotated[
         str,
         Meta(max_length=64, pattern=_AGENT, description="Whose memory it is; this device's agent if empty."),
@@ -171,3 +190,68 @@ class ForgetArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class NoArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of tools that are given nothing."""
+
+
+class MemoriesArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of ``crystal_memories``."""
+
+    category: Annotated[Category | None, Meta(description="Only of this kind; all if null.")] = None
+    status: Annotated[
+        MemoryStatus | None,
+        Meta(description="active ones are brought up in searches; null lists all, with what became of them."),
+    ] = MemoryStatus.ACTIVE
+    limit: Annotated[int, Meta(ge=1, le=MEMORIES_MAX, description="How many, the newest first.")] = 50
+    offset: Annotated[
+        int, Meta(ge=0, le=OFFSET_MAX, description="How many to pass over: next_offset of the answer before.")
+    ] = 0
+
+
+_Pattern = Annotated[str, Meta(min_length=1, max_length=PATTERN_CHARS_MAX)]
+
+
+class SourcesAddArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of ``crystal_sources_add``."""
+
+    path: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=PATH_CHARS_MAX,
+            pattern="^[/~]",
+            description="The absolute path of a folder, or of one file, on this machine; ~ is the person's home.",
+        ),
+    ]
+    name: Annotated[
+        str,
+        Meta(
+            max_length=SOURCE_NAME_CHARS_MAX,
+            description="What to call it; the folder's name if empty. With the name of one that is there: other patterns.",
+        ),
+    ] = ""
+    include: Annotated[
+        list[_Pattern],
+        Meta(
+            max_length=PATTERNS_MAX,
+            description="Read only what matches, as in an ignore file: docs/ or *.md.",
+        ),
+    ] = []
+    exclude: Annotated[
+        list[_Pattern],
+        Meta(
+            max_length=PATTERNS_MAX, description="Leave out what matches; ignore files are honoured anyway."
+        ),
+    ] = []
+
+
+class SourcesSyncArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of ``crystal_sources_sync``."""
+
+    name: Annotated[
+        str, Meta(max_length=SOURCE_NAME_CHARS_MAX, description="One source; all of this device's if empty.")
+    ] = ""
+    seconds: Annotated[
+        int,
+        Meta(
+            ge=1, le=SYNC_SECONDS_MAX, description="How long it may take; the next call goes on from there."
+        ),
+    ] = SYNC_SECONDS

@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
+
+from crystal_core.errors import VaultDataError
 from crystal_node.errors import NotSetUp
 from crystal_node.settings import Settings
 
 if TYPE_CHECKING:
-    from crystal_node.finding.finder import Finder, Finding
+    from crystal_node.finding.asking import Asking
+    from crystal_node.finding.finder import Finding
 
 IDLE_SECONDS = 300.0
 """Without a question for so long, memory and index are let go."""
@@ -32,7 +36,7 @@ _Stamp = tuple[int, int, int, int]
 class _Open:
     """One opened memory and who uses it. ``over``: it is closed when the last of them is done."""
 
-    finder: "Finder"
+    asking: "Asking"
     database: _Stamp | None
     home: Path
     users: int = 0
@@ -70,9 +74,9 @@ class Keeper:
             opened = self._opened()
             opened.users += 1
         try:
-            yield opened.finder
-        except BaseException:
-            # Whatever it was: the next question begins with the file that is there then.
+            yield opened.asking
+        except (VaultDataError, apsw.Error, OSError):
+            # The next question begins with the file that is there then.
             with self._lock:
                 self._retire(opened)
             raise
@@ -113,9 +117,9 @@ class Keeper:
         if opened is not None and (opened.database != database or opened.home != settings.home.database):
             self._retire(opened)
         if self._open is None:
-            from crystal_node.finding.finder import Finder
+            from crystal_node.finding.asking import Asking
 
-            self._open = _Open(Finder(settings), database, settings.home.database)
+            self._open = _Open(Asking(settings), database, settings.home.database)
         return self._open
 
     def _retire(self, opened: _Open) -> None:
@@ -126,7 +130,7 @@ class Keeper:
 
     def _close_if_over(self, opened: _Open) -> None:
         if opened.over and not opened.users:
-            opened.finder.close()
+            opened.asking.close()
 
 
 def _stamp(path: Path, *, whole: bool = True) -> _Stamp | None:

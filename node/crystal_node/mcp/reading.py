@@ -4,15 +4,20 @@ from crystal_node.finding.documents import ResultDocument, SearchRequest, ShowRe
 from crystal_node.mcp.answers import (
     NOTICE,
     FoundText,
+    MemoriesAnswer,
+    MemoryAnswer,
     PieceAnswer,
     ProblemAnswer,
     SearchAnswer,
     ShowAnswer,
     StatusAnswer,
 )
-from crystal_node.mcp.arguments import NoArguments, SearchArguments, ShowArguments
+from crystal_node.mcp.arguments import MemoriesArguments, NoArguments, SearchArguments, ShowArguments
 from crystal_node.mcp.calls import Call
-from crystal_node.mcp.rendering import search_text, show_text, status_text
+from crystal_node.mcp.rendering import memories_text, search_text, show_text, status_text
+
+MEMORY_CHARS = 4000
+"""Of one memory in a list; crystal_show gives it whole."""
 
 
 def search(call: Call, given: SearchArguments) -> tuple[SearchAnswer, str]:
@@ -102,6 +107,41 @@ def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
         problems=[ProblemAnswer(text=each.text, remedy=each.remedy) for each in found.stuck],
     )
     return answer, status_text(answer)
+
+
+def memories(call: Call, given: MemoriesArguments) -> tuple[MemoriesAnswer, str]:
+    """``crystal_memories``."""
+    from crystal_core import memories as kept
+    from crystal_core.database import Database
+    from crystal_node.wording import iso
+
+    category = None if given.category is None else given.category.value
+    with Database.open(call.keeper.settings().home.database) as database, database.snapshot():
+        total = kept.count_memories(database, category=category, status=given.status)
+        found = kept.memories(
+            database, category=category, status=given.status, limit=given.limit, offset=given.offset
+        )
+    beyond = given.offset + len(found)
+    answer = MemoriesAnswer(
+        notice=NOTICE,
+        total=total,
+        next_offset=beyond if found and beyond < total else None,
+        memories=[
+            MemoryAnswer(
+                id=each.id.hex(),
+                text=each.text[:MEMORY_CHARS],
+                category=each.category,
+                confidence=each.confidence,
+                status=each.status,
+                agent=each.agent,
+                created_at=iso(each.created_at) or "",
+                changed_at=iso(each.changed_at) or "",
+                shared=not each.pending,
+            )
+            for each in found
+        ],
+    )
+    return answer, memories_text(answer)
 
 
 def _found(result: ResultDocument, chars: int) -> FoundText:

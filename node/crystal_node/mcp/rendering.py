@@ -8,7 +8,7 @@ anywhere, too, and are shown on one line, quoted.
 import secrets
 from collections.abc import Iterable
 
-from crystal_node.mcp.answers import NOTICE, FoundText, SearchAnswer, ShowAnswer, StatusAnswer
+from crystal_node.mcp.answers import NOTICE, FoundText, MemoriesAnswer, SearchAnswer, ShowAnswer, StatusAnswer
 from crystal_node.wording import counted, one_line
 
 _NAME_CHARS = 200
@@ -83,6 +83,21 @@ def status_text(answer: StatusAnswer) -> str:
         "Private mode is on: nothing is recorded." if answer.private else said,
     ]
     lines += [f"Problem: {one_line(each.text, 500)} {one_line(each.remedy, 500)}" for each in answer.problems]
+    return "\n".join(lines)
+
+
+def memories_text(answer: MemoriesAnswer) -> str:
+    """A list of memories."""
+    if not answer.memories:
+        return "There are no memories of that kind."
+    fence = Fence()
+    lines = [f"{counted(answer.total, 'memory', 'memories')} in all. {fence.explanation}"]
+    for each in answer.memories:
+        category = one_line(each.category, 100)
+        about = [f"id {each.id[:16]}", category, each.status.value, f"confidence {each.confidence}"]
+        lines += ["", " | ".join([*about, each.created_at or "undated"]), fence.around(each.text)]
+    if answer.next_offset is not None:
+        lines += ["", f"There is more: call again with offset {answer.next_offset}."]
     return "\n".join(lines)
 
 

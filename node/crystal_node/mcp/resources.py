@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from crystal_core.database import Database
+from crystal_core.memories import memories
 from crystal_node.errors import NoSuchEntry, Usage
 from crystal_node.finding.documents import CONTEXT_MAX, ShowRequest
 from crystal_node.mcp.calls import Call
@@ -115,12 +116,8 @@ def _recent(call: Call) -> str:
 
 def _memories(call: Call) -> str:
     with _database(call) as database:
-        rows = database.rows(
-            "SELECT c.id, c.text, m.created_at, m.category FROM memories m JOIN chunks c ON c.rowid = m.chunk "
-            "ORDER BY m.created_at DESC LIMIT ?",
-            (RECENT_MAX,),
-        )
-    return _list([(row[0].hex(), row[1], row[2], row[3]) for row in rows])
+        found = memories(database, limit=RECENT_MAX)
+    return _list([(each.id.hex(), each.text, each.created_at, each.category) for each in found])
 
 
 def _list(texts: list[tuple[str, str, int, str]]) -> str:

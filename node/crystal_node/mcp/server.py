@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 import mcp_types as types
 import msgspec
@@ -161,8 +162,10 @@ class CrystalServer:
         return types.GetPromptResult(description=prompt.description, messages=[message])
 
     def _new_call(self, context: Context) -> Call:
+        token = anyio.lowlevel.current_token()
+
         def progress(done: float, total: float | None, what: str) -> None:
-            anyio.from_thread.run(context.session.report_progress, done, total, what)
+            anyio.from_thread.run(context.session.report_progress, done, total, what, token=token)
 
         return Call(self._keeper, self._pledges, progress=progress)
 

@@ -10,16 +10,27 @@ from typing import Any
 
 from msgspec import Struct
 
-from crystal_node.mcp import reading, writing
-from crystal_node.mcp.answers import ForgetAnswer, RememberAnswer, SearchAnswer, ShowAnswer, StatusAnswer
+from crystal_node.mcp import reading, sourcing, writing
+from crystal_node.mcp.answers import (
+    ForgetAnswer,
+    MemoriesAnswer,
+    RememberAnswer,
+    SearchAnswer,
+    ShowAnswer,
+    StatusAnswer,
+)
 from crystal_node.mcp.arguments import (
     ForgetArguments,
+    MemoriesArguments,
     NoArguments,
     RememberArguments,
     SearchArguments,
     ShowArguments,
+    SourcesAddArguments,
+    SourcesSyncArguments,
 )
 from crystal_node.mcp.calls import Call, Question
+from crystal_node.sources.results import SourceAdded, SourcesStatus, SourcesSynced
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,17 @@ TOOLS = (
         repeatable=True,
     ),
     Tool(
+        "crystal_memories",
+        "List memories",
+        "Lists what was remembered on purpose, newest first, with category, confidence and what became of it. Use it to see "
+        "what is known of the person, or to find the ids of memories that are out of date.",
+        MemoriesArguments,
+        MemoriesAnswer,
+        reading.memories,
+        reads_only=True,
+        repeatable=True,
+    ),
+    Tool(
         "crystal_forget",
         "Forget",
         "Removes texts from all of the person's devices, for good, by their ids. Only when the person themselves asks for it, "
@@ -96,6 +118,38 @@ TOOLS = (
         NoArguments,
         StatusAnswer,
         reading.status,
+        reads_only=True,
+        repeatable=True,
+    ),
+    Tool(
+        "crystal_sources_add",
+        "Add a source",
+        "Makes a folder of documents or code on this machine a source: found in searches on every device, and kept up to "
+        "date. Only when the person asks for that folder. Ignore files are honoured; secrets and binaries are never read.",
+        SourcesAddArguments,
+        SourceAdded,
+        sourcing.add,
+        repeatable=True,
+        question=sourcing.add_question,
+    ),
+    Tool(
+        "crystal_sources_sync",
+        "Read the sources",
+        "Reads what is new or changed in the sources of this device, and removes what is gone. Files that did not change are "
+        "not opened. It tells how far it is, and may be cancelled: the next call goes on. The agent in the background does "
+        "the same every 15 minutes.",
+        SourcesSyncArguments,
+        SourcesSynced,
+        sourcing.sync,
+        repeatable=True,
+    ),
+    Tool(
+        "crystal_sources_status",
+        "How the sources stand",
+        "Lists all sources with their folders, how much of them is in the memory, and what was not read and why.",
+        NoArguments,
+        SourcesStatus,
+        sourcing.status,
         reads_only=True,
         repeatable=True,
     ),

@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 
+from crystal_core.memories import memory
 from crystal_mirror.operations import Forget, Remember
 from crystal_node.clock import now_ms
 from crystal_node.device import Device, opened
@@ -29,10 +30,19 @@ def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]
             if read_privacy(device.journal).on:
                 raise PrivateNow("private mode is on: nothing is recorded")
 
-        device.accept([Remember(cleaned.text, given.category.value, agent, now_ms())], refuse_private)
+        operation = Remember(
+            cleaned.text,
+            given.category.value,
+            agent,
+            now_ms(),
+            given.confidence,
+            _superseded(device, given.supersedes),
+        )
+        device.accept([operation], refuse_private)
     answer = RememberAnswer(
         id=sha256(cleaned.text.encode()).hexdigest(),
         category=given.category,
+        confidence=given.confidence,
         agent=agent,
         redacted=cleaned.counts.total(),
     )
@@ -110,6 +120,18 @@ def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, 
 def _texts(device: Device, ids: list[str]) -> list[Found]:
     found = {text.id: text for text in (find_text(device.replica.database, given) for given in ids)}
     return list(found.values())
+
+
+def _superseded(device: Device, ids: list[str]) -> tuple[bytes, ...]:
+    """The keyed hashes of memories. Raises Usage for a text that is none."""
+    found = _texts(device, ids)
+    for text in found:
+        if memory(device.replica.database, text.id) is None:
+            raise Usage(
+                f"{text.id.hex()[:16]} is no memory",
+                hint="Only memories are superseded: crystal_memories lists them, with their ids.",
+            )
+    return tuple(text.forget_hash for text in found)
 
 
 def _about(found: list[Found]) -> str:

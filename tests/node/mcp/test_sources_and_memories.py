@@ -1,0 +1,130 @@
+"""Sources and memories by way of `crystal mcp`."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from tests.support.machine import Machine
+from tests.support.mcp_client import connected, structured, text_of
+
+
+@pytest.fixture(scope="module")
+def notes(memory: Machine) -> Path:
+    folder = memory.root / "notes"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"note-{number:02}.md").write_text(
+            f"# Note {number}\n\nThe ferry number {number} is blue.\n"
+        )
+    return folder
+
+
+async def test_a_folder_becomes_a_source_is_read_with_progress_and_found(
+    memory: Machine, notes: Path
+) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        told.append((done, total, message))
+
+    async with connected(memory) as client:
+        for hostile in ("notes", "/no/such/folder", str(memory.home), "/proc/self/mem\0x"):
+            assert (await client.call_tool("crystal_sources_add", {"path": hostile})).is_error
+        added = structured(
+            await client.call_tool("crystal_sources_add", {"path": str(notes), "name": "ferries"})
+        )
+        assert (added["name"], added["changed"]) == ("ferries", False)
+        synced = await client.call_tool(
+            "crystal_sources_sync", {"name": "ferries"}, progress_callback=progress
+        )
+        (source,) = structured(synced)["sources"]
+        assert (source["new"], source["complete"], source["problem"]) == (40, True, "")
+        assert told
+        assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
+        status = structured(await client.call_tool("crystal_sources_status", {}))
+        assert [(each["name"], each["documents"]) for each in status["sources"]] == [("ferries", 40)]
+        found = await client.call_tool("crystal_search", {"query": "ferry number 7", "source": "ferries"})
+        assert "ferry" in structured(found)["results"][0]["text"]
+        unknown = await client.call_tool("crystal_sources_sync", {"name": "no such source"})
+        assert unknown.is_error
+        assert "crystal sources status" in text_of(unknown)
+
+
+async def test_a_person_who_says_no_keeps_a_folder_out_of_the_memory(memory: Machine, tmp_path: Path) -> None:
+    async def person(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert str(tmp_path) in params.message
+        return types.ElicitResult(action="decline")
+
+    async with connected(memory, elicitation_callback=person) as client:
+        result = await client.call_tool("crystal_sources_add", {"path": str(tmp_path), "name": "private"})
+        assert result.is_error
+        status = structured(await client.call_tool("crystal_sources_status", {}))
+        assert "private" not in [each["name"] for each in status["sources"]]
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_sync_that_is_cancelled_stops_and_the_next_one_goes_on(
+    memory: Machine, tmp_path: Path, era: str
+) -> None:
+    for number in range(3000):
+        (tmp_path / f"{era}-{number}.md").write_text(f"# {era} {number}\n\nThe tide table of day {number}.\n")
+    begun = anyio.Event()
+
+    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+        begun.set()
+
+    async with connected(memory, mode=era) as client:
+        name = f"tides-{era}"
+        await client.call_tool("crystal_sources_add", {"path": str(tmp_path), "name": name})
+        async with anyio.create_task_group() as tasks:
+
+            async def sync() -> None:
+                await client.call_tool("crystal_sources_sync", {"name": name}, progress_callback=progress)
+                raise AssertionError("it was not cancelled")
+
+            tasks.start_soon(sync)
+            with anyio.fail_after(60):
+                await begun.wait()
+            tasks.cancel_scope.cancel()
+        assert structured(await client.call_tool("crystal_search", {"query": "harbour crane"}))["results"]
+        again = structured(await client.call_tool("crystal_sources_sync", {"name": name, "seconds": 600}))
+        assert again["sources"][0]["complete"] is True
+        status = structured(await client.call_tool("crystal_sources_status", {}))
+        documents = {each["name"]: each["documents"] for each in status["sources"]}
+        assert documents[name] == 3000
+
+
+async def test_a_memory_that_takes_the_place_of_another_leaves_it_out(memory: Machine) -> None:
+    async with connected(memory) as client:
+        old = structured(
+            await client.call_tool("crystal_remember", {"text": "The dinghy is moored at pier four."})
+        )["id"]
+        new = await client.call_tool(
+            "crystal_remember",
+            {
+                "text": "The dinghy is moored at pier nine.",
+                "confidence": 80,
+                "supersedes": [old],
+                "category": "event",
+            },
+        )
+        identity = structured(new)["id"]
+        listed = structured(await client.call_tool("crystal_memories", {"limit": 1}))
+        assert [(each["id"], each["confidence"]) for each in listed["memories"]] == [(identity, 80)]
+        everything = structured(await client.call_tool("crystal_memories", {"status": None}))
+        states = {each["id"]: each["status"] for each in everything["memories"]}
+        assert (states[old], states[identity]) == ("superseded", "active")
+        (content,) = (await client.read_resource("memory://memories")).contents
+        assert "pier nine" in getattr(content, "text", "")
+        assert "pier four" not in getattr(content, "text", "")
+        crane = structured(await client.call_tool("crystal_search", {"query": "harbour crane"}))["results"][
+            0
+        ]["id"]
+        wrong = await client.call_tool(
+            "crystal_remember", {"text": "The crane is new.", "supersedes": [crane]}
+        )
+        assert wrong.is_error
+        assert "no memory" in text_of(wrong)

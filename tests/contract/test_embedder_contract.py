@@ -1,0 +1,158 @@
+"""The contract of embedders, for each provider."""
+
+import importlib.util
+
+import pytest
+
+from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.embed.port import EmbedderRefused, EmbedderUnavailable
+from crystal_node.embedding.google import GoogleEmbedder
+from crystal_node.embedding.held import HeldEmbedder
+from crystal_node.embedding.http import EmbedHttp, Pause
+from crystal_node.embedding.ollama import OllamaEmbedder
+from crystal_node.embedding.openai import OpenAiEmbedder
+from crystal_node.embedding.remote import RemoteEmbedder
+from crystal_node.embedding.sentence import SentenceEmbedder
+from crystal_node.embedding.windows import LONG as LONG_WINDOWS
+from crystal_node.embedding.windows import SHORT, first_window, windows_of
+from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly
+from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server
+from tests.support.llm_server import Fault
+
+BEFORE = ("search_document: ", "search_query: ")
+
+
+class TestBuiltin(EmbedderContract):
+    def make(self, server: EmbeddingServer) -> HeldEmbedder:
+        return self.keep(BuiltinEmbedder(threads=1))
+
+
+class TestOllama(HttpEmbedderContract):
+    def make(self, server: EmbeddingServer) -> RemoteEmbedder:
+        return self.keep(
+            OllamaEmbedder(
+                server.url, "nomic-embed-text", DIMENSIONS, LONG_WINDOWS, before=BEFORE, pause=quickly
+            )
+        )
+
+    def patient(self, server: EmbeddingServer, pause: Pause) -> RemoteEmbedder:
+        return self.keep(OllamaEmbedder(server.url, "other:latest", 0, SHORT, patience=300, pause=pause))
+
+    def test_the_model_is_told_which_texts_are_looked_for_and_which_look(
+        self, server: EmbeddingServer
+    ) -> None:
+        embedder = self.make(server)
+        embedder.embed_windows(["the anchor"])
+        embedder.embed_query("anchors?")
+        assert server.inputs == ["search_document: the anchor", "search_query: anchors?"]
+        assert {asked.path for asked in server.asked} == {"/api/embed"}
+
+    def test_a_model_that_is_not_known_is_asked_for_its_dimensions(self, server: EmbeddingServer) -> None:
+        embedder = self.patient(server, quickly)
+        assert not embedder.known
+        assert embedder.identity == f"ollama/other:latest/{DIMENSIONS}/{SHORT}"
+        assert embedder.known
+
+
+class TestOpenAi(HttpEmbedderContract):
+    def make(self, server: EmbeddingServer) -> RemoteEmbedder:
+        return self.keep(
+            OpenAiEmbedder(
+                server.openai, KEY, "text-embedding-3-small", DIMENSIONS, LONG_WINDOWS, pause=quickly
+            )
+        )
+
+    def patient(self, server: EmbeddingServer, pause: Pause) -> RemoteEmbedder:
+        return self.keep(
+            OpenAiEmbedder(server.openai, KEY, "other", 0, LONG_WINDOWS, patience=300, pause=pause)
+        )
+
+    def test_it_speaks_the_published_api(self, server: EmbeddingServer) -> None:
+        self.make(server).embed_windows(["the anchor"])
+        (asked,) = server.asked
+        assert (asked.path, asked.model) == ("/v1/embeddings", "text-embedding-3-small")
+        assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+
+class TestGoogle(HttpEmbedderContract):
+    def make(self, server: EmbeddingServer) -> RemoteEmbedder:
+        return self.keep(
+            GoogleEmbedder(server.google, KEY, "text-embedding-004", DIMENSIONS, LONG_WINDOWS, pause=quickly)
+        )
+
+    def patient(self, server: EmbeddingServer, pause: Pause) -> RemoteEmbedder:
+        return self.keep(
+            GoogleEmbedder(server.google, KEY, "other", 0, LONG_WINDOWS, patience=300, pause=pause)
+        )
+
+    def test_it_speaks_the_published_api(self, server: EmbeddingServer) -> None:
+        embedder = self.make(server)
+        embedder.embed_windows(["the anchor"])
+        embedder.embed_query("anchors?")
+        document, query = server.asked
+        assert document.path == "/v1beta/models/text-embedding-004:batchEmbedContents"
+        assert document.headers["x-goog-api-key"] == KEY
+        assert "key=" not in document.path
+        kinds = [asked.body["requests"][0]["taskType"] for asked in (document, query)]
+        assert kinds == ["RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is None,
+    reason="the extra sentence-transformers is not installed: it brings PyTorch, 2 GB and more",
+)
+class TestSentenceTransformers(EmbedderContract):
+    """A model of one layer with the built-in model's tokenizer, made here: the library is real, the hub is not asked."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> str:
+        from tests.support.small_transformer import made_transformer
+
+        return made_transformer(tmp_path_factory.mktemp("model"))
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, folder: str) -> None:
+        self.place = folder
+
+    def make(self, server: EmbeddingServer) -> HeldEmbedder:
+        return self.keep(SentenceEmbedder(self.place, "small", 0, SHORT))
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is not None, reason="the extra is installed here"
+)
+def test_without_its_extra_sentence_transformers_names_what_to_install() -> None:
+    with pytest.raises(EmbedderRefused, match="sentence-transformers") as caught:
+        SentenceEmbedder("all-MiniLM-L6-v2", "all-MiniLM-L6-v2", 384, SHORT).embed_query("anything")
+    assert "memory-crystal[sentence-transformers]" in caught.value.hint
+
+
+def test_a_key_is_not_sent_over_plain_http_to_another_machine() -> None:
+    for make in (OpenAiEmbedder, GoogleEmbedder):
+        with pytest.raises(EmbedderRefused, match="plain http"):
+            make("http://example.org/v1", KEY, "model", 8, SHORT)
+
+
+def test_windows_cover_a_text_in_order_and_overlap() -> None:
+    counted = " ".join(f"word{number}" for number in range(2000))
+    for scheme in (LONG_WINDOWS, SHORT):
+        windows = windows_of(counted, scheme)
+        places = [counted.index(window) for window in windows]
+        assert places[0] == 0
+        assert places[-1] + len(windows[-1]) == len(counted)
+        for (before, window), after in zip(zip(places, windows, strict=True), places[1:], strict=False):
+            assert before < after < before + len(window), "nothing is between two windows"
+        assert all(len(window.encode()) <= scheme.part for window in windows)
+    for text in ("日本語の文章。" * 2000, "🦭" * 3000):
+        assert all("\ufffd" not in window for window in windows_of(text, LONG_WINDOWS)), "no character is cut"
+        assert "\ufffd" not in first_window(text, LONG_WINDOWS)
+
+
+def test_a_slow_server_is_given_up_after_its_time() -> None:
+    with embedding_server() as server:
+        server.faults.append(Fault(hangs=True))
+        http = EmbedHttp(server.url)
+        with pytest.raises(EmbedderUnavailable, match="in time") as caught:
+            http.post("/api/embed", {"model": "m", "input": ["x"]}, dict, seconds=0.3, patience=0)
+        http.close()
+        assert caught.value.paid

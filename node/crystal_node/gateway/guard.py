@@ -39,6 +39,7 @@ _HEADERS = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
+_OPEN_METHODS = ("GET", "HEAD", "POST")
 _OURS = (b"same-origin", b"none")
 _SINGLE = (b"authorization", b"content-type", b"host", b"origin", b"sec-fetch-site")
 _log = logging.getLogger("crystal_node.gateway")
@@ -105,7 +106,8 @@ class Guard:
         page = scope["path"] in self._open and scope["method"] in ("GET", "HEAD")
         if not page and found.get(b"sec-fetch-site", b"none") not in _OURS:
             raise ForeignOrigin("a page of another site may not ask here")
-        if scope["path"] not in self._open and not self._access.admits(found.get(b"authorization")):
+        needs_none = scope["path"] in self._open and scope["method"] in _OPEN_METHODS
+        if not needs_none and not self._access.admits(found.get(b"authorization")):
             raise NoToken("this needs the gateway's token")
 
 

@@ -2,7 +2,7 @@
 
 import { agoText, counted, svg } from "/dom.js";
 
-const WIDE = { width: 760, device: { x: 8, width: 214, height: 62, gap: 14 }, relay: { x: 318, width: 124 }, core: { x: 538, width: 214 } };
+const WIDE = { width: 760, device: { x: 8, width: 214, height: 62, gap: 14 }, relay: { x: 308, width: 144 }, core: { x: 538, width: 214 } };
 const NARROW = { width: 344, device: { x: 66, width: 272, height: 62, gap: 12 }, relay: { x: 66, width: 272 }, core: { x: 66, width: 272 } };
 const SHOWN_MAX = 8;
 const STALE_MS = 3 * 86400 * 1000;

@@ -1,0 +1,1 @@
+"""Tests: the gateway, and its web page in a real browser."""

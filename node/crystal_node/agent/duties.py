@@ -12,13 +12,14 @@ def duties(work: AgentWork) -> list[Job]:
     from crystal_node.agent import basics
     from crystal_node.artefacts import job as artefacts
     from crystal_node.backup import job as backup
+    from crystal_node.finding import deepcache
     from crystal_node.notices_desktop import job as notices
     from crystal_node.sources import job as sources
     from crystal_node.staging import job as staging
     from crystal_node.weaving import job as weaving
 
     found: dict[str, Job] = {}
-    for package in (basics, artefacts, sources, staging, weaving, backup, notices):
+    for package in (basics, artefacts, sources, staging, weaving, backup, deepcache, notices):
         for job in package.jobs(work):
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job

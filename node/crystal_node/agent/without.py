@@ -25,6 +25,7 @@ async def keep_up(work: AgentWork, say: Callable[[str], None]) -> None:
 
 def _wanted(work: AgentWork) -> list[Job]:
     from crystal_node.artefacts.job import jobs as artefacts
+    from crystal_node.finding.deepcache import jobs as searches
     from crystal_node.weaving.job import jobs as weaving
 
     home = work.device.settings.home
@@ -32,4 +33,5 @@ def _wanted(work: AgentWork) -> list[Job]:
         return []
     # A device that led before has no works.db any more, and journals that only it can take a text out of.
     made = artefacts(work) if home.works_database.exists() else []
-    return [job for job in (*made, *weaving(work)) if job.name in ("artefacts", "unweave")]
+    kept_up = ("artefacts", "unweave", "forget-answers")
+    return [job for job in (*made, *weaving(work), *searches(work)) if job.name in kept_up]

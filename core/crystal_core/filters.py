@@ -1,28 +1,27 @@
 """What a search may find: the person's filters, and what pending forgets hide. And where a found chunk comes from.
 
-A chunk is admitted if one of its places (an occurrence, its memory, or a provisional one) meets all filters; the place shown
-is the latest of those. What a place has not (a memory has no session), no filter on it finds. One `Filters` belongs to one
-snapshot.
+A chunk is admitted if one of its places (an occurrence, a memory, a part of a document, or a provisional one) meets all
+filters; the place shown is the latest of those. What a place has not (a memory has no session), no filter on it finds.
+Retired and superseded memories are no places, unless they are asked for. One `Filters` belongs to one snapshot.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
 from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
 from crystal_core.provisional import HIDDEN
-from crystal_core.scope import CONVERSATION, DOCUMENT, EVERYWHERE, MEMORY, Scope
+from crystal_core.scope import ANY, CONVERSATION, DOCUMENT, EVERYWHERE, MEMORY, Scope
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_HIDDEN_CHUNKS = (
-    f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN}) UNION ALL SELECT chunk FROM stale_chunks"  # noqa: S608 - ours
-)
-"""Texts that a pending word forgets, and memories and documents that are not what counts any more (`schema3`)."""
+_FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
+"""Texts that a pending word forgets. Without filters, what is stale is hidden as well: memories and documents that are not what
+counts any more (`schema3`). With filters it is not admitted, unless that is asked for."""
 _ANY_HIDDEN = """
 SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELECT 1 FROM provisional_memories)
     OR EXISTS (SELECT 1 FROM provisional_documents)
@@ -42,34 +41,41 @@ class Place:
     project: str
     repository: str
     source: str
+    path: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """A table of places: its kind, and the columns that it has. A kind that is SQL's own tells its rows apart by `own`."""
+    """A table or view of places: their kind, the columns that there are, and a condition that its rows have to meet besides."""
 
     table: str
     kind: str
-    columns: Mapping[str, str]
+    columns: Sequence[str]
     own: str = ""
+    indexed: bool = False
+    """It has the indexes of `occurrences`."""
 
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
-_NOTED = ("agent", "created_at")
-_WRITTEN = ("created_at", "source")
-_SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source")
+_NOTED = ("agent", "created_at", "category")
+_WRITTEN = ("created_at", "source", "path", "title")
+_SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source", "path", "title")
 
-_TABLES = (
-    _Places("occurrences", CONVERSATION, {name: name for name in _SAID}),
-    _Places("memory_places", MEMORY, {name: name for name in _NOTED}),
-    _Places("document_places", DOCUMENT, {name: name for name in _WRITTEN}),
-    _Places(
-        "provisional_places",
-        CONVERSATION,
-        {name: name for name in _SAID},
-        "category IS NULL AND path IS NULL",
-    ),
+_CONVERSATIONS = (
+    _Places("occurrences", CONVERSATION, _SAID, indexed=True),
+    _Places("provisional_places", CONVERSATION, _SAID, "category IS NULL AND path IS NULL"),
 )
+_DOCUMENTS = _Places("document_places", DOCUMENT, _WRITTEN)
+_MEMORIES = {
+    None: _Places("memory_places", MEMORY, _NOTED),
+    "active": _Places("memory_places", MEMORY, _NOTED),
+    "retired": _Places("memory_states", MEMORY, _NOTED, "status = 'retired' AND superseded_by = x''"),
+    "superseded": _Places("memory_states", MEMORY, _NOTED, "superseded_by <> x''"),
+    ANY: _Places("memory_states", MEMORY, _NOTED),
+}
+_ONE_PLACE = ("agent", "session", "role", "source", "category")
+"""Filters that a place meets by having that very value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class _Condition:
     """What rows of one table have to meet; empty if all do."""
 
     places: _Places
+    index: str
     sql: str
     bindings: tuple[object, ...]
 
@@ -87,9 +94,14 @@ class Filters:
     def __init__(self, database: Database, scope: Scope = EVERYWHERE) -> None:
         self._database = database
         self._narrows = scope != EVERYWHERE
-        self._conditions = [found for places in _TABLES if (found := _condition(places, scope)) is not None]
+        self.memories = _MEMORIES[scope.status].table
+        """The view of the memories that are brought up."""
+        projects = None if scope.project is None else _projects(database, scope.project)
+        tables = [*_CONVERSATIONS, _MEMORIES[scope.status], _DOCUMENTS]
+        conditions = (_condition(places, scope, projects, self._agents) for places in tables)
+        self._conditions = [condition for condition in conditions if condition is not None]
         self._only: NDArray[np.int64] | None = None
-        self._hides = bool(database.value(_ANY_HIDDEN))
+        self._hidden = self._hidden_chunks()
 
     def restriction(self) -> Restriction:
         """For the keyword half."""
@@ -102,8 +114,9 @@ class Filters:
             sql.append(f"+rowid IN ({admitted})")
             count = f"SELECT count(*) FROM ({admitted} LIMIT {RANKED_MAX + 1})"  # noqa: S608
             narrow = int(self._database.value(count, bindings)) <= RANKED_MAX
-        if self._hides:
-            sql.append(f"+rowid NOT IN ({_HIDDEN_CHUNKS})")
+        if self._hidden:
+            sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
+            bindings = (*bindings, json.dumps(self._hidden))
         return Restriction(" AND ".join(sql), bindings, narrow) if sql else EVERYTHING
 
     def admitted(self) -> "NDArray[np.int64] | None":
@@ -113,8 +126,12 @@ class Filters:
         return self._only
 
     def hidden(self) -> "NDArray[np.int64] | None":
-        """The chunks that no result shows (`_HIDDEN_CHUNKS`); None if there are none."""
-        return self._rowids(_HIDDEN_CHUNKS, ()) if self._hides else None
+        """The chunks that no search finds though they are there; None if there are none."""
+        if not self._hidden:
+            return None
+        import numpy as np
+
+        return np.array(self._hidden, np.int64)
 
     def places(self, chunks: Sequence[int]) -> dict[int, Place]:
         """The latest admitted place of each of these chunks that has one."""
@@ -122,7 +139,7 @@ class Filters:
         bindings: list[object] = [json.dumps(list(chunks))]
         for condition in self._conditions:
             places = condition.places
-            shown = ", ".join(places.columns.get(name, "''") for name in _SHOWN)
+            shown = ", ".join(name if name in places.columns else "''" for name in _SHOWN)
             where = f" AND {condition.sql}" if condition.sql else ""
             selects.append(
                 f"SELECT chunk, '{places.kind}', {shown} FROM {places.table} WHERE chunk IN wanted{where}"  # noqa: S608
@@ -140,11 +157,26 @@ class Filters:
     def _admitted(self) -> tuple[str, tuple[object, ...]]:
         """A query for the admitted chunks, and its bindings; one with several places may come several times."""
         selects = [
-            f"SELECT chunk FROM {condition.places.table} WHERE {condition.sql or 'true'}"  # noqa: S608
+            f"SELECT chunk FROM {condition.places.table}{condition.index} WHERE {condition.sql or 'true'}"  # noqa: S608
             for condition in self._conditions
         ]
         bindings = tuple(value for condition in self._conditions for value in condition.bindings)
         return " UNION ALL ".join(selects) or "SELECT rowid FROM chunks WHERE false", bindings
+
+    def _agents(self) -> list[str]:
+        """All agents, each by one lookup: with them the index over agents and times serves a filter by time alone."""
+        found: list[str] = []
+        agent = self._database.value("SELECT min(agent) FROM occurrences")
+        while agent is not None:
+            found.append(agent)
+            agent = self._database.value("SELECT min(agent) FROM occurrences WHERE agent > ?", (agent,))
+        return found
+
+    def _hidden_chunks(self) -> list[int]:
+        if not self._database.value(_ANY_HIDDEN):
+            return []
+        query = _FORGOTTEN if self._narrows else f"{_FORGOTTEN} UNION ALL SELECT chunk FROM stale_chunks"  # noqa: S608
+        return [int(row[0]) for row in self._database.rows(query)]
 
     def _rowids(self, query: str, bindings: Sequence[object]) -> "NDArray[np.int64]":
         from crystal_core.numbers import integers
@@ -153,38 +185,71 @@ class Filters:
         return integers(self._database.value(query, bindings))
 
 
-def _condition(places: _Places, scope: Scope) -> _Condition | None:
+def _condition(
+    places: _Places,
+    scope: Scope,
+    projects: Sequence[tuple[str, str]] | None,
+    agents: Callable[[], Sequence[str]],
+) -> _Condition | None:
     """What the scope asks of that table's rows; None if none of them can meet it."""
-    if scope.kind is not None and scope.kind != places.kind:
+    if scope.kind not in (None, places.kind) or (scope.status is not None and places.kind != MEMORY):
         return None
     sql = [places.own] if places.own else []
     bindings: list[object] = []
-    for name in ("agent", "session", "role", "source"):
+    for name in _ONE_PLACE:
         wanted = getattr(scope, name)
         if wanted is not None:
             if name not in places.columns:
                 return None
-            sql.append(f"{places.columns[name]} = ?")
+            sql.append(f"{name} = ?")
             bindings.append(wanted)
-    if scope.project is not None:
-        if "project" not in places.columns:
+    if projects is not None:
+        if "project" not in places.columns or not projects:
             return None
-        ends = " OR ".join(
-            f"{column} = ? OR substr({column}, -length(?)) = ?"
-            for column in (places.columns["project"], places.columns["repository"])
-        )
-        sql.append(f"({ends})")
-        bindings += [scope.project, f"/{scope.project}", f"/{scope.project}"] * 2
-    created_at = places.columns["created_at"]
+        sql.append(f"(project, repository) IN (VALUES {', '.join(['(?, ?)'] * len(projects))})")
+        bindings += [name for pair in projects for name in pair]
     if scope.since_ms is not None:
-        sql.append(f"{created_at} >= ?")
+        sql.append("created_at >= ?")
         bindings.append(max(scope.since_ms, 1))
     if scope.until_ms is not None:
-        sql.append(f"{created_at} BETWEEN 1 AND ?")
+        sql.append("created_at BETWEEN 1 AND ?")
         bindings.append(scope.until_ms)
-    return _Condition(places, " AND ".join(sql), tuple(bindings))
+    index = ""
+    if places.indexed:
+        if scope.session is not None:
+            index = " INDEXED BY occurrences_by_session"
+        elif projects is not None:
+            index = " INDEXED BY occurrences_by_project"
+        elif scope.agent is not None or scope.since_ms is not None or scope.until_ms is not None:
+            index = " INDEXED BY occurrences_by_agent"
+            if scope.agent is None:
+                sql.append("agent IN (SELECT value FROM json_each(?))")
+                bindings.append(json.dumps(agents()))
+    return _Condition(places, index, " AND ".join(sql), tuple(bindings))
+
+
+def _projects(database: Database, wanted: str) -> list[tuple[str, str]]:
+    """The pairs of project and repository of which one is `wanted`, or ends with it behind a slash."""
+    end = f"/{wanted}"
+    found = [*_pairs(database, "occurrences"), *_pairs(database, "provisional_places")]
+    return [pair for pair in found if any(name == wanted or name.endswith(end) for name in pair)]
+
+
+def _pairs(database: Database, table: str) -> Iterator[tuple[str, str]]:
+    """All pairs of project and repository, each by one lookup in the index over them."""
+    query = (
+        f"SELECT project, repository FROM {table} WHERE (project, repository) > (?, ?)"  # noqa: S608
+        " ORDER BY project, repository LIMIT 1"
+    )
+    pair = database.row(f"SELECT project, repository FROM {table} ORDER BY project, repository LIMIT 1")  # noqa: S608
+    while pair is not None:
+        yield pair[0], pair[1]
+        pair = database.row(query, pair)
 
 
 def _place(row: Row) -> tuple[int, Place]:
-    chunk, created_at, kind, agent, session, role, project, repository, source = row
-    return int(chunk), Place(kind, agent, session, role, int(created_at), project, repository, source)
+    chunk, created_at, kind, *rest = row
+    agent, session, role, project, repository, source, path, title = rest
+    return int(chunk), Place(
+        kind, agent, session, role, int(created_at), project, repository, source, path, title
+    )

@@ -14,8 +14,8 @@ Replicated rows, equal on every device and covered by the state digest:
                  form where case does not count. No two living rows share it, and none is a folder of another
     condemned    names of blobs that are never used again
 
-Chunks are looked up by `forget_hash` alone, which is one to one with `id`: an index over random values costs a page for
-almost every row that is added, so there is one and not two.
+Chunks are looked up by `forget_hash`, which is one to one with `id`: an index over random values costs a page for almost
+every row that is added, so there is one and not two. By their ids they are found over `id_blocks`, see `ids`.
 
 `chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, whoever writes; `chunks_vec` follows `windows`. FTS5's
 and SQLite's secure deletion are on, so that a forgotten text leaves no bytes behind.
@@ -34,6 +34,7 @@ from collections.abc import Callable
 import apsw
 
 from crystal_core.schema3 import MEMORIES_AND_DOCUMENTS
+from crystal_core.schema5 import LOOKUPS
 
 APPLICATION_ID = 0x4352_5953
 """`PRAGMA application_id` of our files: "CRYS"."""
@@ -308,8 +309,13 @@ def _version_4(connection: apsw.Connection) -> None:
             pass
 
 
+def _version_5(connection: apsw.Connection) -> None:
+    for _ in connection.execute(LOOKUPS):
+        pass
+
+
 Migration = Callable[[apsw.Connection], None]
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4)
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4, _version_5)
 """Number n (from 1) takes a database of version n - 1 to version n, inside a transaction. One way, and once released never
 changed."""

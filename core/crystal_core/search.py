@@ -96,6 +96,9 @@ class Hit:
     project: str
     repository: str
     source: str
+    path: str
+    title: str
+    """Of a piece of a document: the document's path in its source, and the headings above the piece."""
     kind: str
     """One of `scope.KINDS`: what its place makes of it."""
     freshness: Freshness
@@ -272,7 +275,7 @@ class Searcher:
         found = fused(matches, neighbours, self._ranking, question.near)
         places = filters.places([chunk for chunk in found if chunk not in seen])
         seen.update(found)
-        rows = self._rows(places)
+        rows = self._rows(places, filters.memories)
         scored = [
             _Scored(
                 chunk,
@@ -285,15 +288,12 @@ class Searcher:
         scored.sort(key=lambda one: (-one.explanation.score, -one.place.created_at, one.chunk))
         return scored
 
-    def _rows(self, chunks: Iterable[int]) -> dict[int, _Row]:
-        rows = self._database.rows(
-            "SELECT c.rowid, c.id, c.text, c.provisional, coalesce(m.category,"
-            " (SELECT category FROM provisional_places WHERE chunk = c.rowid AND category IS NOT NULL"
-            " ORDER BY number DESC LIMIT 1))"
-            " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
-            " WHERE c.rowid IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(chunks)),),
+    def _rows(self, chunks: Iterable[int], memories: str) -> dict[int, _Row]:
+        query = (
+            f"SELECT rowid, id, text, provisional, (SELECT category FROM {memories} WHERE chunk = chunks.rowid LIMIT 1)"  # noqa: S608
+            " FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
         )
+        rows = self._database.rows(query, (json.dumps(list(chunks)),))
         return {
             int(chunk): _Row(content.hex(), text, bool(provisional), category)
             for chunk, content, text, provisional, category in rows
@@ -319,6 +319,8 @@ class Searcher:
             project=place.project,
             repository=place.repository,
             source=place.source,
+            path=place.path,
+            title=place.title,
             kind=place.kind,
             freshness=freshness(place.created_at, question.now_ms),
             category=one.row.category,

@@ -108,7 +108,7 @@ class StateRows:
         self._database.run(DROP_VECTOR_TABLE)
         self._database.run(
             """
-            DELETE FROM windows; DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed;
+            DELETE FROM windows; DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed; DELETE FROM id_blocks;
             DELETE FROM memory_changes; DELETE FROM document_parts; DELETE FROM documents; DELETE FROM sources;
             DELETE FROM acks; DELETE FROM acks_sparse; DELETE FROM position; DELETE FROM files; DELETE FROM condemned;
             UPDATE chunks SET provisional = 1 WHERE rowid IN (SELECT chunk FROM provisional_places);

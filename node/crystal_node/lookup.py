@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from crystal_core.database import Database
+from crystal_core.ids import chunks_between
 from crystal_node.errors import NoSuchEntry, Usage
 
 ID_DIGITS_MIN = 8
@@ -13,8 +14,9 @@ _ID = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A text, its id, and the keyed hash that a forget names it by."""
+    """A text, its chunk's rowid, its id, and the keyed hash that a forget names it by."""
 
+    chunk: int
     id: bytes
     forget_hash: bytes
     words: str = field(repr=False)
@@ -35,9 +37,14 @@ def find_text(database: Database, given: str) -> Found:
         )
     low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
     high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
-    rows = database.rows(
-        "SELECT id, forget_hash, text FROM chunks WHERE id BETWEEN ? AND ? LIMIT 2", (low, high)
-    )
+    with database.snapshot():
+        rows = [
+            row
+            for chunk in chunks_between(database, low, high)
+            for row in database.rows(
+                "SELECT rowid, id, forget_hash, text FROM chunks WHERE rowid = ?", (chunk,)
+            )
+        ]
     if not rows:
         raise NoSuchEntry(f"no text here has the id {digits[:16]}")
     if len(rows) > 1:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from crystal_core.database import Database, Row
 from crystal_node.errors import NoSuchEntry
-from crystal_node.lookup import find_text
+from crystal_node.lookup import Found, find_text
 
 _PLACES = """
 SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
 FROM occurrences o
 UNION ALL
 SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device, 1
-FROM provisional_places p JOIN provisional q ON q.number = p.number
+FROM provisional_places p JOIN provisional q ON q.number = p.number WHERE p.category IS NULL AND p.path IS NULL
 """
 _OF_CHUNK = f"SELECT agent, session FROM ({_PLACES}) WHERE chunk = ? ORDER BY created_at DESC LIMIT 1"  # noqa: S608
 _OF_SESSION = """
@@ -24,12 +24,12 @@ SELECT c.id, c.text, s.agent, s.session, s.message, s.part, s.role, s.created_at
        s.provisional
 FROM (SELECT chunk, agent, session, message, part, role, created_at, project, repository, source, device, 0 AS provisional,
              rowid AS number
-      FROM occurrences WHERE session = ?2 AND agent = ?1
+      FROM occurrences INDEXED BY occurrences_by_session WHERE session = ?2 AND agent = ?1
       UNION ALL
       SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device,
              1, p.rowid + (SELECT coalesce(max(rowid), 0) FROM occurrences)
       FROM provisional_places p JOIN provisional q ON q.number = p.number
-      WHERE p.session = ?2 AND p.agent = ?1 AND p.category IS NULL) s
+      WHERE p.session = ?2 AND p.agent = ?1 AND p.category IS NULL AND p.path IS NULL) s
 JOIN chunks c ON c.rowid = s.chunk
 WHERE NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
 ORDER BY s.number
@@ -77,11 +77,9 @@ def transcript(
     """
     found = find_text(database, given)
     with database.snapshot():
-        row = database.row("SELECT rowid, text FROM chunks WHERE id = ?", (found.id,))
-        place = None if row is None else database.row(_OF_CHUNK, (row[0],))
-        if row is None or place is None:
-            text = "" if row is None else str(row[1])
-            return Transcript("", "", "", "", "", (_memory(database, found.id, text),), 0, 0)
+        place = database.row(_OF_CHUNK, (found.chunk,))
+        if place is None:
+            return Transcript("", "", "", "", "", (_memory(database, found),), 0, 0)
         agent, session = place
         rows = list(database.each(_OF_SESSION, (agent, session)))
     if not rows:
@@ -137,11 +135,10 @@ def _version(piece: Spoken) -> tuple[str, int, str, int]:
     return piece.message, piece.part, piece.role, piece.created_at
 
 
-def _memory(database: Database, content: bytes, text: str) -> Spoken:
+def _memory(database: Database, found: Found) -> Spoken:
     """A text that was said nowhere: something to remember."""
-    row = database.row(
-        "SELECT m.created_at, m.device, m.category FROM memories m JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ?",
-        (content,),
-    )
+    row = database.row("SELECT created_at, device, category FROM memories WHERE chunk = ?", (found.chunk,))
     created_at, device, category = row if row is not None else (0, b"", "")
-    return Spoken(content.hex(), text, f"memory: {category}", created_at, device, "", 0, row is None, True)
+    return Spoken(
+        found.id.hex(), found.words, f"memory: {category}", created_at, device, "", 0, row is None, True
+    )

@@ -29,6 +29,15 @@ class Kind(StrEnum):
     DOCUMENT = "document"
 
 
+class Status(StrEnum):
+    """What has become of a memory. Only active ones are found where nothing is said."""
+
+    ACTIVE = "active"
+    RETIRED = "retired"
+    SUPERSEDED = "superseded"
+    ANY = "any"
+
+
 class Depth(StrEnum):
     """FAST: words and vectors. DEEP: a language model expands the query and ranks what is found; falls back to fast where none
     answers. AUTO: deep where the settings have it so, else fast."""
@@ -41,7 +50,9 @@ class Depth(StrEnum):
 class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A search. Filters that are empty let everything through; ``since`` and ``until`` are ages or dates (``timespans``).
 
-    ``source`` is the name of a source of documents. ``intent``, ``candidates`` and ``provider`` are for deep searches.
+    ``project`` is a folder or a repository, or the end of one from a slash on; ``source`` the tool that a conversation was held
+    with, or a source of documents; ``category`` and ``status`` are a memory's. ``intent``, ``candidates`` and ``provider`` are
+    for deep searches.
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
@@ -55,6 +66,8 @@ class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: _Name = ""
     since: _Moment = ""
     until: _Moment = ""
+    category: _Name = ""
+    status: Status | None = None
     depth: Depth = Depth.AUTO
     intent: Annotated[str, Meta(max_length=2000)] = ""
     candidates: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)] = 40

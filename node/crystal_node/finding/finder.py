@@ -169,6 +169,8 @@ def _scope(request: SearchRequest, now: int) -> Scope:
         source=request.source or None,
         since_ms=parse_since(request.since, now) if request.since else None,
         until_ms=parse_until(request.until, now) if request.until else None,
+        category=request.category or None,
+        status=None if request.status is None else request.status.value,
     )
 
 
@@ -196,6 +198,8 @@ def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
         project=hit.project,
         repository=hit.repository,
         source=hit.source,
+        path=hit.path,
+        title=hit.title,
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,

@@ -1,0 +1,195 @@
+"""Filters admit exactly what meets them, inside both halves, and pages hold every hit once."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crystal_core.replica import Replica
+from crystal_core.scope import EVERYWHERE, Scope
+from crystal_core.search import LAYERS, Searcher
+from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
+from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
+from tests.core.meanings import MeaningEmbedder, set_model
+
+EMBEDDER = MeaningEmbedder()
+AGENTS = ("ada", "bo")
+PROJECTS = (("home/crystal", "host/org/crystal"), ("home/pumps", ""), ("", ""))
+SESSIONS = ("s1", "s2", "s3")
+ROLES = ("user", "assistant")
+TOOLS = ("claude-code", "codex")
+TIMES = (0, NOW - 300 * DAY, NOW - 10 * DAY, NOW - 1000, NOW)
+
+Placed = tuple[str, Scope, str]
+"""A text, a scope with the values of one of its places, and that place's repository."""
+
+
+def _said(number: int) -> tuple[Capture, Placed]:
+    """The number decides all: every combination comes, each text in one or two places."""
+    agent, session = AGENTS[number % 2], SESSIONS[number // 2 % 3]
+    project, repository = PROJECTS[number // 6 % 3]
+    role, tool = ROLES[number // 18 % 2], TOOLS[number // 36 % 2]
+    moment = TIMES[number // 72 % 5]
+    text = f"the budget of pump {number % 300}"
+    piece = Piece(text, role, moment, f"m{number}", 0)
+    capture = Capture(agent, session, project, repository, tool, (piece,))
+    return capture, (text, Scope(agent, project, session, role, "conversation", tool, moment), repository)
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[tuple[Replica, list[Placed]]]:
+    """Some of it ordered, some of it pending; conversations, memories and documents, with some texts in two of them."""
+    replica = new_replica()
+    said = [_said(number) for number in range(0, 720, 2)] + [_said(number) for number in range(301, 400, 2)]
+    placed = [place for _, place in said]
+    apply(replica, *(capture for capture, _ in said[:300]), vectors=EMBEDDER.vectors)
+    for number, (capture, _) in enumerate(said[300:]):
+        replica.index_provisional(origin(10_000 + number), capture)
+    for number in range(30):
+        text, agent, moment = f"the budget of pump {number * 7}", AGENTS[number % 2], TIMES[number % 5]
+        operation = remember(text, ("fact", "decision")[number % 2], agent, moment)
+        if number % 3:
+            apply(replica, operation, vectors=EMBEDDER.vectors)
+        else:
+            replica.index_provisional(origin(20_000 + number), operation)
+        placed.append(
+            (text, Scope(agent=agent, kind="memory", since_ms=moment, category=operation.category), "")
+        )
+    apply(replica, PutSource("notes", "", ("*.md",), (), NOW))
+    for number in range(10):
+        texts = tuple(f"the budget of pump {number * 31 + part}" for part in range(3))
+        moment = TIMES[number % 5]
+        apply(
+            replica,
+            PutDocument(
+                "notes",
+                f"{number}.md",
+                content_hash(str(number)),
+                moment,
+                "markdown",
+                0,
+                3,
+                texts,
+                ("T",) * 3,
+            ),
+            vectors=EMBEDDER.vectors,
+        )
+        placed += [(text, Scope(kind="document", source="notes", since_ms=moment), "") for text in texts]
+    gone = "the budget of pump 14"
+    replica.index_provisional(origin(30_000), forget(gone))
+    set_model(replica, EMBEDDER.identity)
+    yield replica, [place for place in placed if place[0] != gone]
+    replica.close()
+
+
+def meets(place: Scope, repository: str, scope: Scope) -> bool:
+    """The plain meaning of a filter."""
+    for name in ("agent", "session", "role", "kind", "source", "category"):
+        wanted = getattr(scope, name)
+        if wanted is not None and getattr(place, name) != wanted:
+            return False
+    if scope.status not in (None, "active", "any") or (scope.status is not None and place.kind != "memory"):
+        return False
+    if scope.project is not None and not any(
+        name is not None and (name == scope.project or name.endswith(f"/{scope.project}"))
+        for name in (place.project, repository if place.kind == "conversation" else None)
+    ):
+        return False
+    moment = place.since_ms or 0
+    if scope.since_ms is not None and (not moment or moment < scope.since_ms):
+        return False
+    return scope.until_ms is None or 0 < moment <= scope.until_ms
+
+
+def maybe(*values: str) -> st.SearchStrategy[str | None]:
+    return st.one_of(st.none(), st.none(), st.sampled_from([*values, "nobody's", ""]))
+
+
+SCOPES = st.builds(
+    Scope,
+    agent=maybe(*AGENTS),
+    project=maybe("crystal", "home/crystal", "host/org/crystal", "pumps", "rystal", "%"),
+    session=maybe(*SESSIONS),
+    role=maybe(*ROLES),
+    kind=st.sampled_from([None, None, "conversation", "memory", "document"]),
+    source=maybe(*TOOLS, "notes"),
+    since_ms=st.sampled_from([None, None, 0, 1, NOW - 20 * DAY, NOW]),
+    until_ms=st.sampled_from([None, None, 0, NOW - 20 * DAY, NOW]),
+    category=maybe("fact", "decision"),
+    status=st.sampled_from([None, None, None, "active", "retired", "superseded", "any"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scope=SCOPES)
+def test_a_search_finds_all_that_meets_the_filters_and_nothing_else(
+    memory: tuple[Replica, list[Placed]], scope: Scope
+) -> None:
+    replica, placed = memory
+    wanted = {
+        text for text, place, repository in placed if scope == EVERYWHERE or meets(place, repository, scope)
+    }
+    for embedder in (EMBEDDER, None):
+        result = Searcher(replica.database, embedder).search(
+            "budget pump", now_ms=NOW, limit=1000, scope=scope
+        )
+        assert {hit.text for hit in result.hits} == wanted
+        assert not result.more
+        for hit in result.hits:
+            shown = Scope(
+                hit.agent or None,
+                hit.project,
+                hit.session or None,
+                hit.role or None,
+                hit.kind,
+                hit.source or None,
+                hit.created_at,
+                category=hit.category,
+            )
+            assert meets(shown, hit.repository, scope), "the place that is shown is one that was asked for"
+
+
+@settings(max_examples=25, deadline=None)
+@given(scope=SCOPES, limit=st.integers(1, 90), words_only=st.booleans())
+def test_pages_hold_every_hit_once_and_in_the_order_of_the_whole(
+    memory: tuple[Replica, list[Placed]], scope: Scope, limit: int, words_only: bool
+) -> None:
+    searcher = Searcher(memory[0].database, EMBEDDER)
+
+    def page(offset: int, count: int) -> tuple[list[str], bool]:
+        found = searcher.search(
+            "budget pump 7", now_ms=NOW, limit=count, offset=offset, scope=scope, words_only=words_only
+        )
+        return [hit.id for hit in found.hits], found.more
+
+    whole, more = page(0, 1000)
+    assert not more
+    assert len(set(whole)) == len(whole)
+    paged: list[str] = []
+    more = True
+    while more:
+        ids, more = page(len(paged), limit)
+        assert len(ids) == limit or not more
+        paged += ids
+    assert paged == whole
+
+
+def test_pages_reach_behind_the_first_layer(memory: tuple[Replica, list[Placed]]) -> None:
+    hits = (
+        Searcher(memory[0].database, EMBEDDER)
+        .search("budget", now_ms=NOW, limit=5, offset=LAYERS[1] + 20)
+        .hits
+    )
+    assert len(hits) == 5
+
+
+def test_a_page_behind_the_last_hit_is_empty(memory: tuple[Replica, list[Placed]]) -> None:
+    found = Searcher(memory[0].database).search("budget", now_ms=NOW, limit=5, offset=10_000)
+    assert (found.hits, found.more, found.weak) == ((), False, False)
+
+
+@pytest.mark.parametrize("offset", [-1, 10_001])
+def test_offsets_are_limited(memory: tuple[Replica, list[Placed]], offset: int) -> None:
+    with pytest.raises(ValueError, match="leaves out"):
+        Searcher(memory[0].database).search("budget", now_ms=NOW, offset=offset)

@@ -93,6 +93,11 @@ def read_config(path: Path) -> Config:
     try:
         config = msgspec.json.decode(data, type=Config)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if _is_prototypes(data):
+            raise BadConfig(
+                f"{path} is of the published prototype: its home is not set up for Crystal yet",
+                hint="`crystal takeover` copies all of it beside, and makes room; then `crystal up`.",
+            ) from error
         raise BadConfig(
             f"{path} is damaged: {error}", hint="Mend that line; `crystal config` checks it."
         ) from error
@@ -101,3 +106,16 @@ def read_config(path: Path) -> Config:
             f"{path} was written by a later version of Crystal", hint="Update Crystal on this machine."
         )
     return config
+
+
+class _Prototypes(msgspec.Struct, frozen=True):
+    version: str
+    agents: list[str]
+
+
+def _is_prototypes(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=_Prototypes)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

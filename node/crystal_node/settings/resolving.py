@@ -122,6 +122,14 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     )
 
 
+def places(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]:
+    """The home and Claude Code's folder, without reading ``config.json``: for a home that is not ours yet."""
+    env = os.environ if environment is None else environment
+    home = _pick("home", None, env, "CRYSTAL_HOME", "", DEFAULT_HOME)
+    claude = _pick("claude_config_dir", None, env, "CLAUDE_CONFIG_DIR", "", "~/.claude")
+    return _absolute(home), _absolute(claude)
+
+
 def enrolment_token(environment: Mapping[str, str] | None = None) -> str:
     """The relay's enrolment token from the environment, or "". A secret: never shown, never stored."""
     env = os.environ if environment is None else environment

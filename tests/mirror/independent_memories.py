@@ -21,6 +21,15 @@ class Kept:
         default_factory=dict[tuple[str, str], dict[int, tuple[bytes, str]]]
     )
 
+    def copy(self) -> "Kept":
+        return Kept(
+            {content: list(row) for content, row in self.memories.items()},
+            {content: list(rows) for content, rows in self.changes.items()},
+            dict(self.sources),
+            dict(self.documents),
+            {where: dict(parts) for where, parts in self.parts.items()},
+        )
+
     def remember(
         self, content: bytes, device: bytes, operation: list[Any], hidden: Callable[[bytes], bytes]
     ) -> None:

@@ -8,6 +8,7 @@ P5  epoch and position go back only by a wipe; device log, generation, root, rev
 P7  a text that could be found here still can, unless it was forgotten (the files' part of it: `model`)
 """
 
+import json
 from collections.abc import Set
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,6 +26,7 @@ from crystal_mirror.rebuild import rebuild_pending
 from crystal_mirror.snapshots.base import META_RESTORE, first_position, published_floor, read_base
 from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
+from tests.mirror.independent_memories import Kept
 from tests.sim.device import Home
 from tests.sim.model import Histories, History, State, Violation
 
@@ -211,12 +213,20 @@ class Checks:
         return below
 
 
+_SAID_OR_REMEMBERED = """
+SELECT forget_hash, text, provisional FROM chunks c WHERE EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid)
+    OR EXISTS (SELECT 1 FROM memories WHERE chunk = c.rowid)
+    OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND path IS NULL)
+"""
+"""What only stands in documents goes with them."""
+
+
 def p7_no_text_vanishes(home: Home, member: Member, baseline: _Baseline) -> None:
     """What a person could find on this device is still there, unless somebody has it forgotten. Between flows."""
     assert home.replica is not None, "checked before"
     if rebuild_pending(member) or restore_pending(member):
         return
-    rows = home.replica.rows("SELECT forget_hash, text, provisional FROM chunks")
+    rows = home.replica.rows(_SAID_OR_REMEMBERED)
     texts = {row[0]: row[1] for row in rows}
     gone = baseline.texts.keys() - texts.keys()
     gone -= {row[0] for row in home.replica.rows("SELECT forget_hash FROM suppressed")}
@@ -262,15 +272,17 @@ def compare(database: Database, state: State) -> str:
     }
     if places != state.occurrences:
         return _differ("places", places.keys(), state.occurrences.keys())
-    memories = {
-        row[0]: tuple(row[1:])
-        for row in database.rows(
-            "SELECT c.id, m.category, m.agent, m.created_at, m.device FROM memories m"
-            " JOIN chunks c ON c.rowid = m.chunk"
-        )
-    }
-    if memories != state.memories:
-        return _differ("memories", memories.keys(), state.memories.keys())
+    kept, wanted = rows_kept(database), state.kept
+    if kept.memories != wanted.memories:
+        return _differ("memories", kept.memories.keys(), wanted.memories.keys())
+    if kept.changes != wanted.changes:
+        return _differ("changed memories", kept.changes.keys(), wanted.changes.keys())
+    if kept.sources != wanted.sources:
+        return _differ("sources", kept.sources.keys(), wanted.sources.keys())
+    if kept.documents != wanted.documents:
+        return _differ("documents", kept.documents.keys(), wanted.documents.keys())
+    if kept.parts != {where: parts for where, parts in wanted.parts.items() if parts}:
+        return "other texts stand in the documents"
     suppressed: set[bytes] = {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")}
     if suppressed != set(state.suppressed):
         return "other texts are suppressed"
@@ -280,6 +292,35 @@ def compare(database: Database, state: State) -> str:
     if set(database.rows("SELECT device, incarnation, sequence FROM acks_sparse")) != lone:
         return "other operations are acknowledged beyond gaps"
     return compare_files(database, state)
+
+
+def rows_kept(database: Database) -> Kept:
+    """Memories and documents as they stand in the rows."""
+    kept = Kept()
+    for content, *row in database.rows(
+        "SELECT c.id, m.agent, m.created_at, m.device, m.category, m.confidence, m.status, m.superseded_by, m.changed_at"
+        " FROM memories m JOIN chunks c ON c.rowid = m.chunk"
+    ):
+        kept.memories[content] = row
+    for content, *change in database.rows(
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
+        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
+    ):
+        kept.changes.setdefault(content, []).append(tuple(change))
+    for name, device, root, include, exclude, at in database.rows(
+        "SELECT name, device, root, include, exclude, at FROM sources"
+    ):
+        kept.sources[name] = (device, root, json.loads(include), json.loads(exclude), at)
+    for source, path, *document in database.rows(
+        "SELECT source, path, version, kind, modified_at, total, came FROM documents"
+    ):
+        kept.documents[source, path] = tuple(document)
+    for source, path, part, content, title in database.rows(
+        "SELECT d.source, d.path, p.part, c.id, p.title FROM document_parts p"
+        " JOIN documents d ON d.rowid = p.document JOIN chunks c ON c.rowid = p.chunk"
+    ):
+        kept.parts.setdefault((source, path), {})[part] = (content, title)
+    return kept
 
 
 def compare_files(database: Database, state: State) -> str:

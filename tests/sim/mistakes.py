@@ -27,6 +27,7 @@ from crystal_mirror.ports import OutboxState, ReplicaTransaction
 from crystal_mirror.requests import Flow, GetMany, List, Listing, PutNew, Request
 from crystal_mirror.slots import VOID, Slot, SlotKind
 from crystal_mirror.types import EntryState, Origin, Position
+from tests.sim.kept_mistakes import KEPT_MISTAKES
 from tests.sim.store import SimStore
 
 Mistake = Callable[[], AbstractContextManager[Any]]
@@ -303,6 +304,7 @@ MISTAKES: dict[str, Mistake] = {
         the_lead_is_taken_without_a_seal,
         stored_without_looking,
         two_pollers_at_once,
+        *KEPT_MISTAKES,
     )
 }
 
@@ -328,5 +330,6 @@ FOUND_BY: dict[str, str | int | CrashesIn] = {
     "nothing is offered again": 12,
     "the lead is taken without a seal": "handover",
     "stored without looking": "restored",
+    **dict.fromkeys((mistake.__name__.replace("_", " ") for mistake in KEPT_MISTAKES), "keeping"),
 }
 """The run that is tried first for a mistake: a script's name or a seed. Only to save time: the others follow."""

@@ -8,21 +8,31 @@ device's rows can be compared after every step at the cost of what is new.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Any
+
+import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_mirror.batch import Announced, Batch, opened_batch
 from crystal_mirror.operations import (
+    Amend,
     Capture,
+    DropDocument,
     DropFile,
+    DropSource,
     FilePart,
     Forget,
     Operation,
+    PutDocument,
     PutFile,
+    PutSource,
     Remember,
     decode_operation,
+    encode_operation,
 )
 from crystal_mirror.types import ZERO_HASH, Origin
+from tests.mirror.independent_memories import Kept
 from tests.sim import filemodel
 from tests.sim.embedding import embed
 from tests.sim.filemodel import Files, living
@@ -44,7 +54,8 @@ class State:
     occurrences: dict[Occurrence, tuple[object, ...]] = field(
         default_factory=dict[Occurrence, tuple[object, ...]]
     )
-    memories: dict[bytes, tuple[object, ...]] = field(default_factory=dict[bytes, tuple[object, ...]])
+    kept: Kept = field(default_factory=Kept)
+    """Memories, sources and documents, by the second reader's rules."""
     suppressed: frozenset[bytes] = frozenset()
     done: frozenset[Origin] = frozenset()
     files: Files = field(default_factory=Files)
@@ -55,7 +66,7 @@ class State:
             dict(self.chunks),
             dict(self.texts),
             dict(self.occurrences),
-            dict(self.memories),
+            self.kept.copy(),
             self.suppressed,
             self.done,
             dict(self.files),
@@ -91,21 +102,37 @@ class State:
                 chunk = sha256(operation.text.encode()).digest()
                 self.suppressed -= {secret.forget_hash(chunk)}
                 self._add(chunk, operation.text, new)
-                first = self.memories.get(
-                    chunk, (operation.category, operation.agent, operation.created_at, origin.device)
-                )
-                self.memories[chunk] = (operation.category, *first[1:])
+                self.kept.remember(chunk, origin.device, _plain(operation), secret.forget_hash)
+            case Amend():
+                self.kept.amend(origin.device, _plain(operation), secret.forget_hash)
             case Forget():
                 self.suppressed |= set(operation.targets)
                 for chunk in [c for c in self.chunks if secret.forget_hash(c) in operation.targets]:
                     del self.chunks[chunk], self.texts[chunk]
-                    self.memories.pop(chunk, None)
+                    self.kept.forget(chunk)
                     for place in [place for place in self.occurrences if place[0] == chunk]:
                         del self.occurrences[place]
             case PutFile():
                 filemodel.put(self.files, origin, operation, is_condemned)
             case DropFile():
                 filemodel.drop(self.files, origin, operation)
+            case PutSource():
+                _, name, *source = _plain(operation)
+                self.kept.sources[name] = (origin.device, *source)
+            case DropSource():
+                self._release(self.kept.drop_source(operation.name))
+            case PutDocument():
+
+                def take(text: str) -> bytes | None:
+                    chunk = sha256(text.encode()).digest()
+                    if secret.forget_hash(chunk) in self.suppressed:
+                        return None
+                    self._add(chunk, text, new)
+                    return chunk
+
+                self._release(self.kept.put_document(origin.device, _plain(operation), take))
+            case DropDocument():
+                self._release(self.kept.drop_document(origin.device, operation.source, operation.path))
         return new
 
     def _add(self, chunk: bytes, text: str, new: list[str]) -> None:
@@ -113,6 +140,12 @@ class State:
             self.chunks[chunk] = ()  # the batch says by which model
             self.texts[chunk] = text
             new.append(text)
+
+    def _release(self, chunks: set[bytes]) -> None:
+        """What nothing has any more, after it was taken out of a document."""
+        said = {place[0] for place in self.occurrences}
+        for chunk in chunks - said - self.kept.memories.keys() - self.kept.stand():
+            del self.chunks[chunk], self.texts[chunk]
 
     def acks(self) -> tuple[set[tuple[bytes, bytes, int]], set[tuple[bytes, bytes, int]]]:
         """The done operations as unbroken runs (their last sequence) and as lone ones beyond gaps."""
@@ -279,10 +312,10 @@ class Histories:
         return announced
 
     def _may_come_twice(self, origin: Origin, operation: Operation, state: State) -> bool:
-        """A file's operation is made again after a crash, and takes its base with it. Anything else is offered again by who
-        reads from a snapshot and cannot know whether the log had this one or another of its name: rather forgotten twice than
-        never, and no text may come back by it."""
-        if isinstance(operation, Forget | PutFile | DropFile):
+        """A file's operation is made again after a crash, and takes its base with it; what a source has is stated as often as
+        its device likes. Anything else is offered again by who reads from a snapshot and cannot know whether the log had this
+        one or another of its name: rather forgotten twice than never, and no text may come back by it."""
+        if isinstance(operation, Forget | PutFile | DropFile | DropSource | PutDocument | DropDocument):
             return True
         tried = state.copy()
         tried.apply(self.secret, origin, operation)
@@ -299,6 +332,11 @@ class Histories:
                 carried = frozenset(sha256(encoded).digest() for _, encoded in batch.operations)
             self._operations[name] = carried
         return self._operations[name]
+
+
+def _plain(operation: Operation) -> list[Any]:
+    """As it is on the wire."""
+    return msgspec.msgpack.decode(encode_operation(operation))  # type: ignore[no-any-return]
 
 
 def _floor(batch: Batch, before: History) -> tuple[int, int]:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from random import Random
 
 from crystal_mirror.claim import claim
+from crystal_mirror.operations import Operation
 from tests.sim.device import Home
+from tests.sim.kept_script import keeping
 from tests.sim.world import World
 
 Script = Callable[["Stage"], None]
@@ -37,8 +39,11 @@ class Stage:
                     break
 
     def write(self, home: Home) -> None:
-        """A new operation on that device. Whoever died before it was accepted asks again."""
-        operation = self.world.new_operation(self._draw)
+        """A new operation on that device."""
+        self.accept(home, self.world.new_operation(self._draw))
+
+    def accept(self, home: Home, operation: Operation) -> None:
+        """Whoever died before it was accepted asks again."""
         for _ in range(TRIES_MAX):
             if self.world.accept(home, operation):
                 return
@@ -96,7 +101,12 @@ def restored(stage: Stage) -> None:
     stage.sync(core, laptop, core)
 
 
-SCRIPTS: dict[str, Script] = {"everyday": everyday, "handover": handover, "restored": restored}
+SCRIPTS: dict[str, Script] = {
+    "everyday": everyday,
+    "handover": handover,
+    "restored": restored,
+    "keeping": keeping,
+}
 
 
 def count_points(name: str) -> int:

@@ -4,7 +4,18 @@ from hashlib import sha256
 from random import Random
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropDocument,
+    DropSource,
+    Forget,
+    Operation,
+    Piece,
+    PutDocument,
+    PutSource,
+    Remember,
+)
 from tests.sim.embedding import embed
 from tests.sim.filing import LINES, PATHS
 from tests.sim.secrecy import PLANTED_BYTES_MIN, Secrecy
@@ -18,6 +29,8 @@ TEXTS = (
     "forget me",
 )
 SOURCE = "claude-code"
+DOCUMENTS = ("notes of the house", "code of the shed")
+DOCUMENT_PATHS = ("plans of the roof.md", "ladders/list.md")
 
 
 def plant_writings(secrecy: Secrecy) -> None:
@@ -26,7 +39,7 @@ def plant_writings(secrecy: Secrecy) -> None:
         secrecy.plant("a text", text.encode())
         for vector in embed(text):
             secrecy.plant("a vector", vector)
-    for text in (SOURCE, *PATHS, *LINES):
+    for text in (SOURCE, *DOCUMENTS, *DOCUMENT_PATHS, *PATHS, *LINES):
         if len(text) >= PLANTED_BYTES_MIN:
             secrecy.plant("a name, or a file's text", text.encode())
 
@@ -37,6 +50,8 @@ class Writer:
     def __init__(self, secret: VaultSecret) -> None:
         self._secret = secret
         self._serial = 0
+        self._begun: PutDocument | None = None
+        """Of a document in several operations, the last that was made."""
 
     def new_operation(self, draw: Random) -> Operation:
         """One of few texts, so that they meet again; made unique by a serial number; with a clock that is off by years."""
@@ -52,10 +67,52 @@ class Writer:
                     Piece(draw.choice(TEXTS), "user", clock, f"m{draw.randrange(4)}", part)
                     for part in range(draw.randint(1, 3))
                 )
-                return Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
+                said = Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
+                # Drawn apart, so that worlds before and after these operations came are the same in all else.
+                apart = Random(repr(said))
+                return said if apart.random() < 0.5 else self._kept_or_read_in(apart, clock)
+
+    def _kept_or_read_in(self, draw: Random, clock: int) -> Operation:
+        """What is done with memories, and what sources of documents bring: in and out of turn, by whichever device."""
+        agent = f"a{self._serial}"
+        match draw.randrange(9):
+            case 0:
+                old = tuple(self.name(text) for text in draw.sample(TEXTS, draw.randint(1, 2)))
+                return Remember(draw.choice(TEXTS), "fact", agent, clock, draw.choice((40, 100)), old)
+            case 1:
+                category = draw.choice((None, "fact", "event"))
+                status = draw.choice((None, "active", "retired"))
+                return Amend(
+                    self.name(draw.choice(TEXTS)), category, draw.choice((None, 70)), status, agent, clock
+                )
+            case 2 | 3:
+                return PutSource(draw.choice(DOCUMENTS), "", ("*.md",), (), clock)
+            case 4 if draw.random() < 0.3:
+                return DropSource(draw.choice(DOCUMENTS))
+            case 4:
+                return DropDocument(draw.choice(DOCUMENTS), draw.choice(DOCUMENT_PATHS))
+            case _:
+                return self._document(draw, clock)
+
+    def _document(self, draw: Random, clock: int) -> PutDocument:
+        before, self._begun = self._begun, None
+        if before is not None and draw.random() < 0.7:
+            first, source, path = before.first + len(before.texts), before.source, before.path
+            version, total = before.version, before.total
+        else:
+            first, source, path = 0, draw.choice(DOCUMENTS), draw.choice(DOCUMENT_PATHS)
+            version, total = sha256(bytes([draw.randrange(3)])).digest(), draw.randint(0, 4)
+        texts = tuple(draw.choice(TEXTS) for _ in range(min(total - first, draw.randint(1, 3))))
+        made = PutDocument(source, path, version, clock, "md", first, total, texts, ("",) * len(texts))
+        if first + len(texts) < total:
+            self._begun = made
+        return made
+
+    def name(self, text: str) -> bytes:
+        return self._secret.forget_hash(sha256(text.encode()).digest())
 
     def forget(self, text: str) -> Forget:
         """A second target that no text has makes every forget different from all others."""
         self._serial += 1
         nothing = sha256(f"nothing {self._serial}".encode()).digest()
-        return Forget((self._secret.forget_hash(sha256(text.encode()).digest()), nothing))
+        return Forget((self.name(text), nothing))

@@ -37,6 +37,7 @@ def database_paths(home: Home) -> dict[str, Path]:
         FILES: home.files_database,
         WORKS: home.works_database,
         WEAVER: home.weaver_database,
+        "state/sources.db": home.sources_database,
         "state/jobs.db": home.jobs_database,
         "state/commands.db": home.commands_database,
         JOURNAL: home.state_database,

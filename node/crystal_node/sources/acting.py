@@ -42,6 +42,8 @@ def add_source(
 ) -> SourceAdded:
     """Makes a folder, or a file, a source of this device, or gives one other patterns. Reads nothing of it yet.
 
+    One of a device that was revoked is taken over: what its folder has as it was is not sent again.
+
     Raises:
         Usage: there is nothing of that kind, or the name, or a pattern, is taken or no good.
     """
@@ -52,29 +54,27 @@ def add_source(
     _check_public(device)
     with _book(device) as book:
         kept, there = book.source(name), _in_vault(device, name)
-        if there is not None and there.device != device.member.device_id:
+        mine = there is not None and there.device == device.member.device_id
+        if there is not None and not mine and device.member.log.is_active(there.device):
             raise Usage(
                 f"{name} is a source of {_device(device, there.device)} already",
                 hint="Take another name, or `crystal sources remove` that one first.",
             )
-        if kept is not None and there is not None and kept.root != root:
+        if kept is not None and mine and kept.root != root:
             raise Usage(
                 f"{name} is {kept.root} already",
                 hint="Take another name, or `crystal sources remove` that one first.",
             )
         if kept is None and len(book.sources()) >= SOURCES_MAX:
             raise Usage(f"this device has {SOURCES_MAX} sources already", hint="Remove one first.")
-        same = there is not None and (there.include, there.exclude) == patterns
-        if not same:
+        if there is None or not mine or (there.include, there.exclude) != patterns:
             shown = project_name(str(root), device.settings.person_home)
             device.accept([PutSource(name, shown, *patterns, now_ms())])
         if kept is None:
             kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastLook())
         # The book comes last: a source that it has and the vault has not would be let go of as removed elsewhere.
         book.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
-    return SourceAdded(
-        name=name, path=str(root), include=patterns[0], exclude=patterns[1], changed=there is not None
-    )
+    return SourceAdded(name=name, path=str(root), include=patterns[0], exclude=patterns[1], changed=mine)
 
 
 async def sync_sources(

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_core.database import Database
 from crystal_core.documents import Document, documents
 from crystal_mirror.operations import DropDocument, Operation
 from crystal_node.clock import now_ms
@@ -36,9 +37,9 @@ from crystal_node.sources.operations import put_operations, without_forgotten
 from crystal_node.sources.reading import Extract, Prepared, Read, prepare, read_file
 from crystal_node.sources.scan import Scan, Stamp
 
-BATCH_FILES = 200
-BATCH_BYTES = 4 * 1024 * 1024
-BATCH_SECONDS = 2.0
+BATCH_FILES = 50
+BATCH_BYTES = 512 * 1024
+BATCH_SECONDS = 1.0
 DROPS_AT_ONCE = 500
 QUIET_NS = 2_000_000_000
 """A file that was changed so shortly before it was read may change again under the same stamp: it is read again."""
@@ -83,8 +84,12 @@ class Synced:
 
 @dataclass
 class _Look:
-    seen: set[str]
-    changed: list[tuple[str, Stamp]]
+    """What the vault has, what was read before, which files are there, and which of them have to be read."""
+
+    vault: dict[str, Document]
+    known: dict[str, Known]
+    seen: set[str] = field(default_factory=set[str])
+    changed: list[tuple[str, Stamp]] = field(default_factory=list[tuple[str, Stamp]])
 
 
 async def sync_source(
@@ -105,11 +110,9 @@ async def sync_source(
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
     report = Synced(source.name)
-    vault = {each.path: each for each in documents(device.replica.database, source.name)}
-    known = book.files(source.name)
     scan = Scan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
-        look = await asyncio.to_thread(_look, scan, known, vault)
+        look = await asyncio.to_thread(_look, scan, device.settings.home.database, book, source.name)
     except OSError as error:
         report.problem = (
             f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
@@ -117,6 +120,7 @@ async def sync_source(
         report.complete = False
         _keep(book, source, report)
         return report
+    vault, known = look.vault, look.known
     report.files = len(look.seen)
     gone = [path for path in sorted(vault.keys() | known.keys()) if path not in look.seen]
     gone = [path for path in gone if not path.startswith(tuple(scan.unlisted))] if scan.unlisted else gone
@@ -137,9 +141,12 @@ async def sync_source(
     return report
 
 
-def _look(scan: Scan, known: dict[str, Known], vault: dict[str, Document]) -> _Look:
-    """Which files are there, and which of them have to be read. Opens none."""
-    look = _Look(set(), [])
+def _look(scan: Scan, database: Path, book: SourceBook, name: str) -> _Look:
+    """Opens no file. The database has a connection of its own: in the agent the event loop has other things to do."""
+    with Database.open(database) as memory:
+        vault = {each.path: each for each in documents(memory, name)}
+    known = book.files(name)
+    look = _Look(vault, known)
     able = find_spec("pypdf") is not None
     for path, stamp in scan.files():
         look.seen.add(path)

@@ -28,6 +28,8 @@ _AGAIN = "Stop what uses it and move it away, with its -wal file: it is begun an
 _UNREAD = "Touch nothing. See that the disk works and has room, and that the file is yours; then look again."
 _WORKS = "Move it away, with its -wal file, or restore it from a backup: what it kept of work under way is then begun again."
 
+_SOURCES = "Move it away, and say again where they are: crystal sources add FOLDER --name NAME. Nothing is sent again."
+
 
 @dataclass(frozen=True, slots=True)
 class _File:
@@ -72,6 +74,7 @@ def _files(home: Home) -> list[_File]:
         _File(home.commands_database, _WORKS, State.WARNING),
         _File(home.works_database, _WORKS, State.WARNING),
         _File(home.weaver_database, _WORKS, State.WARNING),
+        _File(home.sources_database, _SOURCES, State.WARNING),
     ]
 
 

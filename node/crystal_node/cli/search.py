@@ -89,8 +89,8 @@ def run(
         crystal search "why did we change the retry budget" --since 30d
     """
     from crystal_node.errors import Usage
+    from crystal_node.finding.asking import finding
     from crystal_node.finding.documents import OFFSET_MAX, Depth, SearchRequest
-    from crystal_node.finding.finder import Finder
     from crystal_node.settings import resolve
 
     if fast and deep:
@@ -120,7 +120,7 @@ def run(
         provider=provider,
         explain=explain,
     )
-    with Finder(resolve()) as finder:
+    with finding(resolve()) as finder:
         found = finder.search(request)
     if as_json:
         emit(_document(found))

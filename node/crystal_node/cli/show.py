@@ -45,8 +45,8 @@ def run(
     """
     from msgspec import to_builtins
 
+    from crystal_node.finding.asking import finding
     from crystal_node.finding.documents import ShowRequest
-    from crystal_node.finding.finder import Finder
     from crystal_node.settings import resolve
 
     request = ShowRequest(
@@ -54,7 +54,7 @@ def run(
         before=context if before is None else before,
         after=context if after is None else after,
     )
-    with Finder(resolve()) as finder:
+    with finding(resolve()) as finder:
         shown = finder.show(request)
     if as_json:
         emit(to_builtins(shown))

@@ -9,7 +9,7 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.errors import NotSetUp
-from crystal_node.finding.documents import SearchDocument, SearchRequest, ShowDocument, ShowRequest
+from crystal_node.finding.documents import Depth, SearchDocument, SearchRequest, ShowDocument, ShowRequest
 from crystal_node.finding.wire import (
     ANSWER_BYTES_MAX,
     REQUEST_BYTES_MAX,
@@ -55,8 +55,9 @@ class Asking:
         self._here: Finder | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """See ``Finding``."""
-        answered = self._asked("search", request, SearchDocument)
+        """See ``Finding``. A deep search that was asked for outright is made here: the key for it may be in this process alone."""
+        outright = request.depth is Depth.DEEP or request.provider
+        answered = None if outright else self._asked("search", request, SearchDocument)
         return self._disk().search(request) if answered is None else answered
 
     def show(self, request: ShowRequest) -> ShowDocument:

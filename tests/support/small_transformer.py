@@ -43,7 +43,7 @@ def made_transformer(folder: Path) -> str:
     tokenizer.save_pretrained(parts)
     modules: Any = importlib.import_module("sentence_transformers.models")
     word = modules.Transformer(str(parts), max_seq_length=512)
-    pooling = modules.Pooling(word.get_word_embedding_dimension(), "mean")
+    pooling = modules.Pooling(_DIMENSIONS, "mean")
     path = folder / "small"
     library.SentenceTransformer(modules=[word, pooling], device="cpu").save(str(path))
     return str(path)

@@ -131,7 +131,7 @@ def _plan(plan: "Plan", *, as_json: bool) -> None:
                 "bytes": plan.bytes,
                 "made": plan.made,
                 "tokens": plan.tokens,
-                "dollars": None if plan.dollars is None else round(plan.dollars, 4),
+                "dollars": None if plan.dollars is None else round(plan.dollars, 8),
                 "seconds": round(plan.seconds, 1),
             }
         )

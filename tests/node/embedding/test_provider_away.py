@@ -1,0 +1,89 @@
+"""A provider that is down, refuses or is off: everything is recorded, found by its words, and gets its vectors later."""
+
+import pytest
+
+from crystal_node.embedding.ingesting import AFTER_FAILURE_SECONDS_MAX
+from tests.node.embedding.conftest import concerns, filled, migrated, standing
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.machine import Vault
+
+
+def test_what_is_recorded_while_it_is_down_is_found_by_words_everywhere_and_embedded_later(
+    vault: Vault, server: EmbeddingServer
+) -> None:
+    laptop = vault.add()
+    filled(vault.core, 12)
+    migrated(vault.core, server)
+    server.down = True
+    laptop.call("remember", "the spare key hangs behind the barometer")
+    vault.settle()
+    for machine in vault.machines:
+        assert machine.found("spare key barometer")[0] == "the spare key hangs behind the barometer"
+    assert "texts-without-vectors" in concerns(vault.core)
+    assert "texts-without-vectors" not in concerns(laptop)
+    now = standing(vault.core)
+    assert now["without_vectors"] == 1
+    assert "503" in str(now["problem"])
+    assert "503" in vault.core.call("search", "barometer", "--json").json["note"]
+    said = vault.core.call("doctor", "--offline", check=False).out
+    assert "no vectors for now" in said
+    server.down = False
+    vault.settle()
+    assert standing(vault.core)["without_vectors"] == standing(laptop)["without_vectors"] == 0
+    assert "texts-without-vectors" not in concerns(vault.core)
+    assert len(vault.digests()) == 1
+
+
+def test_a_core_without_its_key_goes_on_by_words_and_names_what_is_missing(vault: Vault) -> None:
+    filled(vault.core, 5)
+    vault.core.call("config", "set", "embedding_provider", "openai")
+    found = vault.core.call("search", "--json", "harbour 7").json
+    assert found["mode"] == "hybrid", "the vault's vectors are the built-in model's until they are migrated"
+    refused = vault.core.call("embed", "migrate", "--yes", check=False)
+    assert refused.code == 12
+    assert "OPENAI_API_KEY" in refused.err
+
+
+def test_switched_off_nothing_is_embedded_and_switched_on_again_all_is(vault: Vault) -> None:
+    vault.core.call("config", "set", "embedding_provider", "none")
+    filled(vault.core, 5)
+    now = standing(vault.core)
+    assert (now["vault_model"], now["without_vectors"], now["problem"]) == (None, 5, None)
+    assert vault.core.found("harbour 7")
+    vault.core.call("config", "set", "embedding_provider", "builtin")
+    vault.core.call("sync")
+    now = standing(vault.core)
+    assert (now["queries"], now["without_vectors"]) == ("hybrid", 0)
+
+
+async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vault) -> None:
+    from crystal_core.embed.port import EmbedderUnavailable
+    from crystal_node.device import opened
+    from crystal_node.embedding.ingesting import Ingest
+    from crystal_node.settings import resolve
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in vault.core.environment.items():
+            patch.setenv(name, value)
+        with opened(resolve()) as device:
+            clock = [1000.0]
+            ingest = Ingest(device, lambda: clock[0])
+            assert await ingest.begin()
+            waits: list[float] = []
+            for _ in range(8):
+                ingest.failed(EmbedderUnavailable("nobody answers"))
+                assert await ingest.begin() == ""
+                began = clock[0]
+                while ingest.resting:
+                    clock[0] += 1.0
+                waits.append(clock[0] - began)
+            assert waits == sorted(waits)
+            assert waits[-1] == AFTER_FAILURE_SECONDS_MAX
+            ingest.failed(EmbedderUnavailable("later", after=5000.0))
+            clock[0] += 4999.0
+            assert ingest.resting
+            clock[0] += 2.0
+            assert await ingest.begin()
+            ingest.embedded()
+            assert ingest.words() == ""
+            ingest.close()

@@ -1,0 +1,1 @@
+"""The engine of deep search, with models in a few lines."""

@@ -1,0 +1,1 @@
+"""Finding on a device: the agent that answers, and deep searches."""

@@ -85,5 +85,5 @@ sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED onc
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
-"""Install the servers for tests that are not in .venv: Swift into .venv-swift; Ceph's object gateway, a keyring with the D-Bus
-daemon that it needs, and Chromium, from the system's packages.
+"""Install the servers for tests that are not in .venv: Swift into .venv-swift, the MCP inspector into .venv-inspector; Ceph's
+object gateway, a keyring with the D-Bus daemon that it needs, and Chromium, from the system's packages.
 
 Part of `make test`. What is there already is left alone, and what cannot be installed here is said and left out: the tests that
 need it are skipped then, with a reason that names it. Exit code 0 when all are there, 1 when one is missing.
@@ -22,6 +22,10 @@ SWIFT = PROJECT / ".venv-swift"
 SWIFT_PINS = PROJECT / "requirements" / "swift.txt"
 # Holds the pins that the environment was made from. The last thing to be written.
 SWIFT_DONE = SWIFT / "installed"
+
+INSPECTOR = PROJECT / ".venv-inspector"
+INSPECTOR_PIN = "@modelcontextprotocol/inspector-cli@0.15.0"
+INSPECTOR_DONE = INSPECTOR / "installed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,11 @@ INSTALL_SECONDS_MAX = 600.0
 
 
 def main() -> int:
-    found = [("Swift", have_swift()), *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM))]
+    found = [
+        ("Swift", have_swift()),
+        ("The MCP inspector", have_inspector()),
+        *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM)),
+    ]
     missing = [name for name, there in found if not there]
     for name in missing:
         print(f"{name} is not installed: the tests that need it are skipped.", file=sys.stderr)
@@ -91,6 +99,24 @@ def have_swift() -> bool:
     )
     if done:
         SWIFT_DONE.write_text(pins)
+    return done
+
+
+def have_inspector() -> bool:
+    """Whether the MCP inspector's command line is there in the pinned version, after an attempt to put it there. Node.js, which
+    it needs, is not installed here."""
+    if INSPECTOR_DONE.exists() and INSPECTOR_DONE.read_text() == INSPECTOR_PIN:
+        return True
+    if shutil.which("npm") is None:
+        print("There is no npm here, which the MCP inspector comes by.")
+        return False
+    print("Installing the MCP inspector for the tests, into .venv-inspector", flush=True)
+    shutil.rmtree(INSPECTOR, ignore_errors=True)
+    INSPECTOR.mkdir()
+    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    done = _succeeds("npm", "install", *quiet, "--prefix", INSPECTOR, INSPECTOR_PIN)
+    if done:
+        INSPECTOR_DONE.write_text(INSPECTOR_PIN)
     return done
 
 

@@ -1,6 +1,7 @@
 """Asking: by the running agent where there is one, else from this device's disk. The answers are the same."""
 
 import socket
+import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -52,10 +53,11 @@ class Asking:
         if settings.vault is None:
             raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
         self._settings = settings
+        self._lock = threading.Lock()
         self._here: Finder | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """See ``Finding``. A deep search that was asked for outright is made here: the key for it may be in this process alone."""
+        """See ``Finding``. A deep search that is asked for outright is made here: its key may be in this process alone."""
         outright = request.depth is Depth.DEEP or request.provider
         answered = None if outright else self._asked("search", request, SearchDocument)
         return self._disk().search(request) if answered is None else answered
@@ -73,9 +75,11 @@ class Asking:
     def _disk(self) -> "Finder":
         from crystal_node.finding.finder import Finder
 
-        if self._here is None:
-            self._here = Finder(self._settings)
-        return self._here
+        # Threads that ask at the same time share one.
+        with self._lock:
+            if self._here is None:
+                self._here = Finder(self._settings)
+            return self._here
 
     def _asked(self, verb: str, request: msgspec.Struct, kind: type[T]) -> T | None:
         """The agent's answer; None if there is none to be had. Raises AnsweredError."""

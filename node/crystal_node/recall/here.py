@@ -3,9 +3,14 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from crystal_node.recall.hook import HookInput, Recalled, output, read_input
+
+if TYPE_CHECKING:
+    from crystal_node.settings import Settings
 
 SECONDS_MAX = 0.28
 """From the start of Python's own work until an answer, whatever it is."""
@@ -13,21 +18,28 @@ SECONDS_MAX = 0.28
 
 def answer_here(data: bytes, environment: Mapping[str, str]) -> int:
     """Writes the hook's answer, in time. Returns the exit code, which is always 0."""
+    began = time.monotonic()
     hook = read_input(data)
     if hook is None:
         return 0
     telling = _Telling(hook.hook_event_name)
-    timer = threading.Timer(SECONDS_MAX, telling.too_late)
-    timer.daemon = True
-    timer.start()
     try:
-        _tell(telling, hook, environment)
+        from crystal_node.settings import resolve
+
+        settings = resolve(environment=environment)
+        if settings.vault is None or not settings.searching.recall:
+            return 0
+        timer = threading.Timer(max(SECONDS_MAX - (time.monotonic() - began), 0.0), telling.too_late)
+        timer.daemon = True
+        timer.start()
+        try:
+            _tell(telling, hook, settings)
+        finally:
+            timer.cancel()
     except Exception as error:  # noqa: BLE001  a hook that fails would stand between a person and their work
         from crystal_node.errors import describe
 
         telling.failed(describe(error).message)
-    finally:
-        timer.cancel()
     return 0
 
 
@@ -64,17 +76,13 @@ class _Telling:
         os._exit(0)
 
 
-def _tell(telling: _Telling, hook: HookInput, environment: Mapping[str, str]) -> None:
+def _tell(telling: _Telling, hook: HookInput, settings: "Settings") -> None:
     from contextlib import ExitStack
 
     from crystal_node.clock import now_ms
     from crystal_node.finding.finder import Finder
     from crystal_node.recall.recalling import recall, told
-    from crystal_node.settings import resolve
 
-    settings = resolve(environment=environment)
-    if settings.vault is None:
-        return
     with ExitStack() as closing:
         recalled = recall(
             hook, settings, lambda: closing.enter_context(Finder(settings)), now_ms(), words_only=True

@@ -41,7 +41,7 @@ def made_transformer(folder: Path) -> str:
     parts = folder / "parts"
     model.save_pretrained(parts)
     tokenizer.save_pretrained(parts)
-    modules: Any = importlib.import_module("sentence_transformers.models")
+    modules: Any = importlib.import_module("sentence_transformers.sentence_transformer.modules")
     word = modules.Transformer(str(parts), max_seq_length=512)
     pooling = modules.Pooling(_DIMENSIONS, "mean")
     path = folder / "small"

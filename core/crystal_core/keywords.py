@@ -6,22 +6,40 @@ Rules:
 - Words are joined by OR and BM25 puts together what matches well: a query whose words do not all occur still finds. English
   function words are left out as long as other words remain. Text between double quotes is a phrase; a word with
   punctuation inside (`os.path`) is searched as a phrase and by its parts.
-- Ranking costs about 0.7 µs for each chunk that matches, so at most `RANKED_MAX` are ranked. In a memory of more chunks than
-  that, words are taken from the rarest on, as many as fit; the chunks that hold all words are ranked apart; and of words
-  that each exceed it alone, the newest chunks count. See docs/decisions/0010-search-index.md.
+- Ranking costs about 1 µs for each chunk that matches, so at most `RANKED_MAX` are ranked. In a memory of more chunks than
+  that, words are taken from the rarest on, as many as fit:
+
+      the chunks that hold them are few    all of them, by all words of the query, in an index of their own
+      they are more                        by these words; and what holds all words of a short query, by all
+      that is not enough                   what holds all the other words, then the newest that hold the rarest of these
+
+- A filter that admits few chunks has them ranked in full, by all words. One that admits more applies before anything is
+  cut off.
+
+See docs/decisions/0010-search-index.md and 0038-vectors-at-a-million.md.
 """
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crystal_core.database import Database
+from crystal_core import bm25
+from crystal_core.database import Database, Row
 
 RANKED_MAX = 8192
 """Chunks ranked for one query."""
 RARE_MAX = 2048
 """A word in at most that many chunks is rare; only where rare words are few are others counted to their end."""
+FEW_MAX = 256
+"""Chunks that are indexed by themselves for one query: about 15 µs each."""
+FEW_ADMITTED_MAX = 3072
+"""The same, for what a filter admits."""
+COUNTED_MAX = 4
+"""A word that seems to stand in this many times `RANKED_MAX` chunks is not counted to that bound."""
+LARGE = 250_000
+"""Chunks from which on FTS5's own ranking of phrases costs more than ours."""
 CONJUNCTION_MAX = 5
 """Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
 TERMS_MAX = 16
@@ -55,7 +73,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """A condition on `rowid` that every match must meet, as SQL with its bindings, and whether few rows meet it."""
+    """A condition on `rowid` that every match must meet, as SQL with its bindings, and whether few rows meet it.
+
+    Each `rowid` in it has a plus sign, which keeps SQLite from asking FTS5 for each admitted row by itself.
+    """
 
     sql: str = ""
     bindings: tuple[object, ...] = ()
@@ -77,13 +98,18 @@ def terms(text: str) -> list[str]:
 
     for phrase in _QUOTED.findall(text):
         take(_PARTS.findall(phrase))
+    quoted = set(found)
     plain: list[list[str]] = [_PARTS.findall(word) for word in _QUOTED.sub(" ", text).split()]
     for words in plain:
         take(words)
     for words in plain:
         for word in words:
             take([word])
-    content = [term for key, term in found.items() if key not in _FUNCTION_WORDS]
+    content = [
+        term
+        for key, term in found.items()
+        if key in quoted - _FUNCTION_WORDS or not _FUNCTION_WORDS.issuperset(key.split())
+    ]
     chosen = content or list(found.values())
     return chosen if len(chosen) <= TERMS_MAX else sorted(chosen, key=len, reverse=True)[:TERMS_MAX]
 
@@ -95,67 +121,177 @@ def best_matches(
     searched = terms(text)
     if not searched:
         return []
-    newest = database.value("SELECT max(rowid) FROM chunks") or 0
-    if newest <= RANKED_MAX or restriction.narrow:
-        return _ranked(database, _any_of(searched), RANKED_MAX, limit, restriction)
-    fitting, common = _by_rarity(database, searched)
+    newest = int(database.value("SELECT max(rowid) FROM chunks") or 0)
+    if newest <= RANKED_MAX:
+        return _ranked(database, _Search(" OR ".join(searched)), RANKED_MAX, limit, restriction)
+    bm25.prepare(database)
+    if restriction.narrow:
+        return _among_admitted(database, searched, limit, restriction)
+    fitting, common = _by_rarity(database, searched, newest)
+    weights = {term.text: bm25.weight(term.holding, newest) for term in (*fitting, *common)}
     matches: list[list[Match]] = []
-    if fitting:
-        matches.append(_ranked(database, _any_of(fitting), RANKED_MAX, limit, restriction))
-    if common and 1 < len(searched) <= CONJUNCTION_MAX:
-        matches.append(_ranked(database, " AND ".join(searched), RANKED_MAX // 2, limit, restriction))
-    if not any(matches):
-        matches.append(
-            _ranked(database, common[0] if common else searched[0], RANKED_MAX, limit, restriction)
-        )
+
+    def add(search: _Search, ranked_max: int) -> None:
+        matches.append(_ranked(database, search, ranked_max, limit, restriction))
+
+    fitting = [term for term in fitting if term.holding]
+    holders = _holders(database, fitting) if fitting else None
+    if holders:
+        few = _meeting(database, holders, restriction)
+        matches.append(_among(database, few, _weighted(" OR ", searched, weights), limit))
+    elif fitting:
+        texts = [term.text for term in fitting]
+        # FTS5 by itself is quicker, but for phrases of everyday words in a large memory.
+        dear = newest > LARGE and any(" " in text for text in texts)
+        add(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)), RANKED_MAX)
+        if common and len(searched) <= CONJUNCTION_MAX:
+            add(_weighted(" AND ", _whole(searched), weights), RANKED_MAX // 2)
+    rest = _whole([term.text for term in common])
+    if len(rest) > 1 and _found(matches) < limit:
+        add(_weighted(" AND ", rest[:CONJUNCTION_MAX], weights), RANKED_MAX // 2)
+    if rest and _found(matches) < limit:
+        add(_weighted(" OR ", rest[:1], weights), RANKED_MAX)
     return _merged(matches, limit)
 
 
-def _by_rarity(database: Database, searched: Iterable[str]) -> tuple[list[str], list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A term and in how many chunks it stands, by estimate if it is not `complete`."""
+
+    text: str
+    holding: float
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """An FTS5 expression, and the weight of each of its phrases; without weights FTS5 finds out by itself."""
+
+    expression: str
+    weights: tuple[float, ...] = ()
+
+    def rank(self, table: str) -> str:
+        return bm25.rank_expression(table, self.weights) if self.weights else f"bm25({table})"
+
+
+def _weighted(joined: str, searched: Sequence[str], weights: Mapping[str, float]) -> _Search:
+    return _Search(joined.join(searched), tuple(weights[term] for term in searched))
+
+
+def _whole(searched: Sequence[str]) -> list[str]:
+    """Without what is a part of another term."""
+    padded = [" " + term.strip('"') + " " for term in searched]
+    return [
+        term
+        for place, term in enumerate(searched)
+        if not any(padded[place] in other for number, other in enumerate(padded) if number != place)
+    ]
+
+
+def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
     """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
-    counted = sorted((_count(database, term, RARE_MAX), term) for term in searched)
-    rare = sum(count for count, _ in counted if count <= RARE_MAX)
-    if rare <= RANKED_MAX - RARE_MAX:
-        counted = sorted(
-            (count if count <= RARE_MAX else _count(database, term, RANKED_MAX), term)
-            for count, term in counted
-        )
-    fitting: list[str] = []
-    common: list[str] = []
-    total = 0
-    for count, term in counted:
-        total += count
-        (
-            fitting
-            if total <= RANKED_MAX and (count <= RARE_MAX or rare <= RANKED_MAX - RARE_MAX)
-            else common
-        ).append(term)
+    found = [_look(database, term, RARE_MAX, newest) for term in searched]
+    room = RANKED_MAX - sum(term.holding for term in found if term.complete)
+    if room >= RARE_MAX:
+        found = [
+            term
+            if term.complete or term.holding > COUNTED_MAX * RANKED_MAX
+            else _look(database, term.text, RANKED_MAX, newest)
+            for term in found
+        ]
+    found.sort(key=lambda term: (not term.complete, term.holding, term.text))
+    fitting: list[_Term] = []
+    common: list[_Term] = []
+    total = 0.0
+    for term in found:
+        total += term.holding
+        (fitting if term.complete and total <= RANKED_MAX else common).append(term)
     return fitting, common
 
 
-def _count(database: Database, term: str, most: int) -> int:
-    """In how many chunks the term stands; `most` + 1 if in more."""
-    query = "SELECT count(*) FROM (SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT ?)"
-    return int(database.value(query, (term, most + 1)))
+def _look(database: Database, term: str, most: int, newest: int) -> _Term:
+    counted, oldest = database.rows(
+        "SELECT count(*), min(rowid) FROM"
+        " (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rowid DESC LIMIT ?)",
+        (term, most + 1),
+    )[0]
+    if counted <= most:
+        return _Term(term, counted, complete=True)
+    # What the newest chunks hold as often as all do.
+    return _Term(term, counted * newest / (newest - oldest + 1), complete=False)
+
+
+def _holders(database: Database, searched: Sequence[_Term]) -> list[int] | None:
+    """The chunks that hold one of the terms; None if they are not few."""
+    if sum(term.holding for term in searched) > FEW_MAX:
+        return None
+    query = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
+    return [int(row[0]) for row in database.rows(query, (" OR ".join(term.text for term in searched),))]
+
+
+def _among_admitted(
+    database: Database, searched: Sequence[str], limit: int, restriction: Restriction
+) -> list[Match]:
+    """By all words, among the few chunks that the restriction admits."""
+    direct = restriction.sql.replace("+rowid IN", "rowid IN", 1)
+    admitted = [
+        int(row[0])
+        for row in database.rows(f"SELECT rowid FROM chunks WHERE {direct}", restriction.bindings)  # noqa: S608
+    ]
+    if not admitted:
+        return []
+    search = _Search(" OR ".join(searched))
+    if len(admitted) <= FEW_ADMITTED_MAX:
+        return _among(database, admitted, search, limit)
+    return _ranked(database, search, RANKED_MAX, limit, restriction, (min(admitted), max(admitted)))
+
+
+def _meeting(database: Database, rowids: Iterable[int], restriction: Restriction) -> list[int]:
+    """Those of the chunks that meet the restriction."""
+    if not restriction.sql:
+        return list(rowids)
+    query = f"SELECT rowid FROM chunks WHERE rowid IN (SELECT value FROM json_each(?)) AND {restriction.sql}"  # noqa: S608
+    return [int(row[0]) for row in database.rows(query, (json.dumps(list(rowids)), *restriction.bindings))]
+
+
+def _among(database: Database, rowids: Sequence[int], search: _Search, limit: int) -> list[Match]:
+    """The `limit` best of few chunks."""
+    with bm25.index_of(database, rowids) as table:
+        query = (
+            f"SELECT rowid, {search.rank(table)} AS score FROM {table} WHERE {table} MATCH ?"  # noqa: S608
+            " ORDER BY score, rowid DESC LIMIT ?"
+        )
+        return _matches(database.rows(query, (search.expression, limit)))
 
 
 def _ranked(
-    database: Database, expression: str, ranked_max: int, limit: int, restriction: Restriction
+    database: Database,
+    search: _Search,
+    ranked_max: int,
+    limit: int,
+    restriction: Restriction,
+    between: tuple[int, int] | None = None,
 ) -> list[Match]:
     """The `limit` best of the newest `ranked_max` matches."""
     condition = f" AND {restriction.sql}" if restriction.sql else ""
-    # The condition is made of constants, its values are bound.
+    if between is not None:
+        condition += f" AND rowid BETWEEN {between[0]} AND {between[1]}"
+    # The condition is made of constants and numbers, its values are bound.
     newest = (
-        "SELECT rowid, bm25(chunks_fts) AS score FROM chunks_fts"  # noqa: S608
+        f"SELECT rowid, {search.rank('chunks_fts')} AS score FROM chunks_fts"  # noqa: S608
         f" WHERE chunks_fts MATCH ?{condition} ORDER BY rowid DESC LIMIT ?"
     )
     query = f"SELECT rowid, score FROM ({newest}) ORDER BY score, rowid DESC LIMIT ?"  # noqa: S608
-    rows = database.rows(query, (expression, *restriction.bindings, ranked_max, limit))
+    bindings = (search.expression, *restriction.bindings, ranked_max, limit)
+    return _matches(database.rows(query, bindings))
+
+
+def _matches(rows: Iterable[Row]) -> list[Match]:
     return [Match(int(chunk), abs(float(score))) for chunk, score in rows]
 
 
-def _any_of(searched: Iterable[str]) -> str:
-    return " OR ".join(searched)
+def _found(lists: Sequence[Sequence[Match]]) -> int:
+    return len({match.chunk for matches in lists for match in matches})
 
 
 def _merged(lists: Sequence[Sequence[Match]], limit: int) -> list[Match]:

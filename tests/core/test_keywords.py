@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crystal_core import keywords
+from crystal_core import bm25, keywords
 from crystal_core.keywords import Restriction, best_matches, terms
 from crystal_core.replica import Replica
 from crystal_core.search import search
@@ -181,3 +181,54 @@ def test_scores_between_nought_and_one_keep_their_order(replica: Replica) -> Non
     found = best_matches(replica.database, "the gate import never", 10)
     assert [match.bm25 for match in found] == sorted((match.bm25 for match in found), reverse=True)
     assert all(0 <= match.normalised < 1 for match in found)
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_ranking_with_given_weights_is_fts5s_own() -> None:
+    replica = large()
+    database = replica.database
+    bm25.prepare(database)
+    total = database.value("SELECT count(*) FROM chunks")
+    terms_of = ('"often"', '"rare words"', '"meeting"')
+    held = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
+    weights = [bm25.weight(database.value(held, (term,)), total) for term in terms_of]
+    query = f"SELECT bm25(chunks_fts), {bm25.rank_expression('chunks_fts', weights)} FROM chunks_fts WHERE chunks_fts MATCH ?"  # noqa: S608
+    rows = database.rows(query, (" OR ".join(terms_of),))
+    assert len(rows) > 400
+    assert [ours for _, ours in rows] == pytest.approx([theirs for theirs, _ in rows])
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_among_the_holders_of_a_rare_word_common_ones_decide() -> None:
+    replica = large()
+    by_rowid = texts_by_rowid(replica)
+    found = best_matches(replica.database, "rare even", 5)
+    assert "rare" in by_rowid[found[0].chunk]
+    apply(replica, capture("a rare even text", message="x"))
+    found = best_matches(replica.database, "rare even", 5)
+    assert texts_by_rowid(replica)[found[0].chunk] == "a rare even text"
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_one_holder_of_a_rare_word_does_not_end_the_search() -> None:
+    replica = large()
+    by_rowid = texts_by_rowid(replica)
+    found = best_matches(replica.database, "meeting odd", 10)
+    assert by_rowid[found[0].chunk] == "a common rare meeting"
+    assert len(found) == 10
+    assert all("odd" in by_rowid[match.chunk] for match in found[1:])
+
+
+def test_a_phrase_of_function_words_is_searched_only_between_quotes() -> None:
+    assert terms("conversions to/from text") == ['"conversions"', '"text"']
+    assert terms('"to from" text') == ['"to from"', '"text"']
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_a_search_leaves_no_table_behind() -> None:
+    replica = large()
+    few = Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid <= 3)", (), narrow=True)
+    with replica.database.snapshot():
+        best_matches(replica.database, "common rare", 10)
+        best_matches(replica.database, "common rare", 10, few)
+        assert replica.database.rows("SELECT name FROM temp.sqlite_schema") == []

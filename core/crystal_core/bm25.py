@@ -1,0 +1,79 @@
+"""BM25 where FTS5's own would cost too much: with weights that are given, over the whole index or over few texts.
+
+FTS5's `bm25()` reads every occurrence of every word of the query to know how rare it is: 10 ms and more for one everyday word
+in a million chunks. `crystal_rank(table, weight, …)` takes one weight for each phrase of the query and otherwise computes the
+same. For a few texts an index of their own, in memory and for one query, is quicker than looking for them in the large one.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from crystal_core.database import Database
+from crystal_core.schema import TOKENIZER
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import apsw
+
+_SATURATION = 1.2
+_LENGTH_SHARE = 0.75
+_WEIGHT_MIN = 1e-6
+"""As FTS5 has them."""
+
+_prepared: WeakSet[Database] = WeakSet()
+
+
+def prepare(database: Database) -> None:
+    """Make `crystal_rank` known to the connection."""
+    if database not in _prepared:
+        database.connection.register_fts5_function("crystal_rank", _rank)
+        _prepared.add(database)
+
+
+def weight(holding: float, total: int) -> float:
+    """Of a word that stands in `holding` of `total` texts."""
+    return (
+        max(math.log((total - holding + 0.5) / (holding + 0.5)), _WEIGHT_MIN)
+        if holding < total
+        else _WEIGHT_MIN
+    )
+
+
+def rank_expression(table: str, weights: Sequence[float]) -> str:
+    """SQL for a row's rank: the better it matches, the lower, as FTS5 has it."""
+    return f"crystal_rank({', '.join([table, *(repr(float(number)) for number in weights)])})"
+
+
+@contextmanager
+def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
+    """The name of a full-text index over these chunks alone. Belongs in a snapshot."""
+    database.run(
+        f"CREATE VIRTUAL TABLE temp.few_texts USING fts5 (text, content = '', tokenize = '{TOKENIZER}')"
+    )
+    try:
+        database.run(
+            "INSERT INTO temp.few_texts (rowid, text)"
+            " SELECT rowid, text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(rowids)),),
+        )
+        yield "few_texts"
+    finally:
+        database.run("DROP TABLE temp.few_texts")
+
+
+def _rank(api: "apsw.FTS5ExtensionApi", *weights: float) -> float:
+    average = api.aux_data
+    if average is None:
+        average = api.aux_data = max(api.column_total_size(0), 1) / max(api.row_count, 1)
+    length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * api.column_size(0) / average)
+    total = 0.0
+    for phrase, own in enumerate(weights):
+        times = len(api.phrase_locations(phrase)[0])
+        if times:
+            total += own * times * (_SATURATION + 1) / (times + length)
+    return -total

@@ -17,10 +17,11 @@ def _found(gateway: Gateway, query: str, **more: Any) -> list[str]:
 def test_a_search_answers_as_the_command_does(gateway: Gateway) -> None:
     answer = gateway.post("/api/search", {"query": "how often may an import be repeated", "limit": 2})
     told = gateway.machine.run("search", "-n", "2", "--json", "how often may an import be repeated").json
-    assert [hit | {"score": 0} for hit in answer["results"]] == [
-        hit | {"score": 0} for hit in told["results"]
-    ]
-    assert answer.keys() == told.keys()
+    for hit, same in zip(answer["results"], told["results"], strict=True):
+        assert {name: hit[name] for name in same if name != "score"} == {
+            name: value for name, value in same.items() if name != "score"
+        }
+    assert told.keys() <= answer.keys()
     assert "eleven attempts" in answer["results"][0]["text"]
 
 

@@ -53,7 +53,7 @@ function route() {
 
 /** There is no session: how to get one. */
 function locked(said = "") {
-  const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false", "aria-label": "Token" });
+  const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false" });
   const form = el(
     "form",
     {

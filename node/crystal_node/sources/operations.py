@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from crystal_core.cutting import Kind, Passage
-from crystal_mirror.operations import MILLISECONDS_MAX, PIECES_MAX, PutDocument
+from crystal_mirror.operations import MILLISECONDS_MAX, PutDocument
 from crystal_node.device import Device
 
 TEXT_BYTES_MAX = 192 * 1024
 """Of texts and titles in one operation: with its other fields it stays under ``OPERATION_BYTES_MAX``."""
+PIECES_AT_ONCE = 64
+"""Of one operation, which travels with their vectors in one entry: a remote model's may take 12 KiB each."""
 _EACH = 16
 """Bytes that a text takes beyond itself."""
 
@@ -45,7 +47,7 @@ def _groups(passages: list[Passage]) -> Iterator[list[Passage]]:
     size = 0
     for passage in passages:
         length = len(passage.text.encode()) + len(passage.title.encode()) + _EACH
-        if group and (len(group) == PIECES_MAX or size + length > TEXT_BYTES_MAX):
+        if group and (len(group) == PIECES_AT_ONCE or size + length > TEXT_BYTES_MAX):
             yield group
             group, size = [], 0
         group.append(passage)

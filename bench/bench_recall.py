@@ -37,7 +37,7 @@ def run(quick: bool) -> list[Row]:
     prompts, subjects = subjects[:PROMPTS], subjects[PROMPTS:]
     repeat = 8 if quick else PROMPTS
     with tempfile.TemporaryDirectory(prefix="crystal-bench-") as folder:
-        home = _home(Path(folder), 5_000 if quick else 100_000, subjects)
+        home = vault_home(Path(folder), 5_000 if quick else 100_000, subjects)
         environment = child_environment({"CRYSTAL_HOME": str(home), "HOME": folder})
         cold = [
             _hook(environment, prompt, session=f"cold-{number}")
@@ -74,7 +74,8 @@ def _row(name: str, samples: list[float], start: list[float], most: float) -> Ro
     )
 
 
-def _home(folder: Path, count: int, subjects: list[str]) -> Path:
+def vault_home(folder: Path, count: int, subjects: list[str]) -> Path:
+    """A home that names a vault, with so many chunks about those subjects."""
     home = folder / ".ldm"
     for name in ("memory", "state/agent", "state/nudge"):
         (home / name).mkdir(parents=True, mode=0o700)

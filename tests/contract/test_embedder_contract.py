@@ -97,6 +97,13 @@ class TestGoogle(HttpEmbedderContract):
         assert kinds == ["RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"]
 
 
+@pytest.fixture(scope="module")
+def small_transformer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from tests.support.small_transformer import made_transformer
+
+    return made_transformer(tmp_path_factory.mktemp("model"))
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="the extra sentence-transformers is not installed: it brings PyTorch, 2 GB and more",
@@ -104,15 +111,9 @@ class TestGoogle(HttpEmbedderContract):
 class TestSentenceTransformers(EmbedderContract):
     """A model of one layer with the built-in model's tokenizer, made here: the library is real, the hub is not asked."""
 
-    @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> str:
-        from tests.support.small_transformer import made_transformer
-
-        return made_transformer(tmp_path_factory.mktemp("model"))
-
     @pytest.fixture(autouse=True)
-    def _folder(self, folder: str) -> None:
-        self.place = folder
+    def _place(self, small_transformer: str) -> None:
+        self.place = small_transformer
 
     def make(self, server: EmbeddingServer) -> HeldEmbedder:
         return self.keep(SentenceEmbedder(self.place, "small", 0, SHORT))

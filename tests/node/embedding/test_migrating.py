@@ -30,7 +30,8 @@ def _made(machine: Machine) -> int:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(20_000)
     try:
-        return int(connection.execute("SELECT count(*) FROM made").fetchall()[0][0])
+        rows: list[tuple[Any, ...]] = connection.execute("SELECT count(*) FROM made").fetchall()
+        return int(rows[0][0])
     finally:
         connection.close()
 
@@ -263,7 +264,9 @@ def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None
 def _vector_of_last(path: Path) -> bytes:
     connection = apsw.Connection(str(path))
     try:
-        rows = connection.execute("SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1").fetchall()
+        rows: list[tuple[Any, ...]] = connection.execute(
+            "SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1"
+        ).fetchall()
         return bytes(rows[0][0])[:64]
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""The page for everybody: names for what is pressed, letters that can be read in light and dark, no motion where none is wanted."""
+"""The page for everybody: names for what is pressed, letters that can be read, no motion where none is wanted."""
 
 from collections.abc import Generator
 

@@ -1,0 +1,1 @@
+"""Export, import, and what the published prototype left."""

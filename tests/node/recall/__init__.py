@@ -1,0 +1,1 @@
+"""What hooks put before an agent."""

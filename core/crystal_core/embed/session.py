@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 PROCESS_ENVIRONMENT: Mapping[str, str] = {
     "ORT_DISABLE_TELEMETRY": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-"""What a process sets before the first import of onnxruntime or NumPy.
+"""What a process sets before the first import of onnxruntime, NumPy or sentence-transformers.
 
-The first is explained above. The second spares NumPy's import the start of a thread pool (half of its time,
-60 ms of a cold search) that none of Crystal's small products would use.
+The first is explained above, and the last two are for the same reason. The second spares NumPy's import the start of
+a thread pool (half of its time, 60 ms of a cold search) that none of Crystal's small products would use.
 """
 
 _LOG_ERRORS_ONLY = 3

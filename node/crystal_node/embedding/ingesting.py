@@ -30,6 +30,7 @@ from crystal_node.embedding.held import HeldEmbedder, NoEmbedder
 from crystal_node.embedding.made import MadeVectors, WithMade
 from crystal_node.embedding.samples import compare_with
 from crystal_node.errors import LocalStorage
+from crystal_node.llm.places import is_loopback
 from crystal_node.settings.again import options_again
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class Ingest:
 
     def _may(self) -> bool:
         """Whether catching up costs nothing, or little, or was agreed to."""
-        if is_free(self.model):
+        url = self._settings.embedding.url
+        if is_free(self.model) or (url and is_loopback(url)):
             return True
         if self._device.journal.meta_get(META_AGREED) == self.model.encode():
             return True

@@ -24,6 +24,7 @@ from crystal_node.embedding.choosing import BUILTIN, NONE, builtin
 from crystal_node.embedding.held import HeldEmbedder
 from crystal_node.embedding.made import MadeVectors
 from crystal_node.errors import Usage
+from crystal_node.llm.places import is_loopback
 from crystal_node.settings import Settings
 from crystal_node.settings.options import BY_NAME
 from crystal_node.settings.resolved import Setting, Source
@@ -140,7 +141,7 @@ def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew:
     else:
         for _, _, length in _sizes(database, lacking=lacking):
             texts, size = texts + 1, size + length
-    price = _price(model)
+    price = _price(model, settings)
     return Plan(
         former=former,
         model=model,
@@ -226,11 +227,17 @@ def _sizes(database: Database, *, lacking: bool) -> Iterator[tuple[int, bytes, i
         after = rows[-1][0]
 
 
-def _price(model: str) -> float | None:
-    """Of a million tokens; 0 on the person's own machines; None where it is not known."""
-    identity = parse_identity(model)
-    if identity is None or identity.provider in ("ollama", "sentence-transformers"):
+def _price(model: str, settings: Settings) -> float | None:
+    """Of a million tokens; 0 on the person's own machines; None where it is not known, as of a server of another address."""
+    identity, url = parse_identity(model), settings.embedding.url
+    if (
+        identity is None
+        or identity.provider in ("ollama", "sentence-transformers")
+        or (url and is_loopback(url))
+    ):
         return 0.0
+    if url:
+        return None
     known = known_model(identity.provider, identity.model)
     return known.price if known is not None else None
 

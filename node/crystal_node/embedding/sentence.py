@@ -43,7 +43,11 @@ class SentenceEmbedder(RemoteEmbedder):
         with self._lock:
             model = self._model_loaded()
             encode = model.encode_query if query else model.encode_document
-            rows: list[list[float]] = encode(list(inputs), show_progress_bar=False).tolist()
+            try:
+                rows: list[list[float]] = encode(list(inputs), show_progress_bar=False).tolist()
+            except (RuntimeError, ValueError, MemoryError) as error:
+                what = f"sentence-transformers could not embed with {self._model}: {type(error).__name__}"
+                raise EmbedderUnavailable(what) from error
             return rows
 
     def _model_loaded(self) -> Any:
@@ -58,7 +62,7 @@ class SentenceEmbedder(RemoteEmbedder):
                 ) from error
             try:
                 self._loaded = library.SentenceTransformer(self._place, device="cpu", trust_remote_code=False)
-            except (OSError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError, ImportError) as error:
                 raise EmbedderUnavailable(
                     f"sentence-transformers cannot load {self._model}: {type(error).__name__}",
                     hint="Check the model's name, or that its folder is whole.",

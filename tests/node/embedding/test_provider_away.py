@@ -2,6 +2,7 @@
 
 import pytest
 
+from crystal_node.embedding import ingesting
 from crystal_node.embedding.ingesting import AFTER_FAILURE_SECONDS_MAX
 from tests.node.embedding.conftest import concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
@@ -87,3 +88,25 @@ async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vau
             ingest.embedded()
             assert ingest.words() == ""
             ingest.close()
+
+
+def test_what_would_cost_more_than_a_little_waits_until_it_was_agreed_to(
+    vault: Vault, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingesting, "UNASKED_TEXTS_MAX", 4)
+    monkeypatch.setattr(ingesting, "is_loopback", lambda _url: False)
+    server.dimensions = 1536
+    vault.core.call("config", "set", "embedding_provider", "none")
+    filled(vault.core, 6)
+    vault.core.call("config", "set", "embedding_url", server.openai)
+    vault.core.call("config", "set", "embedding_provider", "openai")
+    vault.core.call("remember", "what is new is embedded as it comes")
+    vault.core.call("sync")
+    now = standing(vault.core)
+    assert (now["vault_model"], now["without_vectors"]) == (
+        "openai/text-embedding-3-small/1536/w1-1984-1024-128",
+        6,
+    )
+    assert not any("Entry" in text for text in server.inputs)
+    vault.core.call("embed", "migrate", "--yes")
+    assert standing(vault.core)["without_vectors"] == 0

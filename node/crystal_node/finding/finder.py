@@ -215,6 +215,7 @@ def _explained(hit: Hit) -> dict[str, float | int | str | None]:
         "keyword_rank": parts.keyword_rank,
         "keyword_score": round(parts.keyword_score, 6),
         "keyword_strength": round(parts.keyword_strength, 6),
+        "keyword_weight": round(parts.keyword_weight, 6),
         "vector_rank": parts.vector_rank,
         "similarity": round(parts.similarity, 6),
         "vector_strength": round(parts.vector_strength, 6),

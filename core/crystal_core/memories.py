@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crystal_core.database import Database, Row
+from crystal_core.memoryrows import Change
 from crystal_core.provisional import HIDDEN
 
 CHAIN_MAX = 256
@@ -147,9 +148,15 @@ def memory_chain(database: Database, content: bytes) -> list[Memory]:
 
 
 def memory_history(database: Database, content: bytes) -> list[MemoryEvent]:
-    """All that was done to the memories of a chain, by the moments that their makers' clocks gave. Empty for an unknown id."""
-    events = [event for each in memory_chain(database, content) for event in _events(database, each)]
-    return sorted(events, key=lambda event: event.at)
+    """All that was done to the memories of a chain, by the moments that their makers' clocks gave; what was done to one memory
+    stays in its order. Empty for an unknown id."""
+    placed: list[tuple[int, bool, MemoryEvent]] = []
+    for each in memory_chain(database, content):
+        moment = 0
+        for event in _events(database, each):
+            moment = max(moment, event.at)
+            placed.append((moment, event.what == Change.SUPERSEDED, event))
+    return [event for _, _, event in sorted(placed, key=lambda each: each[:2])]
 
 
 def _events(database: Database, now: Memory) -> list[MemoryEvent]:

@@ -147,8 +147,8 @@ def test_the_history_says_what_a_memory_was_and_who_changed_it(replica: Replica)
     assert told == [
         (OLD, "remembered", "agent", 40, MemoryStatus.ACTIVE),
         (OLD, "amended", "person", 80, MemoryStatus.ACTIVE),
-        (OLD, "superseded", "agent", 80, MemoryStatus.SUPERSEDED),
         (NEW, "remembered", "agent", 100, MemoryStatus.ACTIVE),
+        (OLD, "superseded", "agent", 80, MemoryStatus.SUPERSEDED),
     ]
 
 

@@ -41,6 +41,7 @@ VERBS = (
     _Verb("show", "show", _EVERY_DAY),
     _Verb("recall", "recall", _EVERY_DAY),
     _Verb("remember", "remember", _EVERY_DAY),
+    _Verb("memories", "memories", _EVERY_DAY),
     _Verb("forget", "forget", _EVERY_DAY),
     _Verb("open", "open", _EVERY_DAY),
     _Verb("sources", "sources", _EVERY_DAY),

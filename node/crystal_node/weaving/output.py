@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from crystal_core.memories import memory as kept_memory
 from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
@@ -25,6 +26,8 @@ from crystal_node.recording import clean_text
 FILE_BYTES_MAX = 8 * 1024 * 1024
 """A page of a person that is larger is not read, and not replaced."""
 FORMER = "memory/former"
+WOVEN_CONFIDENCE = 70
+"""Of a memory that a language model put into words: less than a person's."""
 _META = "node.woven."
 
 
@@ -96,10 +99,9 @@ class DeviceOutput:
         if before is not None:
             return before
         operations = [
-            Remember(text, memory.category.value, self._agent, moment)
+            Remember(text, memory.category.value, self._agent, moment, WOVEN_CONFIDENCE)
             for memory in memories
-            if (text := _clean(memory.text))
-            and not self._device.replica.hides(sha256(text.encode()).digest())
+            if (text := _clean(memory.text)) and self._is_new(sha256(text.encode()).digest())
         ]
 
         def mark() -> None:
@@ -111,6 +113,11 @@ class DeviceOutput:
         if operations:
             self._device.accept(operations, mark)
         return len(operations)
+
+    def _is_new(self, content: bytes) -> bool:
+        """Neither forgotten nor a memory, whatever has become of it: a model's word changes nothing that stands."""
+        replica = self._device.replica
+        return not replica.hides(content) and kept_memory(replica.database, content) is None
 
     def _note(self, name: str, digest: bytes, method: Method) -> None:
         if self._book.written(self._agent, name) != (digest, method):

@@ -1,0 +1,94 @@
+"""What is told of memories: one schema for `--json` and for programs. Moments are ISO 8601 in UTC, "" if unknown. Answers only
+ever gain fields."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class WhenAlike(StrEnum):
+    """What to do with a text of which a memory says almost the same."""
+
+    MERGE = "merge"
+    """One memory is left: the new words take the place of the old."""
+    KEEP_BOTH = "keep-both"
+
+
+class Likeness(StrEnum):
+    """By what one text is like another."""
+
+    WORDS = "words"
+    """The same words, but for case, spaces, punctuation and the few that an overlap leaves out."""
+    MEANING = "meaning"
+    """Their vectors."""
+
+
+class MemoryDocument(Struct, frozen=True, kw_only=True):
+    """A memory. ``status`` is active, retired or superseded; ``superseded_by`` the id of the memory that took its place, "" if
+    none did or it was forgotten; ``provisional``: only this device knows of it, or of its last change, yet."""
+
+    id: str
+    text: str
+    category: str
+    confidence: int
+    status: str
+    agent: str
+    device: str
+    created_at: str
+    changed_at: str
+    superseded_by: str
+    provisional: bool
+
+
+class MemoriesDocument(Struct, frozen=True, kw_only=True):
+    """A page of them, the newest first. ``more``: there are further ones behind these."""
+
+    memories: list[MemoryDocument]
+    total: int
+    more: bool
+
+
+class MemoryEventDocument(Struct, frozen=True, kw_only=True):
+    """One thing that was done: ``what`` is remembered, amended or superseded; what follows is as it was from then on."""
+
+    id: str
+    what: str
+    at: str
+    agent: str
+    device: str
+    text: str
+    category: str
+    confidence: int
+    status: str
+    provisional: bool
+
+
+class HistoryDocument(Struct, frozen=True, kw_only=True):
+    """All that was done to a memory, to those whose place it took, and to those that took its own; by moment."""
+
+    id: str
+    events: list[MemoryEventDocument]
+
+
+class AlikeDocument(Struct, frozen=True, kw_only=True):
+    """A memory that says almost the same. ``score`` from 0 to 1; 1 is the same words."""
+
+    id: str
+    text: str
+    by: Likeness
+    score: float
+
+
+class RememberedDocument(Struct, frozen=True, kw_only=True):
+    """What became of a text. ``merged``: a memory of the same words was there, and is the one that is kept. ``supersedes``: the
+    memories whose place it took. ``alike``: those that say almost the same and stay beside it. ``redacted``: credentials in it
+    that were blanked out."""
+
+    id: str
+    category: str
+    confidence: int
+    agent: str
+    merged: bool
+    supersedes: list[str]
+    alike: list[AlikeDocument]
+    redacted: int

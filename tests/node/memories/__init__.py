@@ -1,0 +1,1 @@
+"""Memories on a device: listed, changed, and near to each other."""

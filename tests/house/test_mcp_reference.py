@@ -1,0 +1,19 @@
+"""docs/mcp.md is what the MCP server says of itself."""
+
+from crystal_node.mcp.clients.places import clients_of
+from crystal_node.mcp.tools import TOOLS
+from crystal_node.settings import resolve
+from scripts.make_mcp_reference import PAGE, page
+
+
+def test_the_page_is_current() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text), "python -m scripts.make_mcp_reference"
+
+
+def test_the_page_names_every_tool_and_client() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for tool in TOOLS:
+        assert f"### {tool.name}\n" in text
+    for client in clients_of(resolve(environment={})):
+        assert f"| `{client.name}` |" in text

@@ -1,55 +1,57 @@
 """The tools that change what is remembered. They do what ``crystal remember`` and ``crystal forget`` do."""
 
-from hashlib import sha256
-
-from crystal_core.memories import memory
-from crystal_mirror.operations import Forget, Remember
-from crystal_node.clock import now_ms
+from crystal_mirror.operations import Forget
 from crystal_node.device import Device, opened
 from crystal_node.errors import Usage
 from crystal_node.lookup import Found, find_text
-from crystal_node.mcp.answers import NOTICE, ForgetAnswer, ForgetTarget, RememberAnswer
+from crystal_node.mcp.answers import NOTICE, AlikeAnswer, ForgetAnswer, ForgetTarget, RememberAnswer
 from crystal_node.mcp.arguments import ForgetArguments, RememberArguments
 from crystal_node.mcp.calls import Call, Question
 from crystal_node.mcp.rendering import Fence
-from crystal_node.privacy import PrivateNow, read_privacy
-from crystal_node.recording import clean_text
+from crystal_node.memories import remember_text
 from crystal_node.wording import counted, one_line
 
 _EXCERPT_CHARS = 300
 
 
 def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]:
-    """``crystal_remember``."""
-    settings = call.keeper.settings()
-    cleaned = clean_text(given.text)
-    agent = given.agent.strip() or settings.agent_id
-    with opened(settings) as device:
-
-        def refuse_private() -> None:
-            if read_privacy(device.journal).on:
-                raise PrivateNow("private mode is on: nothing is recorded")
-
-        operation = Remember(
-            cleaned.text,
-            given.category.value,
-            agent,
-            now_ms(),
-            given.confidence,
-            _superseded(device, given.supersedes),
+    """``crystal_remember``. Memories that say almost the same stay, and are named: the agent asks its person."""
+    with opened(call.keeper.settings()) as device:
+        kept = remember_text(
+            device,
+            given.text,
+            category=given.category.value,
+            confidence=given.confidence,
+            supersedes=given.supersedes,
+            agent=given.agent.strip(),
         )
-        device.accept([operation], refuse_private)
     answer = RememberAnswer(
-        id=sha256(cleaned.text.encode()).hexdigest(),
+        notice=NOTICE,
+        id=kept.id,
         category=given.category,
-        confidence=given.confidence,
-        agent=agent,
-        redacted=cleaned.counts.total(),
+        confidence=kept.confidence,
+        agent=kept.agent,
+        merged=kept.merged,
+        supersedes=kept.supersedes,
+        alike=[AlikeAnswer(id=each.id, text=each.text[:_EXCERPT_CHARS]) for each in kept.alike],
+        redacted=kept.redacted,
     )
-    text = f"Remembered as {answer.id[:16]} ({answer.category.value}). Other devices have it after their next sync."
+    return answer, _remembered(answer)
+
+
+def _remembered(answer: RememberAnswer) -> str:
+    how = "was remembered already; it is" if answer.merged else "is remembered as"
+    lines = [
+        f"It {how} {answer.id[:16]} ({answer.category.value}). Other devices have it after their next sync."
+    ]
     if answer.redacted:
-        text += f" {counted(answer.redacted, 'credential')} in it blanked out."
-    return answer, text
+        lines.append(f"{counted(answer.redacted, 'credential')} in it blanked out.")
+    if answer.alike:
+        fence = Fence()
+        lines.append(f"These say almost the same and stay beside it. {fence.explanation}")
+        lines += [f"id {each.id[:16]}\n{fence.around(each.text)}" for each in answer.alike]
+        lines.append("If one is out of date, remember the text again with its id in supersedes.")
+    return "\n".join(lines)
 
 
 def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
@@ -120,18 +122,6 @@ def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, 
 def _texts(device: Device, ids: list[str]) -> list[Found]:
     found = {text.id: text for text in (find_text(device.replica.database, given) for given in ids)}
     return list(found.values())
-
-
-def _superseded(device: Device, ids: list[str]) -> tuple[bytes, ...]:
-    """The keyed hashes of memories. Raises Usage for a text that is none."""
-    found = _texts(device, ids)
-    for text in found:
-        if memory(device.replica.database, text.id) is None:
-            raise Usage(
-                f"{text.id.hex()[:16]} is no memory",
-                hint="Only memories are superseded: crystal_memories lists them, with their ids.",
-            )
-    return tuple(text.forget_hash for text in found)
 
 
 def _about(found: list[Found]) -> str:

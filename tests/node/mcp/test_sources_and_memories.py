@@ -127,4 +127,21 @@ async def test_a_memory_that_takes_the_place_of_another_leaves_it_out(memory: Ma
             "crystal_remember", {"text": "The crane is new.", "supersedes": [crane]}
         )
         assert wrong.is_error
-        assert "no memory" in text_of(wrong)
+
+
+async def test_memories_that_say_almost_the_same_are_named_and_the_very_same_is_kept_once(
+    memory: Machine,
+) -> None:
+    async with connected(memory) as client:
+        first = structured(
+            await client.call_tool("crystal_remember", {"text": "The ferry to Bergen leaves at nine."})
+        )
+        same = structured(
+            await client.call_tool("crystal_remember", {"text": "the ferry to bergen leaves at nine"})
+        )
+        assert (same["merged"], same["id"]) == (True, first["id"])
+        near = await client.call_tool(
+            "crystal_remember", {"text": "The ferry to Bergen always leaves at nine."}
+        )
+        assert first["id"] in [each["id"] for each in structured(near)["alike"]]
+        assert "supersedes" in text_of(near)

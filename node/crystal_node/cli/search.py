@@ -1,6 +1,6 @@
 """``crystal search``: finds texts by words and by meaning, offline."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -8,7 +8,9 @@ from crystal_node.cli.options import Debug, Json
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.finding.documents import Kind, ResultDocument, SearchDocument, SearchRequest
+    from crystal_node.finding.documents import Kind, ResultDocument, SearchDocument, SearchRequest, Status
+
+    _Value = TypeVar("_Value", Kind, Status)
 
 Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
 Limit = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=1, max=1000, help="How many results.")]
@@ -33,6 +35,15 @@ OfKind = Annotated[
 ]
 OfSource = Annotated[
     str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
+]
+OfCategory = Annotated[
+    str, typer.Option("--category", metavar="NAME", help="Only memories of this category.")
+]
+OfStatus = Annotated[
+    str,
+    typer.Option(
+        "--status", metavar="STATUS", help="Only memories that are: active, retired, superseded, any."
+    ),
 ]
 Since = Annotated[
     str | None,
@@ -71,6 +82,8 @@ def run(
     source: OfSource = "",
     since: Since = None,
     until: Until = None,
+    category: OfCategory = "",
+    status: OfStatus = "",
     fast: Fast = False,
     deep: Deep = False,
     intent: Intent = "",
@@ -82,7 +95,9 @@ def run(
 ) -> None:
     """Find what was said, remembered or decided, on any of your machines. Works offline.
 
-    Words and meaning both count. What this machine recorded a moment ago is found as well, marked as not yet shared.
+    Words and meaning both count; of what fits equally well, the newer comes first. What this machine recorded a moment ago is
+    found as well, marked as not yet shared. Filters are met by one and the same place of a text. `crystal show ID` shows a
+    text whole. The exit code is 0 whether anything was found or not, 2 for a filter that cannot be used.
 
     Example:
 
@@ -90,7 +105,7 @@ def run(
     """
     from crystal_node.errors import Usage
     from crystal_node.finding.asking import finding
-    from crystal_node.finding.documents import OFFSET_MAX, Depth, SearchRequest
+    from crystal_node.finding.documents import OFFSET_MAX, Depth, Kind, SearchRequest, Status
     from crystal_node.settings import resolve
 
     if fast and deep:
@@ -110,10 +125,12 @@ def run(
         project=project,
         session=session,
         role=role,
-        kind=_kind(kind),
+        kind=_one_of(Kind, kind, "kind of text"),
         source=source,
         since=_moment(since),
         until=_moment(until),
+        category=category,
+        status=_one_of(Status, status, "status of a memory"),
         depth=Depth.FAST if fast else Depth.DEEP if deep else Depth.AUTO,
         intent=intent,
         candidates=candidates,
@@ -128,15 +145,16 @@ def run(
         _print(found, request)
 
 
-def _kind(given: str) -> "Kind | None":
+def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
     from crystal_node.errors import Usage
-    from crystal_node.finding.documents import Kind
 
     if not given:
         return None
-    if given not in {kind.value for kind in Kind}:
-        raise Usage(f"{given[:60]!r} is no kind of text", hint="Use conversation, memory or document.")
-    return Kind(given)
+    for value in values:
+        if value == given:
+            return value
+    known = ", ".join(values)
+    raise Usage(f"{given[:60]!r} is no {what}", hint=f"Use one of {known}.")
 
 
 def _moment(given: str | None) -> str:
@@ -227,8 +245,12 @@ def _who(result: "ResultDocument") -> str:
         result.agent,
         result.project or result.repository,
     ]
+    if result.kind == "document":
+        parts = [result.source, result.path, result.title]
     if result.provisional:
         parts.append("not shared yet")
+    if result.alike:
+        parts.append(f"and {len(result.alike)} alike")
     return ", ".join(part for part in parts if part)
 
 

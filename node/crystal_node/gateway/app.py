@@ -18,6 +18,7 @@ from crystal_node.gateway.documents import DoneDocument, SessionDocument, Sessio
 from crystal_node.gateway.errors import NoSuchMethod, NoSuchRoute, NoToken
 from crystal_node.gateway.guard import Guard
 from crystal_node.gateway.jobs import JobRoutes
+from crystal_node.gateway.openapi import openapi_document
 from crystal_node.gateway.page import Page
 from crystal_node.gateway.processes import Processes
 from crystal_node.gateway.published import PublishedRoutes
@@ -52,6 +53,7 @@ class Gateway(Starlette):
                 *JobRoutes(self._desk).routes(),
                 *MemoryRoutes(self._desk).routes(),
                 *self._published.routes(),
+                Route("/api/openapi.json", self.describe, methods=["GET"]),
             ]
         )
         self.router.redirect_slashes = False
@@ -82,6 +84,11 @@ class Gateway(Starlette):
         if token is None:
             raise NoToken("that link was opened before, or is too old")
         return JsonReply(SessionDocument(token=token))
+
+    async def describe(self, request: Request) -> Response:
+        """The description of these routes."""
+        no_query(request)
+        return JsonReply(openapi_document())
 
     async def close_session(self, request: Request) -> Response:
         """The page is left."""

@@ -64,7 +64,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     n: Literal[1] = 1
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
-    tools: Annotated[list[object], Meta(max_length=0)] | None = None
+    tools: Annotated[list[str], Meta(max_length=0)] | None = None
 
 
 class Answered(Struct, frozen=True, kw_only=True):

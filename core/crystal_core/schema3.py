@@ -75,6 +75,7 @@ CREATE TABLE document_parts (
 CREATE INDEX document_parts_by_chunk ON document_parts (chunk);
 
 ALTER TABLE provisional_places ADD COLUMN confidence INTEGER;
+UPDATE provisional_places SET confidence = 100 WHERE category IS NOT NULL;
 ALTER TABLE provisional_places ADD COLUMN path TEXT;
 ALTER TABLE provisional_places ADD COLUMN title TEXT NOT NULL DEFAULT '';
 CREATE INDEX provisional_places_by_path ON provisional_places (source, path) WHERE path IS NOT NULL;

@@ -16,7 +16,7 @@ from crystal_core.chunking import PIECE_CHARS, cut_at
 
 SOLID_CHARS = 2 * PIECE_CHARS
 """A block that is one thing stays whole up to this, and no passage is longer."""
-SMALL_CHARS = 240
+SMALL_CHARS = 400
 """Less than this goes along with what follows it."""
 TITLE_CHARS_MAX = 300
 

@@ -9,6 +9,7 @@
 | `scan` | one pass over a folder, which opens no file |
 | `reading` | one file: read, decoded, freed of credentials, cut |
 | `extracting`, `extractor` | PDF and HTML made text, in a child that may die |
+| `batches` | files read in batches, in a thread |
 | `operations` | documents as operations |
 | `book` | `state/sources.db`: what was read, and when |
 | `syncing` | from what stands there to what the memory has |

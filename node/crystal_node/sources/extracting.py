@@ -10,6 +10,7 @@ import select
 import struct
 import subprocess
 import sys
+import threading
 import time
 from types import TracebackType
 
@@ -19,6 +20,9 @@ from crystal_node.sources.kinds import Skipped
 SECONDS_MAX = 20.0
 """For one document. A PDF of some thousand pages takes about that."""
 START_SECONDS_MAX = 30.0
+LOOK_SECONDS = 0.2
+"""So often it is looked whether to stop."""
+WRITE_BYTES = 64 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 MEMORY_BYTES_MAX = 1024**3
 INSTALL = "pip install 'memory-crystal[documents]'"
@@ -31,10 +35,12 @@ TEXT, FAILED, LACKING, READY = b"t", b"f", b"l", b"r"
 
 
 class Extractor:
-    """Makes text of documents. The child is started for the first one and ends with this object."""
+    """Makes text of documents. The child is started for the first one and ends with this object. One thread at a time;
+    ``stop``, set by another one, has it give up."""
 
-    def __init__(self, *, seconds: float = SECONDS_MAX) -> None:
+    def __init__(self, stop: threading.Event | None = None, *, seconds: float = SECONDS_MAX) -> None:
         self._seconds = seconds
+        self._stop = stop or threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._lacking: set[Kind] = set()
 
@@ -72,10 +78,10 @@ class Extractor:
             return FAILED, b""
         until = time.monotonic() + self._seconds
         message = HEAD.pack(KINDS[kind], len(data)) + data
-        if not _written(child.stdin.fileno(), message, until):
+        if not self._written(child.stdin.fileno(), message, until):
             self.close()
             return FAILED, b""
-        answer = _answer(child.stdout.fileno(), until)
+        answer = self._answer(child.stdout.fileno(), until)
         if answer is None:
             self.close()
             return FAILED, b""
@@ -100,50 +106,58 @@ class Extractor:
                 os.set_blocking(stream.fileno(), False)
         ready = None
         if self._child.stdout is not None:
-            ready = _answer(self._child.stdout.fileno(), time.monotonic() + START_SECONDS_MAX)
+            ready = self._answer(self._child.stdout.fileno(), time.monotonic() + START_SECONDS_MAX)
         if ready is None or ready[0] != READY:
             self.close()
         return self._child
 
+    def _written(self, descriptor: int, data: bytes, until: float) -> bool:
+        rest = memoryview(data)
+        while rest:
+            if not self._ready(descriptor, until, writing=True):
+                return False
+            try:
+                rest = rest[os.write(descriptor, rest[:WRITE_BYTES]) :]
+            except BlockingIOError:
+                continue
+            except OSError:  # it is dead
+                return False
+        return True
 
-def _written(descriptor: int, data: bytes, until: float) -> bool:
-    rest = memoryview(data)
-    while rest:
-        _, ready, _ = select.select([], [descriptor], [], max(until - time.monotonic(), 0))
-        if not ready:
-            return False
-        try:
-            rest = rest[os.write(descriptor, rest[: 64 * 1024]) :]
-        except BlockingIOError:
-            continue
-        except OSError:  # it is dead
-            return False
-    return True
-
-
-def _answer(descriptor: int, until: float) -> tuple[bytes, bytes] | None:
-    head = _read(descriptor, HEAD.size, until)
-    if head is None:
-        return None
-    letter, length = HEAD.unpack(head)
-    if length > ANSWER_BYTES_MAX:
-        return None
-    body = _read(descriptor, length, until)
-    return None if body is None else (letter, body)
-
-
-def _read(descriptor: int, length: int, until: float) -> bytes | None:
-    """So many bytes; None if they do not come in time."""
-    data = bytearray()
-    while len(data) < length:
-        ready, _, _ = select.select([descriptor], [], [], max(until - time.monotonic(), 0))
-        if not ready:
+    def _answer(self, descriptor: int, until: float) -> tuple[bytes, bytes] | None:
+        head = self._read(descriptor, HEAD.size, until)
+        if head is None:
             return None
-        try:
-            more = os.read(descriptor, length - len(data))
-        except BlockingIOError:
-            continue
-        if not more:
+        letter, length = HEAD.unpack(head)
+        if length > ANSWER_BYTES_MAX:
             return None
-        data += more
-    return bytes(data)
+        body = self._read(descriptor, length, until)
+        return None if body is None else (letter, body)
+
+    def _read(self, descriptor: int, length: int, until: float) -> bytes | None:
+        """So many bytes; None if they do not come in time."""
+        data = bytearray()
+        while len(data) < length:
+            if not self._ready(descriptor, until, writing=False):
+                return None
+            try:
+                more = os.read(descriptor, length - len(data))
+            except BlockingIOError:
+                continue
+            if not more:
+                return None
+            data += more
+        return bytes(data)
+
+    def _ready(self, descriptor: int, until: float, *, writing: bool) -> bool:
+        """Waits until it can be read or written; False when time is up, or this is to stop."""
+        which = select.POLLOUT if writing else select.POLLIN
+        poll = select.poll()
+        poll.register(descriptor, which)
+        while not self._stop.is_set():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            if poll.poll(min(left, LOOK_SECONDS) * 1000):
+                return True
+        return False

@@ -15,12 +15,15 @@ that cannot be listed.
 """
 
 import asyncio
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -30,29 +33,23 @@ from crystal_mirror.operations import DropDocument, Operation
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.privacy import PrivateNow, read_privacy
+from crystal_node.sources.batches import One, Reader
 from crystal_node.sources.book import SENT, KeptSource, Known, LastLook, SourceBook
 from crystal_node.sources.extracting import Extractor
 from crystal_node.sources.kinds import Skipped
 from crystal_node.sources.operations import put_operations, without_forgotten
-from crystal_node.sources.reading import Extract, Prepared, Read, prepare, read_file
 from crystal_node.sources.scan import Scan, Stamp
 
-BATCH_FILES = 50
-BATCH_BYTES = 512 * 1024
-BATCH_SECONDS = 1.0
 DROPS_AT_ONCE = 500
-QUIET_NS = 2_000_000_000
-"""A file that was changed so shortly before it was read may change again under the same stamp: it is read again."""
 FUSE_FREE_FILES = 10
 """So few removals never ask."""
 FUSE_SHARE_MAX = 0.5
 """More of a source's documents than this are not removed without a person."""
 NAMED_MAX = 100
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """What is done, how much of it, and how much there is."""
-
-_CHANGED = Stamp(-1, -1, -1, 0)
 
 
 @dataclass
@@ -110,9 +107,10 @@ async def sync_source(
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
     report = Synced(source.name)
+    stop = threading.Event()
     scan = Scan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
-        look = await asyncio.to_thread(_look, scan, device.settings.home.database, book, source.name)
+        look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source.name), stop)
     except OSError as error:
         report.problem = (
             f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
@@ -124,10 +122,9 @@ async def sync_source(
     report.files = len(look.seen)
     gone = [path for path in sorted(vault.keys() | known.keys()) if path not in look.seen]
     gone = [path for path in gone if not path.startswith(tuple(scan.unlisted))] if scan.unlisted else gone
-    with Extractor() as extractor:
-        await _put(
-            device, book, source, look.changed, known, vault, report, extractor.extract, progress, until
-        )
+    with Extractor(stop) as extractor:
+        reader = Reader(source.root, iter(look.changed), known, vault, extractor.extract, stop)
+        await _put(device, book, reader, len(look.changed), report, progress, until)
     _tell_skipped(book, scan, report)
     same_root = not source.inode or (scan.device, scan.inode) == (source.device, source.inode)
     if report.complete:
@@ -165,105 +162,36 @@ def _look(scan: Scan, database: Path, book: SourceBook, name: str) -> _Look:
 async def _put(
     device: Device,
     book: SourceBook,
-    source: KeptSource,
-    changed: Sequence[tuple[str, Stamp]],
-    known: dict[str, Known],
-    vault: dict[str, Document],
+    reader: Reader,
+    total: int,
     report: Synced,
-    extract: Extract,
     progress: Progress | None,
     until: float | None,
 ) -> None:
     """Reads what has to be read and puts what is new. Sets ``complete`` if time was up before the end."""
     done = 0
-    files = iter(changed)
-    while True:
-        batch = await asyncio.to_thread(_read_batch, source.root, files, known, vault, extract)
-        if not batch:
-            return
+    while done < total:
+        batch = await _in_thread(reader.batch, reader.stop)
         _check_public(device)
         operations: list[Operation] = []
         notes: list[tuple[str, Known]] = []
         for one in batch:
-            _take(device, source.name, one, vault, operations, notes, report)
+            _take(device, report.name, one, reader.vault, operations, notes, report)
         if operations:
             device.accept(operations)
-        book.note(source.name, notes, [one.path for one in batch if one.gone])
+        book.note(report.name, notes, [one.path for one in batch if one.gone])
         done += len(batch)
         if progress is not None:
-            progress(source.name, done, len(changed))
-        if until is not None and time.monotonic() > until and done < len(changed):
+            progress(report.name, done, total)
+        if until is not None and time.monotonic() > until and done < total:
             report.complete = False
             return
-
-
-@dataclass(frozen=True, slots=True)
-class _One:
-    """A file that was read. ``prepared`` None: its content is the vault's already."""
-
-    path: str
-    known: Known | None = None
-    modified_ns: int = 0
-    prepared: Prepared | None = None
-    gone: bool = False
-    opened: bool = False
-
-
-def _read_batch(
-    root: Path,
-    files: Iterator[tuple[str, Stamp]],
-    known: dict[str, Known],
-    vault: dict[str, Document],
-    extract: Extract,
-) -> list[_One]:
-    """The next files, as many as make a batch."""
-    batch: list[_One] = []
-    size = 0
-    until = time.monotonic() + BATCH_SECONDS
-    for path, stamp in files:
-        one = _read_one(root, path, stamp, known.get(path), vault.get(path), extract)
-        batch.append(one)
-        size += one.known.stamp.size if one.known is not None else 0
-        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES or time.monotonic() > until:
-            break
-    return batch
-
-
-def _read_one(
-    root: Path,
-    path: str,
-    stamp: Stamp,
-    known: Known | None,
-    there: Document | None,
-    extract: Extract,
-) -> _One:
-    found = read_file(root, path)
-    if found is None:
-        return _One(path, gone=True)
-    if isinstance(found, Skipped):
-        return _One(path, Known(stamp, b"", found.value))
-    quiet = time.time_ns() - max(found.stamp.modified_ns, found.stamp.changed_ns) > QUIET_NS
-    stamp = found.stamp if quiet else _CHANGED
-    if there is not None and there.version == found.digest and there.complete:
-        pieces = there.total
-        redacted = known.redacted if known is not None else 0
-        return _One(path, Known(_sized(stamp, found), found.digest, SENT, pieces, redacted), opened=True)
-    prepared = prepare(path, found.data, extract)
-    if isinstance(prepared, Skipped):
-        return _One(path, Known(_sized(stamp, found), found.digest, prepared.value), opened=True)
-    kept = Known(_sized(stamp, found), found.digest, SENT, len(prepared.passages), prepared.redacted)
-    return _One(path, kept, found.stamp.modified_ns, prepared, opened=True)
-
-
-def _sized(stamp: Stamp, found: Read) -> Stamp:
-    """The size is told to people, whether the stamp can be trusted or not."""
-    return replace(stamp, size=len(found.data))
 
 
 def _take(
     device: Device,
     name: str,
-    one: _One,
+    one: One,
     vault: dict[str, Document],
     operations: list[Operation],
     notes: list[tuple[str, Known]],
@@ -372,3 +300,14 @@ def _check_public(device: Device) -> None:
 
 def _why(error: OSError) -> str:
     return f"{error.filename or 'the folder'} cannot be read: {error.strerror or error}"
+
+
+async def _in_thread(work: Callable[[], T], stop: threading.Event) -> T:
+    """Has a thread do it, and waits for its end even when cancelled: it holds the book and files of ours."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([task])
+        raise

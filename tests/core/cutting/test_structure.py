@@ -4,7 +4,7 @@ from inspect import cleandoc
 
 from crystal_core.cutting import SOLID_CHARS, Kind, cut
 
-PROSE = "One sentence of several that explain something at length. " * 6
+PROSE = "One sentence of several that explain something at length. " * 8
 
 
 def test_sections_are_passages_under_the_path_of_their_headings() -> None:
@@ -60,7 +60,11 @@ PYTHON = cleandoc(
     # Explains the first.
     @decorated
     def first(value):
-        """Says what it does, in so many words that the function is long enough to stand alone among others."""
+        """Says what it does, in so many words that the function is long enough to stand alone among others.
+
+        It goes on for a while about what the value may be, which takes a line or two, and about what is given back for
+        it, which takes another one.
+        """
         if value:
             return os.sep
 
@@ -68,7 +72,7 @@ PYTHON = cleandoc(
 
 
     class Second:
-        """A class with some methods, all of which stay together for as long as the class is not too long."""
+        """A class with some methods, all of which stay together for as long as the class is not too long to be one."""
 
         def method(self):
             return LIMIT

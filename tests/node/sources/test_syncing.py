@@ -1,25 +1,28 @@
 """A source is brought up to what stands there, exactly and once, and never to less because something was out of sight."""
 
+import asyncio
 import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from crystal_node.errors import Usage
 from crystal_node.privacy import PrivateNow, read_privacy, write_privacy
-from crystal_node.sources import scan, syncing
+from crystal_node.sources import batches, scan
 from crystal_node.sources.acting import add_source, remove_source, sources_status
 from crystal_node.sources.book import SourceBook
 from crystal_node.sources.kinds import Skipped
 from crystal_node.sources.operations import PIECES_AT_ONCE
+from tests.node.agent.running import children
 from tests.node.sources.conftest import Folder
 
 
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if some seconds had gone by since a test wrote its files."""
-    monkeypatch.setattr(syncing, "QUIET_NS", -1)
+    monkeypatch.setattr(batches, "QUIET_NS", -1)
 
 
 async def test_new_changed_moved_and_deleted_files_are_followed(folder: Folder) -> None:
@@ -50,7 +53,7 @@ async def test_an_unchanged_tree_is_not_read_and_sends_nothing(
     def refuse(root: Path, path: str) -> None:
         raise AssertionError(f"{path} was opened")
 
-    monkeypatch.setattr(syncing, "read_file", refuse)
+    monkeypatch.setattr(batches, "read_file", refuse)
     synced = await folder.sync()
     assert (synced.new, synced.changed, synced.removed, synced.files) == (0, 0, 0, 30)
     assert folder.device.journal.outbox_count() == before
@@ -154,7 +157,7 @@ async def test_a_sync_that_is_killed_anywhere_goes_on_where_it_was(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(monkeypatch)
-    monkeypatch.setattr(syncing, "BATCH_FILES", 3)
+    monkeypatch.setattr(batches, "BATCH_FILES", 3)
     for number in range(10):
         folder.write(f"{number}.md", f"Number {number}.")
 
@@ -224,8 +227,8 @@ async def test_a_forgotten_passage_never_leaves_again_though_the_file_still_has_
 
     from crystal_mirror.operations import Forget
 
-    secret = "# Private\n\n" + "The thing that nobody shall ever read again. " * 8
-    public = "# Public\n\n" + "The thing that everybody may read at any time. " * 8
+    secret = "# Private\n\n" + "The thing that nobody shall ever read again. " * 12
+    public = "# Public\n\n" + "The thing that everybody may read at any time. " * 12
     folder.write("a.md", f"{secret}\n\n{public}")
     await folder.sync()
     forgotten = folder.texts("a.md")[0]
@@ -273,7 +276,7 @@ async def test_a_sync_that_runs_out_of_time_goes_on_the_next_time_and_removes_no
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(monkeypatch)
-    monkeypatch.setattr(syncing, "BATCH_FILES", 2)
+    monkeypatch.setattr(batches, "BATCH_FILES", 2)
     folder.write("old.md", "Old.")
     await folder.sync()
     (folder.root / "old.md").unlink()
@@ -293,3 +296,29 @@ def test_the_memory_home_is_no_source_and_is_left_out_of_one_that_holds_it(folde
         add_source(folder.device, home / "state", name="own")
     look = scan.Scan(home.parent, kept_out=home)
     assert not [path for path, _ in look.files() if path.startswith(f"{home.name}/")]
+
+
+async def test_a_sync_that_is_stopped_leaves_no_process_behind_and_goes_on_later(folder: Folder) -> None:
+    folder.write("a.html", b"<div>" * 400_000)
+    folder.write("b.md", "Something.")
+
+    def extractors() -> list[int]:
+        found: list[int] = []
+        for pid in children(os.getpid()):
+            with suppress(OSError):  # it has ended meanwhile
+                if b"crystal_node.sources.extractor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    task = asyncio.create_task(folder.sync())
+    deadline = time.monotonic() + 30
+    while not extractors():
+        assert time.monotonic() < deadline, "no extractor was started"
+        await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not extractors()
+    (folder.root / "a.html").unlink()
+    assert (await folder.sync()).files == 1
+    assert folder.documents().keys() == {"b.md"}

@@ -45,7 +45,8 @@ class Served(Protocol):
 
 def listen(port: int) -> socket.socket:
     """A listening socket on this machine alone; port 0 takes a free one. Raises PortTaken, LocalStorage."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With its protocol named: only then asyncio lets an answer's body follow its head at once, 40 ms earlier.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, port))

@@ -10,6 +10,7 @@ import pytest
 
 from crystal_core.database import Database
 from crystal_core.replica import Replica
+from crystal_mirror.operations import Operation, PutDocument, PutSource, Remember
 from tests.core.builders import (
     SECRET,
     apply,
@@ -19,6 +20,7 @@ from tests.core.builders import (
     new_replica,
     origin,
     remember,
+    target,
     vector,
 )
 
@@ -83,6 +85,37 @@ def test_no_byte_of_a_forgotten_text_or_its_vector_is_left(tmp_path: Path) -> No
     assert [text for text in gone if float32(vector(text)) in found.content] == []
     assert all(float32(vector(text)) in found.content for text in set(kept) - set(kept[::7]))
     assert replica.database.check() == []
+
+
+@pytest.mark.parametrize("pending", [True, False])
+def test_no_byte_of_a_text_is_left_that_stood_in_documents_and_memories(
+    tmp_path: Path, pending: bool
+) -> None:
+    path = tmp_path / "crystal.db"
+    random = Random(6)
+    kept, gone, newer = nonsense(random, 40), nonsense(random, 40), nonsense(random, 40)
+    operations: list[Operation] = [
+        PutSource("notes", "", (), (), 1),
+        PutDocument("notes", "a.md", bytes(32), 1, "md", 0, 2, (kept, gone), ("", "")),
+        remember(gone),
+        Remember(newer, "fact", "agent", 2, supersedes=(target(gone),)),
+    ]
+    replica = new_replica(path)
+    apply(replica, *operations)
+    if pending:
+        for number, operation in enumerate(operations[1:], start=50):
+            replica.index_provisional(origin(number), operation)
+    replica.database.scrub()
+    assert len(traces(gone, stored(path))) > 30
+
+    apply(replica, forget(gone))
+    for number in range(50, 53):
+        replica.drop_provisional(origin(number))
+
+    found = stored(path)
+    assert traces(gone, found) == []
+    assert len(traces(kept, found)) > 30 < len(traces(newer, found))
+    assert replica.digest() == replica.recompute_digest()
 
 
 def test_a_reader_of_an_older_state_delays_the_scrub_and_does_not_prevent_it(tmp_path: Path) -> None:

@@ -14,10 +14,15 @@ from crystal_mirror.operations import (
     OPERATION_BYTES_MAX,
     PIECE_BYTES_MAX,
     PIECES_MAX,
+    Amend,
     Capture,
+    DropDocument,
+    DropSource,
     Forget,
     Operation,
     Piece,
+    PutDocument,
+    PutSource,
     Remember,
     decode_operation,
     encode_operation,
@@ -31,9 +36,46 @@ pieces = st.builds(Piece, texts, names, moments, names, st.integers(0, 1000))
 captures = st.builds(
     Capture, names, names, names, names, names, st.lists(pieces, min_size=1, max_size=4).map(tuple)
 )
-remembers = st.builds(Remember, texts, names, names, moments)
+hashes = st.binary(min_size=32, max_size=32)
+remembers = st.builds(
+    Remember, texts, names, names, moments, st.integers(0, 100), st.lists(hashes, max_size=3).map(tuple)
+)
+amends = st.builds(
+    Amend,
+    hashes,
+    st.none() | names,
+    st.none() | st.integers(0, 100),
+    st.sampled_from((None, "active", "retired")),
+    names,
+    moments,
+)
+shown = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), min_size=1, max_size=40)
+sources = st.builds(PutSource, shown, names, st.tuples(names), st.tuples(), moments)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> PutDocument:
+    written = draw(st.lists(texts, max_size=3))
+    first = draw(st.integers(0, 10)) if written else 0
+    total = first + len(written) + (draw(st.integers(0, 5)) if written else 0)
+    titles = tuple(draw(names) for _ in written)
+    version, kind = draw(hashes), draw(names)
+    return PutDocument(
+        draw(shown), draw(shown), version, draw(moments), kind, first, total, tuple(written), titles
+    )
+
+
 forgets = st.builds(Forget, st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=4).map(tuple))
-operations = st.one_of(captures, remembers, forgets)
+operations = st.one_of(
+    captures,
+    remembers,
+    amends,
+    forgets,
+    sources,
+    documents(),
+    st.builds(DropSource, shown),
+    st.builds(DropDocument, shown, shown),
+)
 origins = st.builds(
     Origin,
     st.binary(min_size=16, max_size=16),
@@ -64,9 +106,33 @@ def test_a_cut_operation_is_refused(operation: Capture, data: st.DataObject) -> 
 
 
 def test_unknown_kinds_and_extra_fields_are_refused() -> None:
-    for value in (["x", 1], ["r", "text", "fact", "agent", 0, "more"], {"text": "x"}, ["r", "", "", "", 0]):
+    whole = ["pd", "notes", "a.md", bytes(32), 0, "md", 0, 1, ["text"], ["title"]]
+    assert decode_operation(msgspec.msgpack.encode(whole))
+    assert decode_operation(msgspec.msgpack.encode([*whole[:7], 0, [], []])), "an empty document is one"
+    for value in (
+        ["x", 1],
+        ["r", "text", "fact", "agent", 0, "more"],
+        ["r", "text", "fact", "agent", 0, 101],
+        ["r", "text", "fact", "agent", 0, 100, [bytes(32)] * 17],
+        ["r", "text", "fact", "agent", 0, 100, [], "more"],
+        ["a", bytes(32), None, None, "asleep", "agent", 0],
+        ["a", bytes(31), None, None, None, "agent", 0],
+        ["ps", "", "", [], [], 0],
+        ["ps", "two\nlines", "", [], [], 0],
+        ["dd", "notes", "\x1b[31m"],
+        [*whole[:6], 1, 1, *whole[8:]],
+        [*whole[:8], [], []],
+        [*whole[:9], []],
+        {"text": "x"},
+        ["r", "", "", "", 0],
+    ):
         with pytest.raises(Malformed):
             decode_operation(msgspec.msgpack.encode(value))
+
+
+def test_a_remember_of_before_it_had_a_confidence_is_as_sure_as_can_be() -> None:
+    old = decode_operation(msgspec.msgpack.encode(["r", "text", "fact", "agent", 0]))
+    assert old == Remember("text", "fact", "agent", 0, 100, ())
 
 
 def test_limits_are_checked_when_encoding_and_when_decoding() -> None:

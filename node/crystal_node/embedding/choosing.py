@@ -76,8 +76,9 @@ def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbe
 
     try:
         found = provided(settings, wanted)
-        if found.identity != identity:
-            return None, f"{_not_chosen(wanted)} (this device has {found.identity})"
+        if not found.known or found.identity != identity:
+            found.close()
+            return None, _other_model(wanted)
     except (EmbeddingError, LocalStorage) as error:
         return None, f"{error}. {error.hint}".rstrip(".")
     return found, ""
@@ -100,6 +101,13 @@ def _builtin_identity() -> str:
     from crystal_core.embed.builtin import BuiltinEmbedder
 
     return BuiltinEmbedder().identity
+
+
+def _other_model(wanted: ModelIdentity) -> str:
+    return (
+        f"the vault's vectors are made by {wanted.model} ({wanted.provider}, {wanted.dimensions:,} numbers), and this device is "
+        f"set to another model: `crystal config set embedding_model {wanted.model}`"
+    )
 
 
 def _not_chosen(wanted: ModelIdentity) -> str:

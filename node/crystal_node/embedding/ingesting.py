@@ -71,16 +71,21 @@ class Ingest:
         self.problem = ""
 
     async def begin(self) -> str:
-        """Looks at the settings and at the vault. Returns the model of this round, "" for a round without vectors."""
+        """Looks at the settings and at the vault. Returns the model of this round, "" for a round without vectors.
+
+        On a device that does not lead nothing is asked, and nothing is wrong: it embeds no texts.
+        """
+        leads = self._device.member.is_core
         try:
             embedder = self._chosen()
-            if self.resting:
+            if self.resting or (_asks(embedder) and not leads):
                 return ""
             model = (
                 await asyncio.to_thread(lambda: embedder.identity) if _asks(embedder) else embedder.identity
             )
         except (EmbeddingError, LocalStorage) as error:
-            self.failed(error)
+            if leads:
+                self.failed(error)
             return ""
         self._compare(model)
         return model

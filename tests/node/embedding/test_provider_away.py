@@ -110,3 +110,22 @@ def test_what_would_cost_more_than_a_little_waits_until_it_was_agreed_to(
     assert not any("Entry" in text for text in server.inputs)
     vault.core.call("embed", "migrate", "--yes")
     assert standing(vault.core)["without_vectors"] == 0
+
+
+def test_a_device_that_does_not_lead_needs_no_provider_to_sync(vault: Vault, server: EmbeddingServer) -> None:
+    laptop = vault.add()
+    filled(vault.core, 5)
+    migrated(vault.core, server)
+    laptop.call("config", "set", "embedding_provider", "openai")
+    server.asked.clear()
+    said = laptop.call("sync")
+    assert "no vectors" not in said.out + said.err
+    laptop.call("config", "set", "embedding_provider", "ollama")
+    laptop.call("config", "set", "embedding_model", "a-model-nobody-knows")
+    laptop.call("config", "set", "embedding_url", server.url)
+    laptop.call("sync")
+    assert server.asked == []
+    found = laptop.call("search", "--json", "harbour 7").json
+    assert found["mode"] == "keyword"
+    assert "crystal config set embedding_model nomic-embed-text" in found["note"]
+    assert server.asked == []

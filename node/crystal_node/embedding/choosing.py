@@ -105,8 +105,8 @@ def _builtin_identity() -> str:
 
 def _other_model(wanted: ModelIdentity) -> str:
     return (
-        f"the vault's vectors are made by {wanted.model} ({wanted.provider}, {wanted.dimensions:,} numbers), and this device is "
-        f"set to another model: `crystal config set embedding_model {wanted.model}`"
+        f"the vault's vectors are made by {wanted.model} ({wanted.provider}, {wanted.dimensions:,} numbers), and this device "
+        f"is set to another model: `crystal config set embedding_model {wanted.model}`"
     )
 
 

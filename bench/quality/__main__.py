@@ -1,44 +1,91 @@
 """`make bench-quality`: measures all ways of ranking on all sets and writes bench/QUALITY.md.
 
-`python -m bench.quality [--record]`: `--record` makes what is measured the baseline. Exit code 1 when something is worse than the
-baseline by more than the margin.
+`python -m bench.quality [--record] [--provider NAME]`: `--record` makes what is measured the baseline. `--provider` measures
+deep search with a language model, too, on every sixth query: one of this machine, or one elsewhere with its key; what it is
+given to read is the sets', and nobody's memory. Exit code 1 when something is worse than the baseline by more than the margin.
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from bench.quality.measuring import measured, read_baseline, regressions, write_baseline
-from bench.quality.ranking import memory_of
+from bench.quality.judges import bounds, deep_ranking
+from bench.quality.measuring import Measured, measured, read_baseline, regressions, write_baseline
+from bench.quality.ranking import Memory, memory_of
 from bench.quality.report import QUALITY, report
-from bench.quality.sets import read_sets
+from bench.quality.sets import Sets, read_sets
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.llm.port import Llm
 
 NOTES_OF_TESTS = 400
 """Notes made by rule that the tests search, in place of all."""
+ASKED_OF_MODELS = 6
+"""Of so many queries a model is given one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.quality", description="Measure what search finds.")
     parser.add_argument("--record", action="store_true", help="make what is measured the baseline")
+    parser.add_argument("--provider", default="", help="measure deep search with this provider's model, too")
     options = parser.parse_args(arguments)
-    worse: list[str] = []
+    new_llm = _chosen(cast(str, options.provider)) if options.provider else None
     with BuiltinEmbedder() as embedder:
-        for size, notes in (("small", NOTES_OF_TESTS), ("full", None)):
-            sets = read_sets(notes_max=notes)
-            print(f"{size}: {len(sets.passages):,} passages, {len(sets.queries)} queries …", flush=True)
-            with memory_of(sets, embedder) as memory:
-                result = measured(sets, memory.rankings())
-            if cast(bool, options.record):
-                write_baseline(size, result.figures())
-            worse += [f"{size}: {one}" for one in regressions(result.figures(), read_baseline(size))]
-    QUALITY.write_text(report(result, embedder.identity, when=datetime.now(UTC)), encoding="utf-8")
+        small, _ = _measured(embedder, NOTES_OF_TESTS, None)
+        full, asked = _measured(embedder, None, new_llm)
+    if options.record:
+        write_baseline("small", small.figures())
+        write_baseline("full", full.figures())
+    worse = [
+        *(f"small: {one}" for one in regressions(small.figures(), read_baseline("small"))),
+        *(f"full: {one}" for one in regressions(full.figures(), read_baseline("full"))),
+    ]
+    QUALITY.write_text(report(full, asked, embedder.identity, when=datetime.now(UTC)), encoding="utf-8")
     print(f"Written: {QUALITY.name}")
     for one in worse:
         print(f"worse than the baseline: {one}", file=sys.stderr)
     return 1 if worse else 0
+
+
+def _measured(
+    embedder: BuiltinEmbedder, notes_max: int | None, new_llm: Callable[[], Llm] | None
+) -> tuple[Measured, Measured | None]:
+    """All ways of ranking; and a model's, beside hybrid on the same queries."""
+    sets = read_sets(notes_max=notes_max)
+    print(f"{len(sets.passages):,} passages, {len(sets.queries)} queries …", flush=True)
+    with memory_of(sets, embedder) as memory:
+        rankings = memory.rankings()
+        whole = measured(sets, rankings | (bounds(memory) if notes_max is None else {}))
+        return whole, _by_model(memory, new_llm) if new_llm else None
+
+
+def _by_model(memory: Memory, new_llm: Callable[[], Llm]) -> Measured:
+    some = Sets(memory.sets.passages, memory.sets.queries[::ASKED_OF_MODELS])
+    failures: list[str] = []
+    name = f"deep, {new_llm().identity}"
+    found = measured(some, {"hybrid": memory.by_both, name: deep_ranking(memory, new_llm, failures)})
+    for failure in sorted(set(failures)):
+        print(f"{failures.count(failure)} times: {failure}", file=sys.stderr)
+    return found
+
+
+def _chosen(provider: str) -> Callable[[], Llm]:
+    """As a device's settings and environment have it."""
+    from crystal_node.llm.discovery import find_llm
+    from crystal_node.settings import resolve
+
+    settings = resolve(environment=os.environ)
+
+    def new_llm() -> Llm:
+        found = find_llm(settings, provider)
+        if found is None:
+            raise SystemExit(f"{provider} has no model to offer")
+        return found
+
+    new_llm()
+    return new_llm
 
 
 if __name__ == "__main__":

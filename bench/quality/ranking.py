@@ -1,10 +1,10 @@
 """The ways of ranking that are measured, on one memory that holds all passages of the sets.
 
-    keyword   `Searcher` without vectors
+    keyword   `Searcher` by words alone
     vector    the passages by cosine, exactly and without recency: what the model's vectors are good for by themselves
     hybrid    `Searcher` as it is: what a person gets
 
-A way of ranking is a function from a query to ids of passages, best first. `deep` is in `judges`.
+A way of ranking is a function from a query to ids of passages, best first. Deep search is in `judges`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,8 +39,7 @@ class Memory:
         self.sets = sets
         self._embedder = embedder
         self._by_id = {sha256(passage.text.encode()).hexdigest(): passage.id for passage in sets.passages}
-        self._hybrid = Searcher(replica.database, embedder)
-        self._keyword = Searcher(replica.database, None)
+        self.searcher = Searcher(replica.database, embedder)
         self._created = np.array([passage.created_at for passage in sets.passages])
         self._owner = np.repeat(np.arange(len(vectors)), [len(windows) for windows in vectors])
         rows = b"".join(window for windows in vectors for window in windows)
@@ -50,7 +49,7 @@ class Memory:
         return {"keyword": self.by_keyword, "vector": self.by_vector, "hybrid": self.by_both}
 
     def by_keyword(self, query: Query) -> list[str]:
-        return self.named(self.found(query, searcher=self._keyword))
+        return self.named(self.found(query, words_only=True))
 
     def by_both(self, query: Query) -> list[str]:
         return self.named(self.found(query))
@@ -65,12 +64,13 @@ class Memory:
         return [self.sets.passages[int(index)].id for index in order if admitted[index]]
 
     def found(
-        self, query: Query, text: str = "", *, limit: int = DEPTH, searcher: Searcher | None = None
+        self, query: Query, text: str = "", *, limit: int = DEPTH, words_only: bool = False
     ) -> tuple[Hit, ...]:
         """What the fast search finds for the query, or for ``text`` under the query's filters."""
         scope = Scope(since_ms=query.since_ms, until_ms=query.until_ms)
-        searching = searcher or self._hybrid
-        return searching.search(text or query.text, now_ms=NOW, limit=limit, scope=scope).hits
+        return self.searcher.search(
+            text or query.text, now_ms=NOW, limit=limit, scope=scope, words_only=words_only
+        ).hits
 
     def named(self, hits: Sequence[Hit]) -> list[str]:
         return [self._by_id[hit.id] for hit in hits]

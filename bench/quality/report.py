@@ -10,15 +10,20 @@ from bench.run import machine
 QUALITY = Path(__file__).resolve().parent.parent / "QUALITY.md"
 
 
-def report(result: Measured, model: str, *, when: datetime) -> str:
-    """The whole page."""
+def report(result: Measured, asked: Measured | None, model: str, *, when: datetime) -> str:
+    """The whole page. ``asked``: what a language model made of some of the queries."""
     sets = result.sets
+    by_model = ""
+    if asked is not None:
+        by_model = (
+            f"## With a language model\n\n{len(asked.sets.queries)} of the queries.\n\n{_whole(asked)}\n\n"
+        )
     return (
         "# What search finds\n\n"
         "Written by `make bench-quality`. [README.md](README.md#quality) says what the sets are and what the ways of ranking"
         " mean. In brackets: 95 % confidence, by resampling the queries.\n\n"
         f"{len(sets.passages):,} passages, {len(sets.queries)} queries; vectors by `{model}`. {machine()}; {when:%Y-%m-%d}.\n\n"
-        f"## All sets\n\n{_whole(result)}\n\n## Each set\n\nrecall@10 and MRR@10.\n\n{_by_set(result)}\n"
+        f"## All sets\n\n{_whole(result)}\n\n{by_model}## Each set\n\nrecall@10 and MRR@10.\n\n{_by_set(result)}\n"
     )
 
 

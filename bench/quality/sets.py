@@ -1,8 +1,8 @@
-"""The sets: passages, and queries with the passages that are right for them. Read from `sets/`, or made by `world.toml`'s rules.
+"""The sets: passages, and queries with what is right for them. Read from `sets/`, or made by the rules of `world.toml`.
 
 A line of a `.jsonl` file is a passage (`id`, `text`; `age` in days, else one follows from the id), which may bring its
-`queries`, `cross` (asked in another language than its own) and `typos`; or a query by itself (`query`) with `relevant`, ids with
-or without a grade, or `holds`, words that the right passages hold. `since` and `until` are ages in days. `about` names a part.
+`queries`, `cross` (asked in another language than its own) and `typos`; or a query by itself (`query`) with `relevant`, ids
+with or without a grade, or `holds`, words that the right passages hold. `since`, `until`: ages in days. `about` names a part.
 """
 
 import json
@@ -88,7 +88,7 @@ def _read(name: str, paths: list[Path], passages: list[Passage], queries: list[Q
     for line in lines:
         if "id" not in line:
             continue
-        passage = Passage(f"{name}/{line['id']}", line["text"], line.get("age", _age(line["id"])))
+        passage = Passage(f"{name}/{line['id']}", line["text"], float(line.get("age", _age(line["id"]))))
         own.append(passage)
         wants = {passage.id: 1.0}
         queries += [Query(_part(name, line), text, wants) for text in line.get("queries", [])]
@@ -121,7 +121,7 @@ def _part(name: str, line: Mapping[str, Any]) -> str:
 def _age(name: str) -> float:
     """Most of a memory is old; some of it is of these days."""
     share = int.from_bytes(sha256(name.encode()).digest()[:4], "big") / 2**32
-    return AGE_DAYS_MAX * share**1.5
+    return float(AGE_DAYS_MAX * share**1.5)
 
 
 def _made(passages: list[Passage], queries: list[Query], notes_max: int | None) -> None:

@@ -2,7 +2,10 @@
 
     expansion is left out   the best by keyword scores 0.85 or more, and 0.15 more than the second (never with an intent)
     fusion                  sum over lists of weight / (60 + rank + 1); the query's own list has weight 2, each expansion's 1
-    blend                   rank 1 to 3: 75 % its place, 25 % the judgement; 4 to 10: 60/40; behind: 40/60. A place is 1 / rank
+    blend                   rank 1 to 3: 75 % its place, 25 % the judgement; 4 to 10: 60/40; behind: 40/60
+
+What a place is worth is not published. By 1 / rank nothing could ever pass the first; ours is rank ^ -0.3, by which a text that
+a judge finds right passes one that it finds wrong, and a judge that is no good does limited harm (docs/decisions/0040).
 
 What was not judged stays where it was, and so does all behind it: half a judgement moves nothing past what nobody looked at.
 """
@@ -16,6 +19,7 @@ STRONG_GAP = 0.15
 RANK_CONSTANT = 60
 OWN_WEIGHT = 2.0
 EXPANSION_WEIGHT = 1.0
+PLACE_EXPONENT = -0.3
 JUDGEMENT_MAX = 10
 """Judgements are 0 to this."""
 _BLEND = ((3, 0.75), (10, 0.60))
@@ -69,7 +73,7 @@ def blended(candidates: Sequence[Found], judgements: Mapping[str, int]) -> list[
     ]
     ranked.sort(key=lambda one: (-one.score, one.fused_rank))
     behind = [
-        Ranked(one.id, _share(rank) / rank, rank, None)
+        Ranked(one.id, _share(rank) * _place(rank), rank, None)
         for rank, one in enumerate(candidates[counting:], counting + 1)
     ]
     return ranked + behind
@@ -77,7 +81,11 @@ def blended(candidates: Sequence[Found], judgements: Mapping[str, int]) -> list[
 
 def _score(rank: int, judgement: int) -> float:
     share = _share(rank)
-    return share / rank + (1 - share) * judgement / JUDGEMENT_MAX
+    return share * _place(rank) + (1 - share) * judgement / JUDGEMENT_MAX
+
+
+def _place(rank: int) -> float:
+    return float(rank**PLACE_EXPONENT)
 
 
 def _share(rank: int) -> float:

@@ -47,8 +47,19 @@ async def test_what_only_other_words_find_is_among_the_results() -> None:
 async def test_a_judgement_moves_a_good_text_up_and_ranks_keep_their_share() -> None:
     result = await deep(WrittenLlm(judging(lambda text: 10 if text == "text 6" else 0)), Shelf(texts(8)))
     assert order(result)[:3] == ["id0", "id6", "id1"]
-    assert [round(one.score, 4) for one in result.ranked[:3]] == [0.75, round(0.6 / 7 + 0.4, 4), 0.375]
+    expected = [0.75, 0.6 * 7**-0.3 + 0.4, 0.75 * 2**-0.3]
+    assert [one.score for one in result.ranked[:3]] == pytest.approx(expected)
     assert result.ranked[1].fused_rank == 7
+
+
+async def test_a_text_that_is_judged_right_passes_a_first_one_that_is_judged_wrong() -> None:
+    result = await deep(WrittenLlm(judging(lambda text: 10 if text == "text 1" else 0)), Shelf(texts(8)))
+    assert order(result)[:2] == ["id1", "id0"]
+
+
+async def test_the_last_candidate_takes_nobodys_first_place_whatever_the_model_says_of_it() -> None:
+    result = await deep(WrittenLlm(judging(lambda text: 10 if text == "text 39" else 0)), Shelf(texts(40)))
+    assert order(result)[0] == "id0"
 
 
 async def test_a_strong_match_is_not_said_in_other_words_but_judged() -> None:
@@ -112,7 +123,7 @@ async def test_an_expansion_that_is_too_slow_leaves_time_for_judging() -> None:
     )
     result = await deep(llm, Shelf(texts(3)), seconds_max=2.0)
     assert result.failure == "the query was not said in other words in time"
-    assert (result.judged, order(result)[1]) == (3, "id2")
+    assert (result.judged, order(result)[0]) == (3, "id2")
 
 
 @pytest.mark.parametrize("identity", [WrittenLlm(judging(lambda _: 5)).identity, ELSEWHERE])
@@ -120,11 +131,11 @@ async def test_what_was_judged_in_time_counts_and_the_rest_stays_behind_it(ident
     def seconds(number: int) -> float:
         return 0.0 if number <= 2 else 30.0
 
-    llm = WrittenLlm(judging(lambda text: 10 if text == "text 9" else 0), seconds=seconds, identity=identity)
+    llm = WrittenLlm(judging(lambda text: 10 if text == "text 8" else 0), seconds=seconds, identity=identity)
     result = await deep(llm, Shelf(texts(30)), seconds_max=1.5)
     assert result.failure == "not all texts were judged in time"
     assert result.judged == BATCH
-    assert order(result)[1] == "id9"
+    assert order(result)[1] == "id8"
     assert order(result)[BATCH:] == [f"id{number}" for number in range(BATCH, 30)]
 
 

@@ -1,0 +1,1 @@
+"""What search finds may not become worse."""

@@ -236,15 +236,14 @@ def _projects(database: Database, wanted: str) -> list[tuple[str, str]]:
 
 
 def _pairs(database: Database, table: str) -> Iterator[tuple[str, str]]:
-    """All pairs of project and repository, each by one lookup in the index over them."""
-    query = (
-        f"SELECT project, repository FROM {table} WHERE (project, repository) > (?, ?)"  # noqa: S608
-        " ORDER BY project, repository LIMIT 1"
-    )
-    pair = database.row(f"SELECT project, repository FROM {table} ORDER BY project, repository LIMIT 1")  # noqa: S608
+    """All pairs of project and repository, each by one or two lookups in the index over them."""
+    columns = f"SELECT project, repository FROM {table}"  # noqa: S608 - a name of ours
+    same = f"{columns} WHERE project = ? AND repository > ? ORDER BY repository LIMIT 1"
+    other = f"{columns} WHERE project > ? ORDER BY project, repository LIMIT 1"
+    pair = database.row(f"{columns} ORDER BY project, repository LIMIT 1")
     while pair is not None:
         yield pair[0], pair[1]
-        pair = database.row(query, pair)
+        pair = database.row(same, pair) or database.row(other, pair[:1])
 
 
 def _place(row: Row) -> tuple[int, Place]:

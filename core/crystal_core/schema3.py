@@ -16,6 +16,9 @@ is empty.
 `memory_states` is every memory as it will be once all that pends is applied, one row each. Two views say what belongs to normal
 results, pending operations counted: `memory_places` leaves out what is retired or superseded, `document_places` what a pending
 operation replaces or removes. `stale_chunks` are the chunks that only stand where these leave them out.
+
+The views say CROSS JOIN where the small table has to be the outer one: SQLite does not know which is small, and would go
+through all chunks.
 """
 
 WHOLE = 2**53
@@ -132,7 +135,7 @@ SELECT m.chunk, c.forget_hash, 0, m.agent, m.created_at,
     coalesce((SELECT at FROM provisional_memories WHERE forget_hash = c.forget_hash
               ORDER BY number DESC LIMIT 1), m.changed_at),
     m.device
-FROM memories m JOIN chunks c ON c.rowid = m.chunk
+FROM memories m CROSS JOIN chunks c ON c.rowid = m.chunk
 UNION ALL
 SELECT p.chunk, c.forget_hash, 1, p.agent, p.created_at,
     coalesce((SELECT category FROM provisional_memories WHERE forget_hash = c.forget_hash AND category IS NOT NULL
@@ -146,7 +149,7 @@ SELECT p.chunk, c.forget_hash, 1, p.agent, p.created_at,
     coalesce((SELECT at FROM provisional_memories WHERE forget_hash = c.forget_hash
               ORDER BY number DESC LIMIT 1), p.created_at),
     o.device
-FROM provisional_places p JOIN chunks c ON c.rowid = p.chunk JOIN provisional o ON o.number = p.number
+FROM provisional_places p CROSS JOIN chunks c ON c.rowid = p.chunk JOIN provisional o ON o.number = p.number
 WHERE p.category IS NOT NULL AND NOT EXISTS (SELECT 1 FROM memories WHERE chunk = p.chunk)
     AND NOT EXISTS (SELECT 1 FROM provisional_places q WHERE q.chunk = p.chunk AND q.category IS NOT NULL
                     AND q.number < p.number);
@@ -169,10 +172,10 @@ WHERE p.path IS NOT NULL
 CREATE VIEW stale_chunks (chunk) AS
 SELECT chunk FROM (
     SELECT chunk FROM memories WHERE status <> 'active' OR superseded_by <> x''
-    UNION SELECT c.rowid FROM provisional_memories p JOIN chunks c ON c.forget_hash = p.forget_hash
+    UNION SELECT c.rowid FROM provisional_memories p CROSS JOIN chunks c ON c.forget_hash = p.forget_hash
     UNION SELECT p.chunk FROM provisional_documents q
-        JOIN documents d ON d.source = q.source AND q.path IN (d.path, '')
-        JOIN document_parts p ON p.document = d.rowid AND p.part >= q.first AND p.part < q.beyond
+        CROSS JOIN documents d ON d.source = q.source AND q.path IN (d.path, '')
+        CROSS JOIN document_parts p ON p.document = d.rowid AND p.part >= q.first AND p.part < q.beyond
     UNION SELECT p.chunk FROM provisional_documents q
         JOIN provisional_places p ON p.source = q.source AND q.path IN (p.path, '') AND p.number < q.number
             AND p.part >= q.first AND p.part < q.beyond

@@ -17,6 +17,7 @@ from crystal_node.capture.project import project_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import NoSuchEntry, Usage
+from crystal_node.files.scan import shown
 from crystal_node.locking import FileLock
 from crystal_node.privacy import PrivateNow, read_privacy
 from crystal_node.sources.book import KeptSource, LastLook, SourceBook
@@ -237,6 +238,8 @@ def _root_of(device: Device, path: Path) -> Path:
         raise Usage(f"{path} is not there", hint="Name a folder, or a file.") from error
     if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
         raise Usage(f"{path} is no folder and no file")
+    if shown(str(root)) != str(root):
+        raise Usage(f"the name of {shown(str(root))} is no text", hint="Rename the folder.")
     home = device.settings.home.root.resolve()
     if root == home or root.is_relative_to(home):
         raise Usage("the memory home cannot be a source of itself", hint="Its files are synced as they are.")

@@ -32,6 +32,7 @@ RECURSION_MAX = 3000
 PROCESSOR_SECONDS_MAX = 3600
 DOCUMENT_SECONDS_MAX = 30
 """Of the processor, for one document: where nobody is left to kill this, the system does."""
+_PACKAGES = ("pypdf", "bs4", "markdownify")
 _STAGING = (
     "script",
     "style",
@@ -87,8 +88,8 @@ def allow_seconds() -> None:
 def made(make: Callable[[bytes], str], data: bytes) -> tuple[bytes, bytes]:
     try:
         text = make(data)
-    except ImportError:
-        return LACKING, b""
+    except ModuleNotFoundError as error:
+        return (LACKING if error.name in _PACKAGES else FAILED), b""
     except (Exception, RecursionError, MemoryError):  # noqa: BLE001  whatever a hostile document makes of its reader
         return FAILED, b""
     found = text[:TEXT_CHARS_MAX].encode("utf-8", "replace")

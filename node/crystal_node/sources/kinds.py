@@ -56,6 +56,7 @@ _TOLD = frozenset(
         Skipped.NO_EXTRACTOR,
         Skipped.FAILED,
         Skipped.TOO_MANY,
+        Skipped.OTHER_DISK,
     }
 )
 

@@ -4,6 +4,7 @@ Links are never followed, neither is another file system entered that is mounted
 noted in ``unlisted``: what is below it is not gone, it is out of sight.
 """
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import check_words
+from crystal_node.files.scan import shown
 from crystal_node.sources.ignoring import IgnoreFile, Ignoring, ignoring_at, patterns
 from crystal_node.sources.kinds import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
 
@@ -48,7 +50,7 @@ class Skips:
     def add(self, path: str, why: Skipped) -> None:
         self.counts[why] += 1
         if why.told and len(self.named) < NAMED_MAX:
-            self.named[path] = why
+            self.named[shown(path)] = why
 
 
 @dataclass
@@ -73,7 +75,7 @@ class Scan:
     def files(self) -> Iterator[tuple[str, Stamp]]:
         """Each file that is to be read, with its path below the root. A source that is one file has one, under its name.
 
-        Raises OSError if the root is not there or cannot be listed.
+        Raises OSError if the root is not there, cannot be listed, or is a link by now.
         """
         self._include, self._exclude = patterns(self.include), patterns(self.exclude)
         if self.kept_out is not None and self.kept_out.exists():
@@ -81,6 +83,8 @@ class Scan:
             self._home = info.st_dev, info.st_ino
         info = self.root.lstat()
         self.device, self.inode = info.st_dev, info.st_ino
+        if stat.S_ISLNK(info.st_mode):
+            raise OSError(errno.ELOOP, "a link stands in its place", str(self.root))
         if not stat.S_ISDIR(info.st_mode):
             yield from self._file(self.root.name, self.root.name, info)
             return

@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crystal_core.cutting import Kind
-from crystal_node.sources.extracting import Extractor
+from crystal_node.sources import extractor
+from crystal_node.sources.extracting import FAILED, LACKING, TEXT, Extractor
 from crystal_node.sources.kinds import TEXT_BYTES_MAX, Skipped
 from crystal_node.sources.reading import Prepared, Read, decoded, prepare, read_file
 from crystal_node.sources.scan import Scan
@@ -130,28 +132,38 @@ def pdf(*pages: str | bytes) -> bytes:
 
 
 def test_pdf_and_html_become_text_and_a_broken_one_harms_no_other() -> None:
-    with Extractor() as extractor:
-        prepared = prepare("paper.pdf", pdf("The reactor was stable.", "Results follow."), extractor.extract)
+    with Extractor() as child:
+        prepared = prepare("paper.pdf", pdf("The reactor was stable.", "Results follow."), child.extract)
         assert isinstance(prepared, Prepared)
         assert "The reactor was stable." in prepared.passages[0].text
         head = b"<html><head><title>Guide</title><script>evil()</script></head>"
         page = head + b"<body><h1>Install</h1><p>Run it.</p></body></html>"
-        prepared = prepare("guide.html", page, extractor.extract)
+        prepared = prepare("guide.html", page, child.extract)
         assert isinstance(prepared, Prepared)
         text = "\n".join(passage.text for passage in prepared.passages)
         assert "# Install" in text
         assert "evil" not in text
-        assert prepare("no.pdf", b"%PDF-1.4 rubbish", extractor.extract) is Skipped.FAILED
-        assert isinstance(prepare("paper.pdf", pdf("Again."), extractor.extract), Prepared)
+        assert prepare("no.pdf", b"%PDF-1.4 rubbish", child.extract) is Skipped.FAILED
+        assert isinstance(prepare("paper.pdf", pdf("Again."), child.extract), Prepared)
+
+
+def test_without_the_packages_their_files_are_told_apart_from_broken_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    assert extractor.made(extractor.pdf_text, pdf("Something.")) == (LACKING, b"")
+    monkeypatch.undo()
+    assert extractor.made(extractor.pdf_text, b"rubbish") == (FAILED, b"")
+    assert extractor.made(extractor.pdf_text, pdf("Something."))[0] == TEXT
 
 
 def test_a_hostile_page_is_given_up_in_a_bounded_time_and_the_next_document_is_read() -> None:
-    with Extractor(seconds=3.0) as extractor:
+    with Extractor(seconds=3.0) as child:
         started = time.monotonic()
         hostile = b"<div>" * 1_000_000
-        assert prepare("deep.html", hostile, extractor.extract) is Skipped.FAILED
+        assert prepare("deep.html", hostile, child.extract) is Skipped.FAILED
         assert time.monotonic() - started < 40
-        assert isinstance(prepare("fine.html", b"<p>Something.</p>", extractor.extract), Prepared)
+        assert isinstance(prepare("fine.html", b"<p>Something.</p>", child.extract), Prepared)
 
 
 def test_a_pdf_that_grows_without_end_meets_the_limit_of_memory() -> None:
@@ -159,7 +171,7 @@ def test_a_pdf_that_grows_without_end_meets_the_limit_of_memory() -> None:
     once = b"".join(packer.compress(bytes(10_000_000)) for _ in range(40)) + packer.flush()
     bomb = pdf(zlib.compress(once, 9))
     assert len(bomb) < 50_000, "and 400 megabytes when it is unpacked"
-    with Extractor(seconds=20.0) as extractor:
-        answer = extractor.extract(Kind.PDF, bomb)
+    with Extractor(seconds=20.0) as child:
+        answer = child.extract(Kind.PDF, bomb)
         assert isinstance(answer, Skipped) or not answer
-        assert extractor.extract(Kind.PDF, pdf("Still here.")) != Skipped.FAILED
+        assert child.extract(Kind.PDF, pdf("Still here.")) != Skipped.FAILED

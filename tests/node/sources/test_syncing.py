@@ -121,6 +121,29 @@ async def test_most_files_gone_at_once_wait_for_a_person_and_what_comes_back_nee
     assert (synced.waiting, synced.removed, synced.new, synced.changed) == (0, 0, 0, 0)
 
 
+async def test_a_link_in_the_place_of_the_root_removes_nothing(folder: Folder) -> None:
+    folder.write("a.md", "Something.")
+    await folder.sync()
+    folder.root.rename(folder.root.with_name("moved"))
+    folder.root.symlink_to(folder.root.with_name("moved"))
+    synced = await folder.sync()
+    assert "link" in synced.problem
+    assert folder.documents().keys() == {"a.md"}
+
+
+async def test_names_that_are_no_text_are_counted_and_stop_nothing(folder: Folder) -> None:
+    for name in (b"\xff\xfe.md", b"line\nbreak.md", b"escape\x1b[31m.md"):
+        (folder.root / os.fsdecode(name)).write_text("Something.")
+    folder.write("a.md", "Something.")
+    synced = await folder.sync()
+    assert folder.documents().keys() == {"a.md"}
+    assert synced.skipped[Skipped.ODD_NAME.value] == 3
+    assert len(synced.skipped_paths) == 3
+    shown = folder.machine.call("sources", "status")
+    assert "\x1b" not in shown.out
+    assert folder.machine.call("sources", "status", "--json").json["sources"]
+
+
 async def test_what_a_new_rule_leaves_out_goes_without_a_question(folder: Folder) -> None:
     for number in range(30):
         folder.write(f"drafts/{number}.md", f"Number {number}.")

@@ -6,16 +6,26 @@ punctuation and spaces do not count. Which texts are compared is the caller's ch
 """
 
 import re
-from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
 
 WORDS_MIN = 20
 SHARE_MIN = 0.9
-_RUN = 3
 
 _WORDS = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d")
+_NUMBERS = re.compile(r"\w*\d\w*")
 
 _Run = tuple[str, ...]
+
+
+@dataclass
+class _Text:
+    key: int
+    words: list[str]
+
+    @cached_property
+    def runs(self) -> set[_Run]:
+        return set(zip(self.words, self.words[1:], self.words[2:], strict=False))
 
 
 class Alike:
@@ -23,28 +33,33 @@ class Alike:
 
     def __init__(self) -> None:
         self._exact: dict[tuple[str, _Run], int] = {}
-        self._holders: dict[_Run, list[int]] = {}
-        self._runs: dict[int, tuple[str, int, Counter[str]]] = {}
+        self._by_numbers: dict[tuple[str, _Run], list[_Text]] = {}
+        """Only texts with the same numbers are compared: mostly none."""
 
     def first_like(self, key: int, kind: str, text: str) -> int | None:
         """The key of the first text that this one is like; None if there is none: it is then compared with later ones."""
-        words = _WORDS.findall(text.casefold()) or [text]
+        folded = text.casefold()
+        words = _WORDS.findall(folded) or [text]
         same = self._exact.setdefault((kind, tuple(words)), key)
         if same != key:
             return same
         if len(words) < WORDS_MIN:
             return None
-        runs = set(zip(words, words[1:], words[2:], strict=False))
-        numbers = Counter(word for word in words if _NUMBER.search(word))
-        shared = Counter(holder for run in runs for holder in self._holders.get(run, ()))
-        for holder, count in shared.most_common():
-            of_kind, size, its_numbers = self._runs[holder]
-            if count < SHARE_MIN * len(runs):
-                break  # the next ones have even less in common with this
-            if of_kind == kind and numbers == its_numbers and count >= SHARE_MIN * (size + len(runs) - count):
-                self._exact[kind, tuple(words)] = holder
-                return holder
-        for run in runs:
-            self._holders.setdefault(run, []).append(key)
-        self._runs[key] = (kind, len(runs), numbers)
+        this = _Text(key, words)
+        others = self._by_numbers.setdefault((kind, tuple(sorted(_NUMBERS.findall(folded)))), [])
+        shared = {other.key: _shared(this, other) for other in others}
+        most = max(shared, key=shared.__getitem__, default=None)
+        if most is not None and shared[most] >= SHARE_MIN:
+            self._exact[kind, tuple(words)] = most
+            return most
+        others.append(this)
         return None
+
+
+def _shared(one: _Text, other: _Text) -> float:
+    """The share of their runs of words that both have."""
+    fewer, more = sorted((len(one.runs), len(other.runs)))
+    if fewer < SHARE_MIN * more:
+        return 0.0
+    both = len(one.runs & other.runs)
+    return both / (fewer + more - both)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+NARROW_MAX = RANKED_MAX
+"""Places that are admitted by a narrow filter, at most: all that it admits is ranked."""
+
 _FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
 """Texts that a pending word forgets. Without filters, what is stale is hidden as well: memories and documents that are not what
 counts any more (`schema3`). With filters it is not admitted, unless that is asked for."""
@@ -53,25 +56,30 @@ class _Places:
     kind: str
     columns: Sequence[str]
     own: str = ""
+    needs: Sequence[str] = ()
+    """The columns of that condition."""
     indexed: bool = False
     """It has the indexes of `occurrences`."""
 
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
 _NOTED = ("agent", "created_at", "category")
+_STATE = ("status", "superseded_by")
 _WRITTEN = ("created_at", "source", "path", "title")
 _SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source", "path", "title")
 
 _CONVERSATIONS = (
     _Places("occurrences", CONVERSATION, _SAID, indexed=True),
-    _Places("provisional_places", CONVERSATION, _SAID, "category IS NULL AND path IS NULL"),
+    _Places(
+        "provisional_places", CONVERSATION, _SAID, "category IS NULL AND path IS NULL", ("category", "path")
+    ),
 )
 _DOCUMENTS = _Places("document_places", DOCUMENT, _WRITTEN)
 _MEMORIES = {
     None: _Places("memory_places", MEMORY, _NOTED),
     "active": _Places("memory_places", MEMORY, _NOTED),
-    "retired": _Places("memory_states", MEMORY, _NOTED, "status = 'retired' AND superseded_by = x''"),
-    "superseded": _Places("memory_states", MEMORY, _NOTED, "superseded_by <> x''"),
+    "retired": _Places("memory_states", MEMORY, _NOTED, "status = 'retired' AND superseded_by = x''", _STATE),
+    "superseded": _Places("memory_states", MEMORY, _NOTED, "superseded_by <> x''", _STATE),
     ANY: _Places("memory_states", MEMORY, _NOTED),
 }
 _ONE_PLACE = ("agent", "session", "role", "source", "category")
@@ -102,22 +110,27 @@ class Filters:
         self._conditions = [condition for condition in conditions if condition is not None]
         self._only: NDArray[np.int64] | None = None
         self._hidden = self._hidden_chunks()
+        self._narrow = self._narrows and self._admits_few()
 
     def restriction(self) -> Restriction:
         """For the keyword half."""
         sql: list[str] = []
         bindings: tuple[object, ...] = ()
-        narrow = False
         if self._narrows:
             admitted, bindings = self._admitted()
             # The plus sign keeps SQLite from asking FTS5 for each admitted row by itself.
-            sql.append(f"+rowid IN ({admitted})")
-            count = f"SELECT count(*) FROM ({admitted} LIMIT {RANKED_MAX + 1})"  # noqa: S608
-            narrow = int(self._database.value(count, bindings)) <= RANKED_MAX
+            sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
         if self._hidden:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
             bindings = (*bindings, json.dumps(self._hidden))
-        return Restriction(" AND ".join(sql), bindings, narrow) if sql else EVERYTHING
+        return Restriction(" AND ".join(sql), bindings, self._narrow) if sql else EVERYTHING
+
+    @property
+    def broad(self) -> bool:
+        """Whether so much may be admitted that what was found is better checked than all that is admitted listed."""
+        return not self._narrow and any(
+            condition.places.indexed and not condition.index for condition in self._conditions
+        )
 
     def admitted(self) -> "NDArray[np.int64] | None":
         """The chunks that may be found, by rowid, some perhaps twice; None if there is no filter."""
@@ -162,6 +175,22 @@ class Filters:
         ]
         bindings = tuple(value for condition in self._conditions for value in condition.bindings)
         return " UNION ALL ".join(selects) or "SELECT rowid FROM chunks WHERE false", bindings
+
+    def _admits_few(self) -> bool:
+        admitted, bindings = self._admitted()
+        count = f"SELECT count(*) FROM ({admitted} LIMIT {NARROW_MAX + 1})"  # noqa: S608
+        return int(self._database.value(count, bindings)) <= NARROW_MAX
+
+    def _each(self) -> str:
+        """A condition on one `rowid`, with the bindings of `_admitted`. The tables in it have no such column themselves."""
+        conditions: list[str] = []
+        for condition in self._conditions:
+            columns = ", ".join(dict.fromkeys(["chunk", *condition.places.columns, *condition.places.needs]))
+            conditions.append(
+                f"EXISTS (SELECT 1 FROM (SELECT {columns} FROM {condition.places.table})"  # noqa: S608
+                f" WHERE chunk = rowid AND {condition.sql or 'true'})"
+            )
+        return f"({' OR '.join(conditions)})"
 
     def _agents(self) -> list[str]:
         """All agents, each by one lookup: with them the index over agents and times serves a filter by time alone."""

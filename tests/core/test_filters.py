@@ -1,11 +1,14 @@
 """Filters admit exactly what meets them, inside both halves, and pages hold every hit once."""
 
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crystal_core import filters
+from crystal_core.keywords import RANKED_MAX
 from crystal_core.replica import Replica
 from crystal_core.scope import EVERYWHERE, Scope
 from crystal_core.search import LAYERS, Searcher
@@ -122,10 +125,15 @@ SCOPES = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(scope=SCOPES)
+@given(scope=SCOPES, narrow_max=st.sampled_from([RANKED_MAX, 10, 0]))
 def test_a_search_finds_all_that_meets_the_filters_and_nothing_else(
-    memory: tuple[Replica, list[Placed]], scope: Scope
+    memory: tuple[Replica, list[Placed]], scope: Scope, narrow_max: int
 ) -> None:
+    with mock.patch.object(filters, "NARROW_MAX", narrow_max):
+        _finds_all(memory, scope)
+
+
+def _finds_all(memory: tuple[Replica, list[Placed]], scope: Scope) -> None:
     replica, placed = memory
     wanted = {
         text for text, place, repository in placed if scope == EVERYWHERE or meets(place, repository, scope)

@@ -1,6 +1,7 @@
 """The SDK's own client, connected to a real `crystal mcp` process of a machine, over standard input and output or HTTP."""
 
 import json
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +18,16 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.machine import Machine
 
 ANSWER_SECONDS_MAX = 60.0
+HELLO: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 
 
 def parameters(machine: Machine, *arguments: str, **variables: str) -> StdioServerParameters:
@@ -26,6 +37,20 @@ def parameters(machine: Machine, *arguments: str, **variables: str) -> StdioServ
         args=["-P", "-m", "crystal_node", "mcp", *arguments],
         env=machine.environment | variables,
         cwd=machine.root,
+    )
+
+
+def started(machine: Machine) -> "subprocess.Popen[str]":
+    """The bare process, to be spoken to by hand."""
+    how = parameters(machine)
+    return subprocess.Popen(
+        [how.command, *how.args],
+        env=how.env,
+        cwd=how.cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
     )
 
 

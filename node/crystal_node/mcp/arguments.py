@@ -23,6 +23,8 @@ CHARS_MAX = 20_000
 CHARS = 1500
 """Characters of each text in an answer, unless another number is asked for: eight of them fit any client's limit."""
 SHOWN_CHARS_MAX = 65_536
+ANSWER_CHARS_MAX = 200_000
+"""Characters of all texts of one answer together: texts are cut shorter for that."""
 TEXT_CHARS_MAX = 64 * 1024
 ID_DIGITS_MIN = 8
 FORGET_DIGITS_MIN = 12

@@ -12,7 +12,13 @@ from crystal_node.mcp.answers import (
     ShowAnswer,
     StatusAnswer,
 )
-from crystal_node.mcp.arguments import MemoriesArguments, NoArguments, SearchArguments, ShowArguments
+from crystal_node.mcp.arguments import (
+    ANSWER_CHARS_MAX,
+    MemoriesArguments,
+    NoArguments,
+    SearchArguments,
+    ShowArguments,
+)
 from crystal_node.mcp.calls import Call
 from crystal_node.mcp.rendering import memories_text, search_text, show_text, status_text
 
@@ -39,6 +45,7 @@ def search(call: Call, given: SearchArguments) -> tuple[SearchAnswer, str]:
     )
     with call.keeper.finding() as finding:
         found = finding.search(request)
+    chars = min(given.chars, ANSWER_CHARS_MAX // max(len(found.results), 1))
     answer = SearchAnswer(
         notice=NOTICE,
         query=given.query,
@@ -46,7 +53,7 @@ def search(call: Call, given: SearchArguments) -> tuple[SearchAnswer, str]:
         depth=found.depth,
         note=found.note,
         next_offset=given.offset + len(found.results) if found.more and found.results else None,
-        results=[_found(result, given.chars) for result in found.results],
+        results=[_found(result, chars) for result in found.results],
     )
     return answer, search_text(answer)
 
@@ -55,6 +62,7 @@ def show(call: Call, given: ShowArguments) -> tuple[ShowAnswer, str]:
     """``crystal_show``."""
     with call.keeper.finding() as finding:
         found = finding.show(ShowRequest(id=given.id, before=given.before, after=given.after))
+    chars = min(given.chars, ANSWER_CHARS_MAX // len(found.pieces))
     answer = ShowAnswer(
         notice=NOTICE,
         id=found.id,
@@ -71,8 +79,8 @@ def show(call: Call, given: ShowArguments) -> tuple[ShowAnswer, str]:
         pieces=[
             PieceAnswer(
                 id=piece.id,
-                text=piece.text[: given.chars],
-                whole=len(piece.text) <= given.chars,
+                text=piece.text[:chars],
+                whole=len(piece.text) <= chars,
                 role=piece.role,
                 created_at=piece.created_at,
                 asked=piece.asked,

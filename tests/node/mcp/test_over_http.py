@@ -7,18 +7,7 @@ import httpx2
 import pytest
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import HttpServer, serving, structured
-
-_HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
+from tests.support.mcp_client import HELLO, HttpServer, serving, structured
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +50,7 @@ async def test_nobody_else_gets_in(server: HttpServer, headers: dict[str, str], 
     sent = {name: value.format(token=server.token, port=port) for name, value in headers.items()}
     accept = {"accept": "application/json, text/event-stream"}
     async with httpx2.AsyncClient() as http:
-        answer = await http.post(server.url, json=_HELLO, headers=accept | sent)
+        answer = await http.post(server.url, json=HELLO, headers=accept | sent)
         assert answer.status_code == status
         assert server.token not in answer.text
         assert "serverInfo" not in answer.text

@@ -1,9 +1,7 @@
 """`crystal mcp` as agents start it: a process, spoken to by the SDK's own client."""
 
 import json
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -11,18 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import connected, parameters, structured, text_of
+from tests.support.mcp_client import HELLO, connected, started, structured, text_of
 
-_HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
 _TOOLS = {
     "crystal_search",
     "crystal_show",
@@ -130,10 +118,10 @@ async def test_a_home_that_is_not_set_up_is_told_and_noticed_when_it_is(machine:
 
 
 def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> None:
-    with _started(memory) as process:
+    with started(memory) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(_HELLO) + "\n")
+        process.stdin.write(json.dumps(HELLO) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
         assert answer["result"]["serverInfo"]["name"] == "crystal"
@@ -157,12 +145,12 @@ def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> No
     ],
 )
 def test_a_line_that_is_no_message_ends_nothing(memory: Machine, line: str) -> None:
-    with _started(memory) as process:
+    with started(memory) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         ask = {"jsonrpc": "2.0", "id": 99, "method": "tools/list", "params": {}}
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        for each in (json.dumps(_HELLO), json.dumps(done), line, json.dumps(ask)):
+        for each in (json.dumps(HELLO), json.dumps(done), line, json.dumps(ask)):
             process.stdin.write(each + "\n")
         process.stdin.flush()
         answers = [json.loads(process.stdout.readline())]
@@ -174,24 +162,8 @@ def test_a_line_that_is_no_message_ends_nothing(memory: Machine, line: str) -> N
         assert "Traceback" not in (process.stderr.read() if process.stderr else "")
 
 
-def _started(machine: Machine) -> "subprocess.Popen[str]":
-    how = parameters(machine)
-    return subprocess.Popen(
-        [how.command, *how.args],
-        env=how.env,
-        cwd=how.cwd,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
 def _children(pid: int) -> list[str]:
     if sys.platform != "linux":
         return []
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [child for task in tasks for child in (task / "children").read_text().split()]
-    return []
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    return [child for task in tasks for child in (task / "children").read_text().split()]

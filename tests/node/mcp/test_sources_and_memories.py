@@ -1,5 +1,6 @@
 """Sources and memories by way of `crystal mcp`."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import mcp_types as types
 import pytest
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import connected, structured, text_of
+from tests.support.mcp_client import HELLO, connected, started, structured, text_of
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,8 @@ async def test_a_folder_becomes_a_source_is_read_with_progress_and_found(
 ) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total, message))
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
 
     async with connected(memory) as client:
         for hostile in ("notes", "/no/such/folder", str(memory.home), "/proc/self/mem\0x"):
@@ -38,7 +39,7 @@ async def test_a_folder_becomes_a_source_is_read_with_progress_and_found(
         )
         assert (added["name"], added["changed"]) == ("ferries", False)
         synced = await client.call_tool(
-            "crystal_sources_sync", {"name": "ferries"}, progress_callback=progress
+            "crystal_sources_sync", {"name": "ferries"}, progress_callback=on_progress
         )
         (source,) = structured(synced)["sources"]
         assert (source["new"], source["complete"], source["problem"]) == (40, True, "")
@@ -69,11 +70,11 @@ async def test_a_person_who_says_no_keeps_a_folder_out_of_the_memory(memory: Mac
 async def test_a_sync_that_is_cancelled_stops_and_the_next_one_goes_on(
     memory: Machine, tmp_path: Path, era: str
 ) -> None:
-    for number in range(3000):
+    for number in range(1500):
         (tmp_path / f"{era}-{number}.md").write_text(f"# {era} {number}\n\nThe tide table of day {number}.\n")
     begun = anyio.Event()
 
-    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
     async with connected(memory, mode=era) as client:
@@ -82,7 +83,7 @@ async def test_a_sync_that_is_cancelled_stops_and_the_next_one_goes_on(
         async with anyio.create_task_group() as tasks:
 
             async def sync() -> None:
-                await client.call_tool("crystal_sources_sync", {"name": name}, progress_callback=progress)
+                await client.call_tool("crystal_sources_sync", {"name": name}, progress_callback=on_progress)
                 raise AssertionError("it was not cancelled")
 
             tasks.start_soon(sync)
@@ -94,7 +95,36 @@ async def test_a_sync_that_is_cancelled_stops_and_the_next_one_goes_on(
         assert again["sources"][0]["complete"] is True
         status = structured(await client.call_tool("crystal_sources_status", {}))
         documents = {each["name"]: each["documents"] for each in status["sources"]}
-        assert documents[name] == 3000
+        assert documents[name] == 1500
+
+
+def test_a_client_that_is_gone_in_the_middle_of_a_call_leaves_no_process_behind(
+    memory: Machine, tmp_path: Path
+) -> None:
+    for number in range(1500):
+        (tmp_path / f"{number}.md").write_text(f"# Log {number}\n\nThe log book of day {number}.\n")
+    memory.call("sources", "add", str(tmp_path), "--name", "logs")
+    sync = {"name": "crystal_sources_sync", "arguments": {"name": "logs"}, "_meta": {"progressToken": 7}}
+    with started(memory) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for message in (
+            HELLO,
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": sync},
+        ):
+            process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        while json.loads(process.stdout.readline()).get("method") != "notifications/progress":
+            pass
+        process.stdin.close()
+        assert process.wait(30) == 0
+        assert "Traceback" not in (process.stderr.read() if process.stderr else "")
+    memory.call("sources", "sync", "logs")
+    (logs,) = [
+        each for each in memory.call("sources", "status", "--json").json["sources"] if each["name"] == "logs"
+    ]
+    assert logs["documents"] == 1500
 
 
 async def test_a_memory_that_takes_the_place_of_another_leaves_it_out(memory: Machine) -> None:

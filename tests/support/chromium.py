@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -64,7 +64,12 @@ def tab(
     page = context.new_page()
     opened = Tab(context, page)
     page.on("pageerror", lambda error: opened.faults.append(f"error: {error}"))
-    page.on("dialog", lambda shown: (opened.faults.append(f"dialog: {shown.message}"), shown.dismiss()))
+
+    def dismiss(shown: Dialog) -> None:
+        opened.faults.append(f"dialog: {shown.message}")
+        shown.dismiss()
+
+    page.on("dialog", dismiss)
     context.on("request", lambda request: opened.requests.append(request.url))
     context.on("response", lambda response: opened.statuses.append(response.status))
     context.on("page", lambda another: opened.faults.append(f"opened {another.url}"))

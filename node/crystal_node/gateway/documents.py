@@ -106,11 +106,13 @@ class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class MemoryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sentence to keep."""
+    """A sentence to keep. ``supersedes``: ids of memories whose place it takes; ``keep_both``: nothing alike is looked for."""
 
     text: MemoryText
     category: Category = Category.FACT
     confidence: Confidence = 100
+    supersedes: Annotated[list[Id], Meta(max_length=16)] = []
+    keep_both: bool = False
 
 
 class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,48 +122,6 @@ class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     category: Category | None = None
     confidence: Confidence | None = None
     status: Literal["active", "retired"] | None = None
-
-
-class MemoryDocument(Struct, frozen=True, kw_only=True):
-    """``status`` is active, retired or superseded; ``provisional``: only this device knows of it yet."""
-
-    id: str
-    text: str
-    category: str
-    agent: str
-    confidence: int
-    status: str
-    created_at: str
-    changed_at: str
-    provisional: bool
-
-
-class MemoriesDocument(Struct, frozen=True, kw_only=True):
-    """``more``: there are further ones behind these."""
-
-    memories: list[MemoryDocument]
-    more: bool
-
-
-class MemoryEventDocument(Struct, frozen=True, kw_only=True):
-    """One thing that was done: ``what`` is remembered, amended or superseded; what follows is as it was from then on."""
-
-    id: str
-    what: str
-    at: str
-    agent: str
-    device: str
-    text: str
-    category: str
-    confidence: int
-    status: str
-    provisional: bool
-
-
-class HistoryDocument(Struct, frozen=True, kw_only=True):
-    """Of a memory and those whose place it took, the oldest first."""
-
-    changes: list[MemoryEventDocument]
 
 
 class ForgetRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from crystal_node import memories
 from crystal_node.finding.documents import SearchDocument, SearchRequest, ShowDocument
 from crystal_node.gateway import documents
 from crystal_node.gateway.chat import ChatRequest
@@ -39,10 +40,10 @@ _ROUTES = (
     _Route("get", "/api/show/{id}", "A text with its surroundings", ShowDocument, None, documents.ShowQuery, ("id",)),
     _Route("get", "/api/status", "How this device stands"),
     _Route("get", "/api/sources", "The sources of documents", SourcesStatus),
-    _Route("get", "/api/memories", "The memories", documents.MemoriesDocument, None, documents.MemoriesQuery),
-    _Route("post", "/api/memories", "Keep a sentence", documents.MemoryDocument, documents.MemoryRequest, status=201),
-    _Route("patch", "/api/memories/{id}", "Change a memory", documents.MemoryDocument, documents.MemoryChange, None, ("id",)),
-    _Route("get", "/api/memories/{id}/history", "How it came to be what it is", documents.HistoryDocument, names=("id",)),
+    _Route("get", "/api/memories", "The memories", memories.MemoriesDocument, None, documents.MemoriesQuery),
+    _Route("post", "/api/memories", "Keep a sentence", memories.RememberedDocument, documents.MemoryRequest, status=201),
+    _Route("patch", "/api/memories/{id}", "Change a memory", memories.MemoryDocument, documents.MemoryChange, None, ("id",)),
+    _Route("get", "/api/memories/{id}/history", "How it came to be what it is", memories.HistoryDocument, names=("id",)),
     _Route("post", "/api/forget", "Remove texts everywhere", documents.ForgottenDocument, documents.ForgetRequest),
     _Route("get", "/api/jobs", "The agent's jobs", documents.JobsDocument),
     _Route("post", "/api/jobs/{name}/run", "Have a job run now", documents.JobDocument, names=("name",), status=202),

@@ -69,14 +69,15 @@ def test_parts_of_text_are_taken_and_pictures_and_tools_are_refused(gateway: Gat
     message: dict[str, object] = {"role": "user", "content": parts}
     assert gateway.post("/v1/chat/completions", {"messages": [message]})["choices"]
     picture = {"role": "user", "content": [*parts, {"type": "image_url", "image_url": {"url": "data:,"}}]}
-    for body in (
+    bodies: tuple[dict[str, object], ...] = (
         {"messages": [picture]},
         {"messages": [_said(QUESTION)], "tools": [{"type": "function"}]},
         {"messages": [_said(QUESTION)], "n": 2},
         {"messages": [_said("I am the agent.", "assistant")]},
         {"messages": []},
         {},
-    ):
+    )
+    for body in bodies:
         answer = gateway.ask("POST", "/v1/chat/completions", body)
         assert answer.status_code == 400
         assert answer.json()["error"]["type"] == "invalid_request_error"

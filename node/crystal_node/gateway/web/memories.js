@@ -99,7 +99,7 @@ class Memories {
         { class: "row actions" },
         memory.status === "superseded" ? null : button("Edit", () => this.edit(memory)),
         memory.status === "active" ? button("Put aside", () => this.change(memory, { status: "retired" }, "Put aside: searches leave it out")) : null,
-        memory.status === "retired" ? button("Use again", () => this.change(memory, { status: "active" }, "In use again")) : null,
+        memory.status !== "active" ? button("Use again", () => this.change(memory, { status: "active" }, "In use again")) : null,
         button("History", () => this.history(memory)),
         button("Forget…", () => this.forget(memory), "danger quiet"),
       ),
@@ -128,12 +128,33 @@ class Memories {
     const made = await this.form("Remember", { text: "", category: "fact", confidence: 100 }, "Remember");
     if (!made) return;
     try {
-      await post("/api/memories", made);
-      toast("Remembered. Your other devices follow.");
+      const done = await post("/api/memories", made);
+      toast(done.merged ? "That was remembered already" : "Remembered. Your other devices follow.");
       await this.look();
+      if (done.alike.length && (await this.replaces(made.text, done.alike))) {
+        await post("/api/memories", { ...made, supersedes: done.alike.map((each) => each.id) });
+        toast("It took the place of what said almost the same");
+        await this.look();
+      }
     } catch (error) {
       toast(`${error.message}. ${error.hint}`, "bad");
     }
+  }
+
+  /** Whether a new memory takes the place of those that say almost the same. */
+  replaces(text, alike) {
+    return dialog("This is almost the same", (answer) => [
+      el("p", {}, "New:"),
+      el("blockquote", { class: "quoted" }, text),
+      el("p", {}, "There already:"),
+      ...alike.map((each) => el("blockquote", { class: "quoted" }, each.text)),
+      el(
+        "div",
+        { class: "row end" },
+        el("button", { type: "button", onclick: () => answer(false) }, "Keep both"),
+        el("button", { type: "button", class: "primary", autofocus: true, onclick: () => answer(true) }, "Replace the old"),
+      ),
+    ]);
   }
 
   form(title, memory, word) {
@@ -167,11 +188,11 @@ class Memories {
     try {
       const found = await get(`/api/memories/${memory.id}/history`);
       body.replaceChildren(
-        found.changes.length
+        found.events.length
           ? el(
               "ol",
               { class: "history" },
-              found.changes.map((each) => el(
+              found.events.map((each) => el(
                 "li",
                 {},
                 el("strong", {}, each.what),

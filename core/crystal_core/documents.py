@@ -73,8 +73,8 @@ def sources(database: Database) -> list[Source]:
 def documents(database: Database, source: str) -> list[Document]:
     """All documents of a source by path."""
     found = {
-        row[1]: Document(*row, pending=False)
-        for row in database.rows(
+        path: Document(name, path, version, kind, modified_at, total, came, False)
+        for name, path, version, kind, modified_at, total, came in database.rows(
             "SELECT source, path, version, kind, modified_at, total, came FROM documents WHERE source = ?",
             (source,),
         )

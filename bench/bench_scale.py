@@ -1,7 +1,8 @@
 """Search over 1,000,000 chunks: nearest vectors beside others' exact scans, memory, filters, whole searches, new chunks.
 
 Takes some minutes, most of them to fill the vault. usearch's graph is compared at 100,000 (`bench_search`): a million take
-it longer to build than all the rest here. Vectors are real sentences' by the built-in model, mixed, with something of their own.
+it longer to build than all the rest here. Vectors are those of real sentences, by the built-in model, mixed, with something of
+their own.
 """
 
 import json

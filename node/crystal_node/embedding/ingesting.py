@@ -28,6 +28,7 @@ from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.embedding.choosing import embedder_for
 from crystal_node.embedding.held import HeldEmbedder, NoEmbedder
 from crystal_node.embedding.made import MadeVectors, WithMade
+from crystal_node.embedding.notes import META_AGREED, META_PROBLEM
 from crystal_node.embedding.samples import compare_with
 from crystal_node.errors import LocalStorage
 from crystal_node.llm.places import is_loopback
@@ -36,11 +37,6 @@ from crystal_node.settings.again import options_again
 if TYPE_CHECKING:
     from crystal_node.device import Device
     from crystal_node.runner import Runner
-
-META_PROBLEM = "node.embedding-problem"
-"""In the journal: why new texts have no vectors now, in words."""
-META_AGREED = "node.embedding-agreed"
-"""In the journal: the model for which the person has agreed to pay."""
 
 AFTER_FAILURE_SECONDS = 15.0
 AFTER_FAILURE_SECONDS_MAX = 600.0

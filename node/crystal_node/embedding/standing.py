@@ -7,8 +7,8 @@ from crystal_core.embed.port import EmbeddingError
 from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.device import Device
 from crystal_node.embedding.choosing import BUILTIN, embedder_for
-from crystal_node.embedding.ingesting import META_PROBLEM
 from crystal_node.embedding.made import MadeVectors
+from crystal_node.embedding.notes import META_PROBLEM
 from crystal_node.embedding.vaults import VaultEmbedder
 from crystal_node.errors import LocalStorage
 

@@ -7,7 +7,7 @@ from crystal_mirror.status import DeviceEntry, device_name, devices
 from crystal_node.access import TEXTS, Access, read_access
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.embedding.ingesting import META_PROBLEM
+from crystal_node.embedding.notes import META_PROBLEM
 from crystal_node.health.kitreminder import KIT_FIX, kit_reminder
 from crystal_node.members.due import duties_due, unfinished
 from crystal_node.members.naming import name_of

@@ -13,7 +13,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.reembed import begin_reembedding
 from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.device import Device
-from crystal_node.embedding.ingesting import META_AGREED
+from crystal_node.embedding.notes import META_AGREED
 from crystal_node.replication.leading import check_leads
 from crystal_node.replication.pace import Pace
 from crystal_node.sync import syncing

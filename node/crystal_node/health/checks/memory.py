@@ -48,7 +48,7 @@ def embedding(device: "Device") -> Iterator[Check]:
     """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
     from crystal_mirror.snapshots.base import META_MODEL
     from crystal_node.embedding.choosing import query_embedder
-    from crystal_node.embedding.ingesting import META_PROBLEM
+    from crystal_node.embedding.notes import META_PROBLEM
 
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
     problem = (device.journal.meta_get(META_PROBLEM) or b"").decode() if device.member.is_core else ""

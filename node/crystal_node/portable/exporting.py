@@ -218,7 +218,8 @@ class _Writing:
             os.close(source)
             return ""
         target = self._folder / FILES / path
-        target.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for folder in reversed(target.relative_to(self._folder).parents[:-1]):
+            (self._folder / folder).mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         digest = hashlib.sha256()
         with os.fdopen(source, "rb") as reading:
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)

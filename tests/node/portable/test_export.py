@@ -4,10 +4,12 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from tests.support.machine import Machine, Vault
+from tests.support.relay_process import RelayProcess
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -50,15 +52,22 @@ def fill(machine: Machine) -> None:
     machine.call("sync")
 
 
-@pytest.fixture
-def exported(vault: Vault, tmp_path: Path) -> Path:
-    fill(vault.core)
-    folder = tmp_path / "export"
-    vault.core.call("export", str(folder))
+@pytest.fixture(scope="module")
+def source(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A device with something to export."""
+    core = Vault(relay, tmp_path_factory.mktemp("source")).core
+    fill(core)
+    return core
+
+
+@pytest.fixture(scope="module")
+def exported(source: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exports") / "export"
+    source.call("export", str(folder))
     return folder
 
 
-def test_an_export_holds_everything_in_lines_that_any_program_reads(exported: Path, vault: Vault) -> None:
+def test_an_export_holds_everything_in_lines_that_any_program_reads(exported: Path, source: Machine) -> None:
     said = lines(exported / "conversations.jsonl")
     assert [each["text"] for each in said] == [f"Remark {number} about retries." for number in range(20)]
     assert {each["project"] for each in said} == {"work"}
@@ -72,18 +81,23 @@ def test_an_export_holds_everything_in_lines_that_any_program_reads(exported: Pa
     assert (exported / "files" / journal).read_text() == "# A day\n"
     assert b"taken back" not in b"".join(path.read_bytes() for path in exported.rglob("*") if path.is_file())
     assert all(path.stat().st_mode & 0o077 == 0 for path in [exported, *exported.rglob("*")])
-    refused = vault.core.call("export", str(exported), check=False)
+    refused = source.call("export", str(exported), check=False)
     assert refused.code == 2
 
 
-def test_what_went_out_comes_into_another_vault_once(exported: Path, relay: Any, tmp_path: Path) -> None:
+def test_what_went_out_comes_into_another_vault_once(
+    exported: Path, relay: RelayProcess, tmp_path: Path
+) -> None:
     other = Vault(relay, tmp_path / "other").core
     counted = other.call("import", str(exported), "--dry-run", "--json").json
     assert (counted["new"], counted["memories"]) == (20, 3)
     assert other.found("retries") == []
     other.call("import", str(exported))
     other.call("sync")
-    assert len(other.found("retries", "-n", "50")) == 20
+    found = other.found("remarks about retries", "-n", "50")
+    assert {text for text in found if text.startswith("Remark")} == {
+        f"Remark {number} about retries." for number in range(20)
+    }
     again = other.call("import", str(exported), "--json").json
     assert (again["new"], again["known"], again["memories"], again["files"]) == (0, 20, 0, 0)
     second = tmp_path / "second"
@@ -94,7 +108,7 @@ def test_what_went_out_comes_into_another_vault_once(exported: Path, relay: Any,
 
 
 def test_a_file_that_is_another_one_here_stays_and_the_imported_one_is_put_beside(
-    exported: Path, relay: Any, tmp_path: Path
+    exported: Path, relay: RelayProcess, tmp_path: Path
 ) -> None:
     other = Vault(relay, tmp_path / "other").core
     journal = other.home / "agents" / "cc-mini" / "memory" / "journals" / "2026-01-05.md"
@@ -137,25 +151,21 @@ def _later(path: Path) -> None:
     ],
 )
 def test_of_a_damaged_export_nothing_comes_in(
-    exported: Path, vault: Vault, tmp_path: Path, name: str, damage: Any
+    exported: Path, source: Machine, tmp_path: Path, name: str, damage: Any
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(exported, copy)
     damage(copy / name)
-    outcome = vault.core.call("import", str(copy), "--json", check=False)
+    outcome = source.call("import", str(copy), "--json", check=False)
     assert outcome.code == 2
     assert outcome.error["hint"]
-    assert not (vault.core.home.parent / "outside.md").exists()
-    assert vault.core.call("status", "--json").code == 0
+    assert not (source.home.parent / "outside.md").exists()
 
 
-def test_a_disk_that_is_full_leaves_no_half_export(vault: Vault, tmp_path: Path) -> None:
-    from unittest import mock
-
-    fill(vault.core)
+def test_a_disk_that_is_full_leaves_no_half_export(source: Machine, tmp_path: Path) -> None:
     with mock.patch(
         "crystal_node.portable.exporting.os.fsync", side_effect=OSError(28, "No space left on device")
     ):
-        outcome = vault.core.call("export", str(tmp_path / "export"), "--json", check=False)
+        outcome = source.call("export", str(tmp_path / "export"), "--json", check=False)
     assert outcome.code == 8
     assert not [path for path in tmp_path.iterdir() if "export" in path.name]

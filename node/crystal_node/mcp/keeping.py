@@ -137,6 +137,6 @@ def _stamp(path: Path, *, whole: bool = True) -> _Stamp | None:
     """What tells one state of a file from another; without ``whole`` only which file it is. None if there is none."""
     with suppress(OSError):
         found = os.stat(path)  # noqa: PTH116  no Path is made for a call that each question makes
-        changed = (found.st_mtime_ns, found.st_size) if whole else (0, 0)
-        return (found.st_dev, found.st_ino, *changed)
+        mark = (found.st_mtime_ns, found.st_size) if whole else (0, 0)
+        return found.st_dev, found.st_ino, mark[0], mark[1]
     return None

@@ -3,9 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.machine import Machine
@@ -99,8 +101,8 @@ async def test_two_agents_at_once_do_not_disturb_each_other(memory: Machine) -> 
     async with connected(memory) as first, connected(memory) as second:
         found: list[int] = []
 
-        async def ask(client: object, query: str) -> None:
-            result = await client.call_tool("crystal_search", {"query": query})  # type: ignore[attr-defined]
+        async def ask(client: Client, query: str) -> None:
+            result = await client.call_tool("crystal_search", {"query": query})
             found.append(len(structured(result)["results"]))
 
         async with anyio.create_task_group() as tasks:
@@ -148,7 +150,7 @@ def test_a_line_that_is_no_message_ends_nothing(memory: Machine, line: str) -> N
     with started(memory) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        ask = {"jsonrpc": "2.0", "id": 99, "method": "tools/list", "params": {}}
+        ask: dict[str, Any] = {"jsonrpc": "2.0", "id": 99, "method": "tools/list", "params": {}}
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         for each in (json.dumps(HELLO), json.dumps(done), line, json.dumps(ask)):
             process.stdin.write(each + "\n")

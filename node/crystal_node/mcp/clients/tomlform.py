@@ -45,9 +45,10 @@ def without_entry(text: str, at: tuple[str, ...], owner: Owner) -> str:
 def _table(at: tuple[str, ...], entry: dict[str, object]) -> list[str]:
     lines = [f"[{'.'.join((*at, NAME))}]"]
     for key, value in entry.items():
-        if isinstance(value, dict):
+        inner = members(value)
+        if inner:
             # JSON's strings are TOML's basic strings.
-            inside = ", ".join(f"{name} = {json.dumps(each)}" for name, each in members(value).items())
+            inside = ", ".join(f"{name} = {json.dumps(each)}" for name, each in inner.items())
             lines.append(f"{key} = {{ {inside} }}")
         else:
             lines.append(f"{key} = {json.dumps(value)}")

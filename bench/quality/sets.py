@@ -84,7 +84,9 @@ def read_sets(*, notes_max: int | None = None) -> Sets:
 
 def _read(name: str, paths: list[Path], passages: list[Passage], queries: list[Query]) -> None:
     own: list[Passage] = []
-    lines: list[dict[str, Any]] = [json.loads(line) for path in paths for line in path.open(encoding="utf-8")]
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").strip().split("\n")
+    ]
     for line in lines:
         if "id" not in line:
             continue

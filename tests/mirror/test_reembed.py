@@ -122,3 +122,37 @@ def test_a_node_embeds_nothing_anew(home: Household) -> None:
     with pytest.raises(Unready):
         _run(home, reembed(home.laptop, OTHER))
     assert home.laptop.replica.meta_get(META_MODEL) == MODEL.encode()
+
+
+def test_texts_whose_vectors_cannot_be_made_now_are_committed_and_get_them_later(home: Household) -> None:
+    home.laptop.accept(Remember("while the provider was away", "fact", "agent", 3))
+    home.sync(home.laptop)
+    reply: Any = None
+    flow = sync_round(home.core, MODEL)
+    asked: list[Embed] = []
+    while True:
+        try:
+            request = flow.send(reply)
+        except StopIteration:
+            break
+        if isinstance(request, Embed):
+            asked.append(request)
+            reply = None
+        else:
+            reply = home.store.answer(request)
+    assert [request.needed for request in asked] == [False]
+    home.sync(home.laptop)
+    assert has(home.laptop, "while the provider was away")
+    assert (_without(home.core), _without(home.laptop)) == (1, 1)
+    assert same(home.core, home.laptop)
+    assert home.store.run(reembed(home.core, MODEL)) == 1
+    home.sync(home.core, home.laptop)
+    assert (_without(home.core), _without(home.laptop)) == (0, 0)
+    assert same(home.core, home.laptop)
+
+
+def test_a_core_that_embeds_nothing_asks_for_nothing_and_complains_of_nothing(home: Household) -> None:
+    home.core.accept(Remember("without any model", "fact", "agent", 4))
+    home.store.run(sync_round(home.core, ""))
+    assert _without(home.core) == 1
+    assert Notice.MODEL_DIFFERS not in home.core.notices.current()

@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.state.asked.append(AskedFor(self.path, headers, model, tuple(inputs), body))
         if self.state.down:
-            self._write(b'{"error": "overloaded"}', 503, {"Retry-After": "60"})
+            self._write(b'{"error": "overloaded"}', 503, {"Retry-After": "5"})
         elif self.state.faults:
             self._fail(self.state.faults.pop(0))
         elif self.state.too_long and max(len(text) for text in inputs) > self.state.too_long:

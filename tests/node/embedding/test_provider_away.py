@@ -1,5 +1,8 @@
 """A provider that is down, refuses or is off: everything is recorded, found by its words, and gets its vectors later."""
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from crystal_node.embedding import ingesting
@@ -129,3 +132,29 @@ def test_a_device_that_does_not_lead_needs_no_provider_to_sync(vault: Vault, ser
     assert found["mode"] == "keyword"
     assert "crystal config set embedding_model nomic-embed-text" in found["note"]
     assert server.asked == []
+
+
+@pytest.mark.slow
+def test_a_watching_core_embeds_what_it_could_not_as_soon_as_the_provider_is_back(
+    vault: Vault, server: EmbeddingServer
+) -> None:
+    filled(vault.core, 5)
+    migrated(vault.core, server)
+    server.down = True
+    watching = vault.core.start("sync", "--watch")
+    try:
+        vault.core.call("remember", "the spare key hangs behind the barometer")
+        _until(lambda: "texts-without-vectors" in concerns(vault.core))
+        server.down = False
+        _until(lambda: standing(vault.core)["without_vectors"] == 0)
+        _until(lambda: "texts-without-vectors" not in concerns(vault.core))
+    finally:
+        watching.terminate()
+        watching.communicate()
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

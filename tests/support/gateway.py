@@ -8,6 +8,9 @@ from typing import Any
 
 import httpx
 
+from crystal_node.clock import now_ms
+from crystal_node.gateway.access import new_link
+from crystal_node.home import Home
 from tests.support.machine import Machine
 
 END_SECONDS_MAX = 30
@@ -57,8 +60,8 @@ class Gateway:
         return _good(self.ask("PATCH", path, body))
 
     def link(self) -> str:
-        """Another link to the page, good once."""
-        return str(self.machine.run("serve", "--link", "--json").json["link"])
+        """Another link to the page, good once; what `crystal serve --link` prints."""
+        return f"{self.url}#link={new_link(Home(self.machine.home), now_ms())}"
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def _search(page: Page, query: str) -> None:
 def test_a_link_opens_the_page_once_and_leaves_no_trace_in_the_address(
     browser: Browser, gateway: Gateway
 ) -> None:
-    link = gateway.link()
+    link = gateway.machine.run("serve", "--link", "--json").json["link"]
     with tab(browser) as first:
         first.page.goto(link)
         expect(first.page.locator("#query")).to_be_visible()

@@ -202,6 +202,7 @@ class Search {
     if (found.depth === "deep") how.push("deep");
     this.said.replaceChildren(how.join(" · "));
     if (found.note) this.said.append(el("span", { class: "note" }, ` ${found.note}`));
+    if (found.weak && this.hits.length && fresh) this.said.append(el("span", { class: "note" }, " Nothing fits well; these are the nearest."));
     if (this.asked.explain && found.explain) {
       this.said.append(el("span", { class: "note" }, ` ${Object.entries(found.explain).map(pair).join(" · ")}`));
     }

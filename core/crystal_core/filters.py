@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MUCH = 6
+"""A filter that admits more than the sixth part of all places lets much through."""
 NARROW_MAX = RANKED_MAX
 """Places that are admitted by a narrow filter, at most: all that it admits is ranked."""
 
@@ -68,6 +70,9 @@ _STATE = ("status", "superseded_by")
 _WRITTEN = ("created_at", "source", "path", "title")
 _SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source", "path", "title")
 
+_BY_CHUNK = "sqlite_autoindex_occurrences_1"
+"""What SQLite calls the index of the UNIQUE over `chunk` and others. It would take the one over agents by itself."""
+
 _CONVERSATIONS = (
     _Places("occurrences", CONVERSATION, _SAID, indexed=True),
     _Places(
@@ -110,7 +115,9 @@ class Filters:
         self._conditions = [condition for condition in conditions if condition is not None]
         self._only: NDArray[np.int64] | None = None
         self._hidden = self._hidden_chunks()
-        self._narrow = self._narrows and self._admits_few()
+        self._narrow = self._narrows and not self._admits_more_than(NARROW_MAX)
+        self.broad = self._narrows and not self._narrow and self._admits_much()
+        """So much is admitted that what was found is better checked than all that is admitted listed."""
 
     def restriction(self) -> Restriction:
         """For the keyword half."""
@@ -124,13 +131,6 @@ class Filters:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
             bindings = (*bindings, json.dumps(self._hidden))
         return Restriction(" AND ".join(sql), bindings, self._narrow) if sql else EVERYTHING
-
-    @property
-    def broad(self) -> bool:
-        """Whether so much may be admitted that what was found is better checked than all that is admitted listed."""
-        return not self._narrow and any(
-            condition.places.indexed and not condition.index for condition in self._conditions
-        )
 
     def admitted(self) -> "NDArray[np.int64] | None":
         """The chunks that may be found, by rowid, some perhaps twice; None if there is no filter."""
@@ -176,18 +176,26 @@ class Filters:
         bindings = tuple(value for condition in self._conditions for value in condition.bindings)
         return " UNION ALL ".join(selects) or "SELECT rowid FROM chunks WHERE false", bindings
 
-    def _admits_few(self) -> bool:
+    def _admits_more_than(self, most: int) -> bool:
         admitted, bindings = self._admitted()
-        count = f"SELECT count(*) FROM ({admitted} LIMIT {NARROW_MAX + 1})"  # noqa: S608
-        return int(self._database.value(count, bindings)) <= NARROW_MAX
+        count = f"SELECT count(*) FROM ({admitted} LIMIT {most + 1})"  # noqa: S608
+        return int(self._database.value(count, bindings)) > most
+
+    def _admits_much(self) -> bool:
+        """Counts where that takes an index alone; of a filter that would read all occurrences it is supposed."""
+        if any(condition.places.indexed and not condition.index for condition in self._conditions):
+            return True
+        newest = self._database.value("SELECT max(rowid) FROM occurrences") or 0
+        return self._admits_more_than(max(newest // MUCH, NARROW_MAX))
 
     def _each(self) -> str:
         """A condition on one `rowid`, with the bindings of `_admitted`. The tables in it have no such column themselves."""
         conditions: list[str] = []
         for condition in self._conditions:
             columns = ", ".join(dict.fromkeys(["chunk", *condition.places.columns, *condition.places.needs]))
+            index = f" INDEXED BY {_BY_CHUNK}" if condition.places.indexed else ""
             conditions.append(
-                f"EXISTS (SELECT 1 FROM (SELECT {columns} FROM {condition.places.table})"  # noqa: S608
+                f"EXISTS (SELECT 1 FROM (SELECT {columns} FROM {condition.places.table}{index})"  # noqa: S608
                 f" WHERE chunk = rowid AND {condition.sql or 'true'})"
             )
         return f"({' OR '.join(conditions)})"

@@ -58,7 +58,7 @@ BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the oth
 
 LOOKED_AT = 5
 """Of the best matches by words, to see how many of the query's words they have."""
-BROAD = 4
+BROAD = 8
 """Neighbours that are looked at for each that is wanted, where a filter lets much through."""
 COVERAGE_MIN = 0.75
 """Share of the query's words that a text has to have to be a good match by its words."""

@@ -101,6 +101,16 @@ def test_without_a_service_manager_all_else_is_done_and_it_says_what_to_do(
     assert outcome.code == told["exit_code"] == _events(outcome)[-1]["exit_code"] == 8
 
 
+def test_agents_get_the_memory_unless_the_person_does_not_want_that(
+    person: Machine, relay: RelayProcess
+) -> None:
+    file = person.root / ".claude.json"
+    assert _states(_core(person, relay, "--no-service", "--no-mcp"))["mcp"] == "left-out"
+    assert not file.exists()
+    assert _states(person.call("up", "--no-service", "--json"))["mcp"] == "done"
+    assert json.loads(file.read_text())["mcpServers"]["crystal"]["args"][-1] == "mcp"
+
+
 def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
     person: Machine, relay: RelayProcess
 ) -> None:

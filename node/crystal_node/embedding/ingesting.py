@@ -138,7 +138,7 @@ class Ingest:
             raise EmbedderUnavailable(f"{model} is not at hand: {why}")
         step = await self._runs().run(embed_some(self._device.member, model))
         if step is None:
-            self._drop_made()
+            self._drop_made(anew=True)
         return step
 
     def begin_anew(self) -> None:
@@ -230,9 +230,11 @@ class Ingest:
             made.close()
         self._drop_made()
 
-    def _drop_made(self) -> None:
-        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more."""
-        if self._made is None:
+    def _drop_made(self, *, anew: bool = False) -> None:
+        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more.
+
+        Where both are of one model nothing tells whether it has: ``anew`` is for who knows."""
+        if self._made is None or (self._made.anew and not anew):
             return
         replica = self._device.replica
         kept = (replica.meta_get(META_MODEL) or b"").decode()

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 _BUSY_MS = 10_000
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS model (one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL, dimensions INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS model (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    identity TEXT NOT NULL,
+    dimensions INTEGER NOT NULL,
+    anew INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS made (
     content BLOB PRIMARY KEY CHECK (length(content) = 32),
     chunk INTEGER NOT NULL,
@@ -61,12 +66,24 @@ class MadeVectors:
         row = self._row("SELECT identity FROM model")
         return str(row[0]) if row else ""
 
-    def begin(self, model: str, dimensions: int) -> None:
+    @property
+    def anew(self) -> bool:
+        """Whether they are to replace vectors of the same model: nothing but the migration itself knows when that is done."""
+        row = self._row("SELECT anew FROM model")
+        return bool(row and row[0])
+
+    def begin(self, model: str, dimensions: int, *, anew: bool = False) -> None:
         """For vectors of that model; those of another are dropped."""
         with self._connection:
             if self.model != model:
-                self._connection.execute("DELETE FROM made")
-                self._connection.execute("INSERT OR REPLACE INTO model VALUES (1, ?, ?)", (model, dimensions))
+                self.clear()
+            self._connection.execute(
+                "INSERT OR REPLACE INTO model VALUES (1, ?, ?, ?)", (model, dimensions, int(anew))
+            )
+
+    def clear(self) -> None:
+        """Drops all vectors."""
+        self._connection.execute("DELETE FROM made")
 
     def add(self, rows: Sequence[tuple[int, str, Sequence[bytes]]]) -> None:
         """Keeps vectors: the chunk's number in the memory, its text, its windows'. Durable when it returns."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from crystal_core.database import Database
 from crystal_core.embed.identities import parse_identity
-from crystal_core.embed.port import Embedder, EmbedderUnavailable
+from crystal_core.embed.port import AnotherModel, Embedder, EmbedderUnavailable
 from crystal_core.embed.prices import dollars, known_model, tokens_expected
 from crystal_mirror.snapshots.base import META_MODEL
 from crystal_node.device import Device
@@ -169,11 +169,9 @@ def make_all(device: Device, embedder: HeldEmbedder, plan: Plan, progress: Progr
     database = device.replica.database
     done = size = 0
     with closing(MadeVectors.open(device.settings.home.embedding_database)) as made:
-        made.begin(plan.model, embedder.dimensions)
+        made.begin(plan.model, embedder.dimensions, anew=plan.anew)
         made.prune(database)
-        expect = getattr(embedder, "expect", None)
-        if expect is not None:
-            expect(made.sample(database))
+        _compare(embedder, made, database, anew=plan.anew)
         for rows in _without(database, made):
             windows = _embedded(embedder, [text for _, text in rows])
             made.add([(chunk, text, each) for (chunk, text), each in zip(rows, windows, strict=True)])
@@ -183,6 +181,22 @@ def make_all(device: Device, embedder: HeldEmbedder, plan: Plan, progress: Progr
                 progress(WHAT, size, max(plan.bytes, size))
         made.prune(database)  # what was forgotten meanwhile
     return done
+
+
+def _compare(embedder: Embedder, made: MadeVectors, database: Database, *, anew: bool) -> None:
+    """Whether what was made before is still this model's. With ``anew``, what is not is dropped."""
+    expect = getattr(embedder, "expect", None)
+    sample = made.sample(database) if expect is not None else None
+    if expect is None or sample is None:
+        return
+    expect(sample)
+    try:
+        embedder.embed_windows([sample[0]])
+    except AnotherModel:
+        if not anew:
+            raise
+        made.clear()
+        expect(None)
 
 
 def _embedded(embedder: Embedder, texts: list[str]) -> list[list[bytes]]:

@@ -85,7 +85,7 @@ def test_the_others_follow_and_only_who_has_chosen_it_sends_anything_to_it(
     assert (found["mode"], found["note"]) == ("hybrid", "")
     laptop.call("remember", "what the laptop adds is embedded by the Core alone")
     laptop.call("sync")
-    assert not any("what the laptop adds" in text for text in server.inputs)
+    assert not any(text.startswith("search_document: what the laptop adds") for text in server.inputs)
 
 
 def test_killed_while_it_makes_them_it_goes_on_and_the_old_ones_answer_meanwhile(
@@ -226,7 +226,11 @@ def test_another_model_under_the_same_name_is_told_and_all_can_be_made_anew(
     assert "another model" in found["note"]
     assert "crystal embed migrate" in found["note"]
     assert "nine shackles" in found["results"][0]["text"]
+    server.asked.clear()
     vault.core.call("embed", "migrate", "--anew", "--yes")
+    documents = [text for text in server.inputs if "of the log names harbour" in text]
+    assert len(documents) <= len(set(documents)) + 1, "each text is read once, and one is compared"
+    assert not (vault.core.home / "state" / "embedding.db").exists()
     assert standing(vault.core)["without_vectors"] == 0
     assert _found(vault.core, "anchor chain shackles")["mode"] == "hybrid"
     assert "texts-without-vectors" not in concerns(vault.core)

@@ -20,8 +20,6 @@ from bench.quality.sets import Sets, read_sets
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.llm.port import Llm
 
-NOTES_OF_TESTS = 400
-"""Notes made by rule that the tests search, in place of all."""
 ASKED_OF_MODELS = 6
 """Of so many queries a model is given one."""
 
@@ -33,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     new_llm = _chosen(cast(str, options.provider)) if options.provider else None
     with BuiltinEmbedder() as embedder:
-        small, _ = _measured(embedder, NOTES_OF_TESTS, None)
-        full, asked = _measured(embedder, None, new_llm)
+        small, _ = _measured(embedder, None, small=True)
+        full, asked = _measured(embedder, new_llm)
     if options.record:
         write_baseline("small", small.figures())
         write_baseline("full", full.figures())
@@ -50,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(
-    embedder: BuiltinEmbedder, notes_max: int | None, new_llm: Callable[[], Llm] | None
+    embedder: BuiltinEmbedder, new_llm: Callable[[], Llm] | None, *, small: bool = False
 ) -> tuple[Measured, Measured | None]:
     """All ways of ranking; and a model's, beside hybrid on the same queries."""
-    sets = read_sets(notes_max=notes_max)
+    sets = read_sets(small=small)
     print(f"{len(sets.passages):,} passages, {len(sets.queries)} queries …", flush=True)
     with memory_of(sets, embedder) as memory:
         rankings = memory.rankings()
-        whole = measured(sets, rankings | (bounds(memory) if notes_max is None else {}))
+        whole = measured(sets, rankings | ({} if small else bounds(memory)))
         return whole, _by_model(memory, new_llm) if new_llm else None
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from bench.quality.metrics import NAMES, Mean, mean, scores
 from bench.quality.ranking import Ranking
@@ -34,21 +35,23 @@ class Measured:
 
     def mean(self, mode: str, name: str, metric: str) -> Mean:
         """Of a set by its name, or of ``ALL``."""
-        values = [
-            one[metric]
-            for query, one in zip(self.sets.queries, self.by_mode[mode], strict=True)
-            if name in (ALL, query.set)
-        ]
-        return mean(values)
+        return mean(self._values(mode, name, metric))
 
     def figures(self) -> Figures:
         return {
             mode: {
-                name: {metric: round(self.mean(mode, name, metric).value, 4) for metric in NAMES}
+                name: {metric: round(fmean(self._values(mode, name, metric)), 4) for metric in NAMES}
                 for name in (ALL, *self.sets.names)
             }
             for mode in self.by_mode
         }
+
+    def _values(self, mode: str, name: str, metric: str) -> list[float]:
+        return [
+            one[metric]
+            for query, one in zip(self.sets.queries, self.by_mode[mode], strict=True)
+            if name in (ALL, query.set)
+        ]
 
 
 def measured(sets: Sets, rankings: Mapping[str, Ranking]) -> Measured:

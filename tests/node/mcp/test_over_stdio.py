@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.machine import Machine
 from tests.support.mcp_client import HELLO, connected, started, structured, text_of
+from tests.support.relay_process import RelayProcess
 
 _TOOLS = {
     "crystal_search",
@@ -112,11 +114,21 @@ async def test_two_agents_at_once_do_not_disturb_each_other(memory: Machine) -> 
         assert found[0] > 0
 
 
-async def test_a_home_that_is_not_set_up_is_told_and_noticed_when_it_is(machine: Machine) -> None:
+async def test_a_home_that_is_not_set_up_is_told_and_noticed_when_it_is(
+    machine: Machine, relay: RelayProcess
+) -> None:
+    def set_up() -> None:
+        role = ("--role", "core", "--relay", relay.url, "--yes")
+        machine.run("init", *role, CRYSTAL_RELAY_ENROLL_TOKEN=relay.enroll_token)
+        machine.run("remember", "The tide turns at noon.")
+
     async with connected(machine) as client:
-        result = await client.call_tool("crystal_search", {"query": "anything"})
+        result = await client.call_tool("crystal_search", {"query": "when does the tide turn"})
         assert result.is_error
         assert "crystal up" in text_of(result)
+        await anyio.to_thread.run_sync(set_up)
+        result = await client.call_tool("crystal_search", {"query": "when does the tide turn"})
+        assert [found["text"] for found in structured(result)["results"]] == ["The tide turns at noon."]
 
 
 def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> None:

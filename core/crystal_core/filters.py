@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
 from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
-from crystal_core.provisional import HIDDEN
+from crystal_core.schema3 import HIDDEN
 from crystal_core.scope import ANY, CONVERSATION, DOCUMENT, EVERYWHERE, MEMORY, Scope
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crystal_core.database import Database, Row
-from crystal_core.memoryrows import Change
-from crystal_core.provisional import HIDDEN
+from crystal_core.schema3 import HIDDEN
 
 CHAIN_MAX = 256
 """Memories in one history; a longer chain is cut at its oldest end."""
@@ -25,6 +24,14 @@ class MemoryStatus(StrEnum):
 
     ACTIVE = "active"
     RETIRED = "retired"
+    SUPERSEDED = "superseded"
+
+
+class Change(StrEnum):
+    """What was done to a memory."""
+
+    REMEMBERED = "remembered"
+    AMENDED = "amended"
     SUPERSEDED = "superseded"
 
 

@@ -11,23 +11,15 @@ moment, so those that name each other never make a circle.
 Before a memory changes, what it was is kept in `memory_changes`, with who changed it. What changes nothing leaves nothing.
 """
 
-from enum import StrEnum
 from typing import NamedTuple
 
 from crystal_core.chunkrows import ChunkRows
 from crystal_core.database import Database
 from crystal_core.digests import MEMORIES, MEMORY_CHANGES, Digests, memory_change_row, memory_row
+from crystal_core.memories import Change
 from crystal_mirror.operations import Amend, Remember
 from crystal_mirror.ports import Vectors
 from crystal_mirror.types import Origin
-
-
-class Change(StrEnum):
-    """What was done to a memory."""
-
-    REMEMBERED = "remembered"
-    AMENDED = "amended"
-    SUPERSEDED = "superseded"
 
 
 class _Memory(NamedTuple):

@@ -33,13 +33,6 @@ from crystal_mirror.operations import (
 )
 from crystal_mirror.types import Origin
 
-HIDDEN = (
-    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
-    " WHERE hides = 1"
-)
-"""The keyed hashes of texts on which the latest pending word is a forget. SQLite takes `hides` from the row that has the
-maximum."""
-
 
 def origins(database: Database) -> set[Origin]:
     return {Origin(*row) for row in database.rows("SELECT device, incarnation, sequence FROM provisional")}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_core.database import Database
-from crystal_core.provisional import HIDDEN
+from crystal_core.schema3 import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)

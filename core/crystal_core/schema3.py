@@ -24,6 +24,13 @@ through all chunks.
 WHOLE = 2**53
 """A number of pieces that no document has: up to its end."""
 
+HIDDEN = (
+    "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
+    " WHERE hides = 1"
+)
+"""The keyed hashes of texts on which the latest pending word is a forget (see `provisional`). SQLite takes `hides` from the row
+that has the maximum."""
+
 MEMORIES_AND_DOCUMENTS = """
 ALTER TABLE memories ADD COLUMN confidence INTEGER NOT NULL DEFAULT 100;
 ALTER TABLE memories ADD COLUMN status TEXT NOT NULL DEFAULT 'active';

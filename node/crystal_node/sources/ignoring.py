@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from pathspec.patterns.gitignore.base import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -122,7 +123,7 @@ def _rule(line: str) -> tuple[str, bool] | None:
         return None
     if pattern.regex is None or pattern.include is None:
         return None
-    source = pattern.regex.pattern
+    source = cast("re.Pattern[str]", pattern.regex).pattern
     if source.endswith(_DIRECTORY_OR_END):
         source = source.removesuffix(_DIRECTORY_OR_END) + r"/?\Z"
     elif source.endswith(_DIRECTORY):

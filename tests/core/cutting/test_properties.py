@@ -46,10 +46,16 @@ LINES = (
     "\r",
     "\x85 \u2028",
 )
+
+
+def repeated(text: str, times: int) -> str:
+    return text * times
+
+
 documents = st.one_of(
     st.lists(st.sampled_from(LINES), max_size=120).map("\n".join),
     st.text(max_size=4000),
-    st.builds(lambda text, times: text * times, st.text(max_size=60), st.integers(1, 400)),
+    st.builds(repeated, st.text(max_size=60), st.integers(1, 400)),
 )
 
 

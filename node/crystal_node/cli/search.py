@@ -191,6 +191,21 @@ def _print(found: "SearchDocument", request: "SearchRequest") -> None:
         _lines(found)
     if found.more:
         note(f"There is more: --offset {request.offset + request.limit}.")
+    for line in _how(found):
+        note(line)
+
+
+def _how(found: "SearchDocument") -> list[str]:
+    """What a language model had to do with it; nothing where none was to be asked."""
+    from crystal_node.wording import one_line
+
+    return [
+        one_line(
+            f"{name.replace('_', ' ')}: {'; '.join(value) if isinstance(value, list) else value}", _LINE_CHARS
+        )
+        for name, value in (found.explain or {}).items()
+        if value not in ("", [])
+    ]
 
 
 def _table(found: "SearchDocument") -> None:

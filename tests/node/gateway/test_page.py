@@ -137,7 +137,9 @@ def test_a_text_is_read_with_what_stands_around_it(shown: Tab) -> None:
 
 def test_further_results_come_by_a_button(shown: Tab, gateway: Gateway) -> None:
     made = [
-        gateway.post("/api/memories", {"text": f"Locker {n} of the depot holds tool {n * 7}."})["id"]
+        gateway.post(
+            "/api/memories", {"text": f"Locker {n} of the depot holds tool {n * 7}.", "keep_both": True}
+        )["id"]
         for n in range(24)
     ]
     page = shown.page
@@ -224,7 +226,10 @@ def test_a_phone_shows_every_view_without_scrolling_sideways(browser: Browser, g
     with tab(browser, width=360, height=740) as opened:
         page = opened.page
         page.goto(gateway.link())
-        width = "() => document.documentElement.scrollWidth"
+        # What is wider than the screen, or the page's width if that is all that tells of it.
+        width = """() => document.documentElement.scrollWidth === innerWidth ? innerWidth
+            : [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility()
+                && node.getBoundingClientRect().right > innerWidth).map((node) => node.outerHTML.slice(0, 200))"""
         _search(page, "long word importer readings crane")
         expect(page.locator(".hit").first).to_be_visible()
         page.locator(".filters summary").click()

@@ -5,10 +5,11 @@ import { ago, announce, choice, counted, el, empty, failure, field, marked, skel
 import { Reader } from "/reading.js";
 
 const PAGE = 20;
+const FAST = "fast";
 const KINDS = [["", "Everything"], ["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
 const AGES = [["", "Any time"], ["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
 const ROLES = [["", "Anybody"], ["user", "You"], ["assistant", "The agent"]];
-const DEPTHS = [["auto", "As set"], ["fast", "Fast"], ["deep", "Deep"]];
+const DEPTHS = [["fast", "Fast"], ["deep", "With a language model"]];
 
 export function searchView(root) {
   return new Search(root);
@@ -70,7 +71,7 @@ class Search {
       project: ["Project", text("project")],
       session: ["Conversation", text("session")],
       source: ["Source", text("source")],
-      depth: ["Search", choice(DEPTHS, "auto", { name: "depth" })],
+      depth: ["How", choice(DEPTHS, FAST, { name: "depth" })],
       explain: ["Scores", choice([["", "Hidden"], ["yes", "Explained"]], "", { name: "explain" })],
     };
   }
@@ -100,11 +101,10 @@ class Search {
 
   request(offset) {
     const values = Object.fromEntries(Object.entries(this.controls).map(([name, [, input]]) => [name, input.value.trim()]));
-    const request = { query: this.input.value.trim(), limit: PAGE, offset };
+    const request = { query: this.input.value.trim(), limit: PAGE, offset, depth: values.depth };
     for (const name of ["since", "role", "agent", "project", "session", "source", "kind"]) {
       if (values[name]) request[name] = values[name];
     }
-    if (values.depth !== "auto") request.depth = values.depth;
     if (values.explain) request.explain = true;
     return request;
   }
@@ -122,14 +122,14 @@ class Search {
   }
 
   refilter() {
-    const set = Object.values(this.controls).filter(([, input]) => input.value.trim() && input.value !== "auto").length;
+    const set = Object.values(this.controls).filter(([, input]) => input.value.trim() && input.value !== FAST).length;
     this.badge.hidden = set === 0;
     this.badge.textContent = set;
     if (this.input.value.trim()) this.submit();
   }
 
   clear() {
-    for (const [name, [, input]] of Object.entries(this.controls)) input.value = name === "depth" ? "auto" : "";
+    for (const [name, [, input]] of Object.entries(this.controls)) input.value = name === "depth" ? FAST : "";
     this.refilter();
   }
 

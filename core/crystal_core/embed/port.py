@@ -72,7 +72,7 @@ class EmbedderRefused(EmbeddingError):
 class AnotherModel(EmbedderRefused):
     """What answers under the model's name gives other vectors than those that are kept. Nothing was mixed."""
 
-    hint = "Bring back the model that made the vault's vectors, or make all anew: `crystal embed migrate` on the Core."
+    hint = "Bring back the model that made the vault's vectors, or make all anew: `crystal embed migrate --anew` on the Core."
 
 
 class NoEmbedding(EmbeddingError):

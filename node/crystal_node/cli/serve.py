@@ -50,6 +50,7 @@ def run(
 def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: bool) -> None:
     import logging
     import os
+    import threading
 
     from crystal_node.clock import now_ms
     from crystal_node.errors import HomeBusy, NotSetUp
@@ -83,7 +84,9 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
                     say(f"Serving at {url} for this machine alone, until Ctrl-C.")
                     say(f"Open the page within ten minutes: {page}")
                 if open_page:
-                    _open(page)
+                    threading.Thread(
+                        target=_open, args=(page,), daemon=True
+                    ).start()  # some browsers keep it waiting
 
             serve(Gateway(resolve, access, number, _environment()), listener, ready)
     if not as_json:

@@ -131,7 +131,8 @@ def completion_chunks(answered: Answered) -> list[dict[str, object]]:
     done = answered.completion
     head = _head("chat.completion.chunk", done.model)
     first = {"index": 0, "delta": {"role": "assistant", "content": done.text}, "finish_reason": None}
-    last = {"index": 0, "delta": {}, "finish_reason": "length" if done.cut else "stop"}
+    nothing: dict[str, str] = {}
+    last = {"index": 0, "delta": nothing, "finish_reason": "length" if done.cut else "stop"}
     return [head | {"choices": [first]}, head | {"choices": [last]}]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from crystal_core.database import Database
 from crystal_core.ids import chunks_between
+from crystal_core.schema3 import HIDDEN
 from crystal_node.errors import NoSuchEntry, Usage
 
 ID_DIGITS_MIN = 8
@@ -50,3 +51,13 @@ def find_text(database: Database, given: str) -> Found:
     if len(rows) > 1:
         raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return Found(*rows[0])
+
+
+def find_shown_text(database: Database, given: str) -> Found:
+    """As ``find_text``, of texts that may be shown. Raises NoSuchEntry, too, for one that a pending forget hides."""
+    with database.snapshot():
+        found = find_text(database, given)
+        hidden = f"SELECT EXISTS (SELECT 1 FROM ({HIDDEN}) WHERE forget_hash = ?)"  # noqa: S608 - a constant of ours
+        if database.value(hidden, (found.forget_hash,)):
+            raise NoSuchEntry("that text was forgotten")
+    return found

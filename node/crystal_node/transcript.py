@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crystal_core.database import Database, Row
 from crystal_node.errors import NoSuchEntry
-from crystal_node.lookup import Found, find_text
+from crystal_node.lookup import Found, find_shown_text
 
 _PLACES = """
 SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
@@ -75,7 +75,7 @@ def transcript(
         Usage: not the beginning of an id, or of more than one text's.
         NoSuchEntry: no text here has that id.
     """
-    found = find_text(database, given)
+    found = find_shown_text(database, given)
     with database.snapshot():
         place = database.row(_OF_CHUNK, (found.chunk,))
         if place is None:

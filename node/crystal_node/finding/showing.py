@@ -5,7 +5,7 @@ from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.filters import Filters
 from crystal_core.scope import DOCUMENT
 from crystal_node.finding.documents import Kind, PieceDocument, ShowDocument, ShowRequest
-from crystal_node.lookup import Found, find_text
+from crystal_node.lookup import Found, find_shown_text
 from crystal_node.transcript import Transcript, transcript
 from crystal_node.wording import iso
 
@@ -13,7 +13,7 @@ from crystal_node.wording import iso
 def shown(database: Database, request: ShowRequest) -> ShowDocument:
     """Raises Usage, NoSuchEntry, and what reading the database raises."""
     with database.snapshot():
-        found = find_text(database, request.id)
+        found = find_shown_text(database, request.id)
         place = Filters(database).places([found.chunk]).get(found.chunk)
         if place is not None and place.kind == DOCUMENT:
             return _of_document(database, found, request)

@@ -14,7 +14,7 @@ ARGS ?=
 .PHONY: help setup run test lint format bench bench-quality docs sim clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
 # The first Python that is new enough: $(PYTHON) when given, else python3 and its numbered names.
 $(BIN)/python:

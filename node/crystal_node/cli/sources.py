@@ -258,9 +258,18 @@ def _print_source(each: "SourceStatus") -> None:
         unfinished = (
             " (not finished: the next one goes on)" if each.complete is False and each.last_sync else ""
         )
-        say(f"  last sync: {each.last_sync or 'not yet'}{unfinished}")
+        say(f"  last sync: {_moment(each.last_sync)}{unfinished}")
         _print_waiting(each.name, each.waiting, each.waiting_paths)
         _print_skipped(each.skipped, each.skipped_paths)
+
+
+def _moment(text: str | None) -> str:
+    """As this machine's clock shows it."""
+    from datetime import datetime
+
+    from crystal_node.wording import clock_time
+
+    return clock_time(int(datetime.fromisoformat(text).timestamp() * 1000)) if text else "not yet"
 
 
 def _shown(text: str) -> str:

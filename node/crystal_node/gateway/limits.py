@@ -7,10 +7,10 @@ BODY_BYTES_MAX = 256 * 1024
 CHAT_BYTES_MAX = 2 * 1024 * 1024
 CHATS_MAX = 4
 """Conversations that are passed on at the same time."""
-BODY_SECONDS_MAX = 20.0
+BODY_SECONDS_MAX = 15.0
 SEND_STALL_SECONDS_MAX = 30.0
 """How long an answer may be left unread before the connection ends."""
-KEEP_ALIVE_SECONDS = 30
+KEEP_ALIVE_SECONDS = 15
 SHUTDOWN_SECONDS_MAX = 5
 THREADS_MAX = 8
 IDLE_SECONDS = 15 * 60.0

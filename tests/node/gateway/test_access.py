@@ -246,3 +246,37 @@ def test_it_ends_in_time_while_a_client_keeps_a_connection_open(vault: Vault) ->
         idle.sendall(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1")
         began = time.monotonic()
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.slow
+def test_clients_that_are_too_slow_lose_their_connection(gateway: Gateway) -> None:
+    host = f"Host: 127.0.0.1:{gateway.port}\r\nAuthorization: Bearer {gateway.token}\r\n"
+    post = f"POST /api/search HTTP/1.1\r\n{host}Content-Type: application/json\r\n"
+    good = f"GET /status HTTP/1.1\r\n{host}\r\n"
+    sent = {
+        "nothing": "",
+        "half a head": "GET /status HTTP/1.1\r\nHost: 127",
+        "half a body": f'{post}Content-Length: 100\r\n\r\n{{"query"',
+        "half a second head": f"{good}GET /status HT",
+    }
+    clients = {name: socket.create_connection(("127.0.0.1", gateway.port)) for name in sent}
+    for name, text in sent.items():
+        clients[name].sendall(text.encode())
+        clients[name].settimeout(60)
+    answers = {name: _all_from(client) for name, client in clients.items()}
+    for client in clients.values():
+        client.close()
+    assert (answers["nothing"], answers["half a head"]) == (b"", b"")
+    assert answers["half a body"].startswith(b"HTTP/1.1 408")
+    assert answers["half a second head"].startswith(b"HTTP/1.1 200")
+
+
+def _all_from(client: socket.socket) -> bytes:
+    """What comes until the connection has ended, however it does."""
+    came = b""
+    try:
+        while piece := client.recv(65536):
+            came += piece
+    except ConnectionResetError:
+        return came
+    return came

@@ -15,6 +15,7 @@ from crystal_mirror.operations import (
     PutDocument,
     PutSource,
     Remember,
+    Status,
 )
 from tests.sim.embedding import embed
 from tests.sim.filing import LINES, PATHS
@@ -50,6 +51,7 @@ class Writer:
     def __init__(self, secret: VaultSecret) -> None:
         self._secret = secret
         self._serial = 0
+        self._dropped: set[DropSource | DropDocument] = set()
         self._begun: PutDocument | None = None
         """Of a document in several operations, the last that was made."""
 
@@ -81,16 +83,19 @@ class Writer:
                 return Remember(draw.choice(TEXTS), "fact", agent, clock, draw.choice((40, 100)), old)
             case 1:
                 category = draw.choice((None, "fact", "event"))
-                status = draw.choice((None, "active", "retired"))
+                status: Status | None = draw.choice((None, "active", "retired"))
                 return Amend(
                     self.name(draw.choice(TEXTS)), category, draw.choice((None, 70)), status, agent, clock
                 )
             case 2 | 3:
                 return PutSource(draw.choice(DOCUMENTS), "", ("*.md",), (), clock)
-            case 4 if draw.random() < 0.3:
-                return DropSource(draw.choice(DOCUMENTS))
             case 4:
-                return DropDocument(draw.choice(DOCUMENTS), draw.choice(DOCUMENT_PATHS))
+                source, path = draw.choice(DOCUMENTS), draw.choice(DOCUMENT_PATHS)
+                drop = DropSource(source) if draw.random() < 0.3 else DropDocument(source, path)
+                if drop in self._dropped:  # nothing in it would make it another operation
+                    return self._document(draw, clock)
+                self._dropped.add(drop)
+                return drop
             case _:
                 return self._document(draw, clock)
 

@@ -20,6 +20,7 @@ from crystal_mirror.operations import (
     PutDocument,
     PutSource,
     Remember,
+    Status,
     encode_operation,
 )
 from tests.core.builders import (
@@ -103,7 +104,7 @@ def _operation(draw: Random, number: int) -> Operation:
                 text, draw.choice(("fact", "event")), "agent", moment, draw.choice((50, 100)), old
             )
         case 3:
-            status = draw.choice((None, "active", "retired"))
+            status: Status | None = draw.choice((None, "active", "retired"))
             return Amend(target(text), None, draw.choice((None, 10)), status, "person", moment)
         case 4:
             return Forget((target(text),))

@@ -34,7 +34,8 @@ class Kept:
         self, content: bytes, device: bytes, operation: list[Any], hidden: Callable[[bytes], bytes]
     ) -> None:
         _, _, category, agent, at, *rest = operation
-        confidence, supersedes = (*rest, *[100, []][len(rest) :])
+        confidence = rest[0] if rest else 100
+        supersedes = rest[1] if len(rest) > 1 else []
         if content in self.memories:
             now = {CATEGORY: category, CONFIDENCE: confidence, STATUS: "active", SUCCESSOR: b""}
             self.change(content, now, "remembered", agent, at, device)

@@ -1,6 +1,7 @@
 """What a person does with memories, on a real device: list, change, put aside, replace, and see how it came about."""
 
 from tests.support.machine import Vault
+from tests.support.terminal import Terminal
 
 OLD = "The staging database is restored every night at two."
 NEW = "The staging database is restored every night at three."
@@ -113,3 +114,21 @@ def test_what_is_no_memory_is_said_so(vault: Vault) -> None:
     found = vault.core.call("memories", "show", "0123456789abcdef", check=False)
     assert found.code != 0
     assert "Traceback" not in found.err
+
+
+def test_at_a_terminal_a_person_says_whether_there_shall_be_one_memory(vault: Vault) -> None:
+    text = "Invoices are written by Miriam on the last Friday of each month."
+    old = vault.core.call("remember", "--json", text).json["id"]
+    vault.core.call("sync")
+    refused = Terminal(vault.core, "remember", text.replace("each", "every"))
+    refused.until("[y/N]")
+    assert old[:12] in refused.shown
+    refused.type("\n")
+    assert refused.end() == 0
+    assert len(_ids(vault)) == 2
+    merged = Terminal(vault.core, "remember", text.replace("each", "a"))
+    merged.until("[y/N]")
+    merged.type("y\n")
+    assert merged.end() == 0
+    assert "takes the place of" in merged.shown
+    assert old not in _ids(vault)

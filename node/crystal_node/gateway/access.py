@@ -7,8 +7,9 @@
                                                                                               ends after twelve idle hours,
                                                                                               signed out, or with the process
 
-The token never goes into a browser, an address or an argument. A code does (`--open`), and is of no use to whoever sees it
-later. What is kept of codes and sessions is their SHA-256, so that comparing tells nothing of them.
+The token stands in no address and no argument, and stays in no browser: a page whose person pastes it gets a session for it. A
+code does stand in an argument (`--open`), and is of no use to whoever sees it later. What is kept of codes and sessions is
+their SHA-256, so that comparing tells nothing of them.
 """
 
 import hmac
@@ -64,8 +65,10 @@ class Access:
 
     def open_session(self, code: str) -> str | None:
         """A session's token for a link's code, which is used up by it. None: it is no such code, or not any more."""
-        if not _redeem(self._home.gateway_folder, code, self._clock()):
-            return None
+        return self.new_session() if _redeem(self._home.gateway_folder, code, self._clock()) else None
+
+    def new_session(self) -> str:
+        """A session's token, for a page whose person has the gateway's own."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.pop(min(self._sessions, key=lambda each: self._sessions[each]))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 Id = Annotated[str, Meta(min_length=8, max_length=64, pattern="^[0-9A-Fa-f]+$")]
-Code = Annotated[str, Meta(min_length=1, max_length=128)]
+Code = Annotated[str, Meta(max_length=128)]
 AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 MemoryText = Annotated[str, Meta(min_length=1, max_length=64 * 1024)]
@@ -25,9 +25,9 @@ class ErrorDocument(Struct, frozen=True, kw_only=True):
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The code of a link to the page."""
+    """The code of a link to the page; "" where the request bears the gateway's token."""
 
-    code: Code
+    code: Code = ""
 
 
 class SessionDocument(Struct, frozen=True, kw_only=True):

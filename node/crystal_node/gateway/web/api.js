@@ -21,7 +21,7 @@ export function hasToken() {
   return sessionStorage.getItem(KEY) !== null;
 }
 
-export function keepToken(token) {
+function keepToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
@@ -41,13 +41,19 @@ export async function openWith(code) {
   keepToken(found.token);
 }
 
+/** Exchanges the gateway's own token for one of this tab: it is not kept. */
+export async function openByToken(token) {
+  const found = await call("POST", "/api/session", {}, undefined, token);
+  keepToken(found.token);
+}
+
 export const get = (path, signal) => call("GET", path, undefined, signal);
 export const post = (path, body = {}, signal = undefined) => call("POST", path, body, signal);
 export const patch = (path, body) => call("PATCH", path, body);
 
-async function call(method, path, body, signal) {
+async function call(method, path, body, signal, given = null) {
   const headers = {};
-  const token = sessionStorage.getItem(KEY);
+  const token = given ?? sessionStorage.getItem(KEY);
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;

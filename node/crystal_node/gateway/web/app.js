@@ -1,6 +1,6 @@
 // The page: opening it by its link, the views, colours and keys.
 
-import { hasToken, keepToken, leave, onLockedOut, openWith } from "/api.js";
+import { hasToken, leave, onLockedOut, openByToken, openWith } from "/api.js";
 import { devicesView } from "/devices.js";
 import { announce, dialog, el, empty, field } from "/dom.js";
 import { jobsView } from "/jobs.js";
@@ -58,12 +58,17 @@ function locked(said = "") {
     "form",
     {
       class: "stack",
-      onsubmit: (event) => {
+      onsubmit: async (event) => {
         event.preventDefault();
-        if (!input.value.trim()) return;
-        keepToken(input.value.trim());
+        const token = input.value.trim();
         input.value = "";
-        route();
+        if (!/^[\x21-\x7e]+$/.test(token)) return;
+        try {
+          await openByToken(token);
+          route();
+        } catch (error) {
+          locked(error.status === 401 ? "That is not the gateway's token" : error.message);
+        }
       },
     },
     field("Or paste the gateway's token", input, "It is in state/gateway/token of the memory home, for you alone to read."),

@@ -66,7 +66,7 @@ def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
         database.run("DROP TABLE temp.few_texts")
 
 
-def _rank(api: "apsw.FTS5ExtensionApi", *weights: float) -> float:
+def _rank(api: "apsw.FTS5ExtensionApi", *weights: "apsw.SQLiteValue") -> float:
     average = api.aux_data
     if average is None:
         average = api.aux_data = max(api.column_total_size(0), 1) / max(api.row_count, 1)
@@ -74,6 +74,6 @@ def _rank(api: "apsw.FTS5ExtensionApi", *weights: float) -> float:
     total = 0.0
     for phrase, own in enumerate(weights):
         times = len(api.phrase_locations(phrase)[0])
-        if times:
+        if times and isinstance(own, float):
             total += own * times * (_SATURATION + 1) / (times + length)
     return -total

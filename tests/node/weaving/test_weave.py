@@ -47,6 +47,21 @@ def test_a_run_writes_files_and_memories_that_are_found_everywhere(
     assert again["tokens"] == {"in": 0, "out": 0}
 
 
+def test_what_a_person_made_of_a_memory_is_left_as_it_is(core: Machine) -> None:
+    core.call("dream-weave")
+    listed = core.call("memories", "list", "--json").json["memories"]
+    assert [each["confidence"] for each in listed] == [70, 70]
+    first, second = (each["id"] for each in listed)
+    core.call("memories", "edit", first, "--confidence", "100")
+    core.call("memories", "retire", second)
+    core.call("dream-weave", "--mode", "full", "--yes")
+    shown = core.call("memories", "list", "--status", "any", "--json").json["memories"]
+    assert {each["id"]: (each["confidence"], each["status"]) for each in shown} == {
+        first: (100, "active"),
+        second: (70, "retired"),
+    }
+
+
 def test_memories_are_accepted_once_though_the_book_forgets_that_they_were(
     core: Machine, server: LlmServer
 ) -> None:

@@ -1,6 +1,7 @@
 """Reading sources and documents. This device's pending operations count: what it has put is there, what it dropped is gone."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crystal_core.database import Database
@@ -112,6 +113,16 @@ def document_pieces(
         (source, path, first, limit),
     )
     return [DocumentPiece(*row) for row in rows]
+
+
+def documents_of(database: Database, chunks: Sequence[int]) -> list[tuple[str, str]]:
+    """Source and path of the documents in which any of these chunks stands."""
+    rows = database.rows(
+        "SELECT DISTINCT source, path FROM document_places WHERE chunk IN (SELECT value FROM json_each(?))"
+        " ORDER BY source, path",
+        (json.dumps(list(chunks)),),
+    )
+    return [(source, path) for source, path in rows]
 
 
 def count_pieces(database: Database, source: str) -> int:

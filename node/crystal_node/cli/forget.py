@@ -55,6 +55,7 @@ def run(
 
 
 def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
+    from crystal_core.documents import documents_of
     from crystal_mirror.operations import Forget
     from crystal_node.artefacts.places import is_made_here
     from crystal_node.lookup import find_text
@@ -64,6 +65,7 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
 
     found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
     texts = [text.words for text in found.values()]
+    documents = documents_of(device.replica.database, [text.chunk for text in found.values()])
     device.accept([Forget(tuple(found))])
     holding = files_with(device, texts)
     paths = [path for path in holding if not is_made_here(path)]
@@ -72,13 +74,23 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
         note_files(device, paths)
     if as_json:
         emit(
-            {"forgotten": [text.id.hex() for text in found.values()], "files": paths, "files_made_anew": made}
+            {
+                "forgotten": [text.id.hex() for text in found.values()],
+                "files": paths,
+                "files_made_anew": made,
+                "documents": [{"source": source, "path": path} for source, path in documents],
+            }
         )
         return
     for text in found.values():
         say(f"Forgotten: {text.id.hex()[:12]}. Other devices follow with their next sync.")
     for path in made:
         note(f"This file holds it, and the Core makes it anew without: {one_line(path, 300)}")
+    for source, path in documents:
+        note(
+            f"It is read in from {one_line(path, 300)} of the source {one_line(source, 80)}. Take it out there as well:"
+            " when that part changes it is another text."
+        )
     for path in paths:
         note(f"This file holds it, and is yours to change: {one_line(path, 300)}")
 

@@ -91,7 +91,8 @@ def test_whatever_stands_in_text_and_query_the_marks_lie_within_the_snippet(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(st.from_regex(r"[a-zA-Zà-öø-ž0-9]{1,9}", fullmatch=True), min_size=1, max_size=300), st.integers(0)
+    st.lists(st.from_regex(r"[a-zA-Zà-öø-ž0-9]{1,9}", fullmatch=True), min_size=1, max_size=300),
+    st.integers(0),
 )
 def test_a_word_of_the_text_is_marked_in_its_snippet(
     database: Database, words: list[str], chosen: int

@@ -168,7 +168,9 @@ def test_a_forgotten_text_is_found_nowhere_and_comes_back_only_when_remembered(v
     assert "safe" not in " ".join(vault.core.found("safe opens")), "hidden here at once"
     vault.settle()
     for machine in vault.machines:
-        assert machine.found("safe opens with four seven, sentence stays", "-n", "50") == ["Another sentence stays."]
+        assert machine.found("safe opens with four seven, sentence stays", "-n", "50") == [
+            "Another sentence stays."
+        ]
     path.rename(path.with_name("resumed.jsonl"))
     node.call("capture")
     copy = node.root / "copy.jsonl"
@@ -176,7 +178,9 @@ def test_a_forgotten_text_is_found_nowhere_and_comes_back_only_when_remembered(v
     node.call("capture", str(copy))
     vault.settle()
     for machine in vault.machines:
-        assert machine.found("safe opens with four seven, sentence stays", "-n", "50") == ["Another sentence stays."]
+        assert machine.found("safe opens with four seven, sentence stays", "-n", "50") == [
+            "Another sentence stays."
+        ]
     node.call("remember", "The safe opens with four seven one one.")
     vault.settle()
     assert all("The safe opens" in machine.found("safe opens")[0] for machine in vault.machines)

@@ -42,15 +42,23 @@ def test_a_model_on_this_machine_helps_by_itself_and_all_of_it_is_told(
 
 
 def test_a_person_who_asks_for_it_reads_what_the_model_did(fresh: Machine, server: LlmServer) -> None:
-    variables = {"CRYSTAL_OLLAMA_HOST": server.url}
-    found = fresh.run("search", "--explain", "who services the crane", **variables)
+    found = fresh.run("search", "--explain", "who services the crane", CRYSTAL_OLLAMA_HOST=server.url)
     assert WANTED in found.out.splitlines()[1]
     assert "provider: test-model (ollama)" in found.err
     assert f"expansions: {'; '.join(EXPANSION.values())}" in found.err
     assert "tokens in: " in found.err
-    assert not fresh.run("search", "--fast", "--explain", "who services the crane", **variables).err
+    assert not fresh.run(
+        "search", "--fast", "--explain", "who services the crane", CRYSTAL_OLLAMA_HOST=server.url
+    ).err
     server.faults += [Fault(404)] * 4
-    failed = fresh.run("search", "--deep", "--intent", "the invoice", "who services the crane", **variables)
+    failed = fresh.run(
+        "search",
+        "--deep",
+        "--intent",
+        "the invoice",
+        "who services the crane",
+        CRYSTAL_OLLAMA_HOST=server.url,
+    )
     assert failed.code == 0
     assert WANTED in failed.out
     assert "Searched without a language model" in failed.err

@@ -1,12 +1,17 @@
 """``crystal import``: an export comes into this vault, through this device, as if it had been recorded here.
 
 Everything is read and compared with the manifest before anything is taken. A file of the home that is another one here stays
-as it is, and the imported one is put beside it.
+as it is, and the imported one is put beside it. An export may come from anybody: no link in it or in the home is followed, and
+what is Crystal's own in a home (settings, state, keys, programs) is in no export.
 """
 
 import hashlib
+import os
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,13 +19,16 @@ from msgspec import DecodeError, Struct, ValidationError, json
 
 from crystal_core.documents import document, sources
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.files.names import check_path
-from crystal_mirror.operations import PIECES_MAX, PutDocument, PutSource
+from crystal_mirror.files.ports import FileTrouble
+from crystal_mirror.operations import PIECES_MAX, Operation, PutDocument, PutSource, encode_operation
+from crystal_node.backup.tree import rules_of
 from crystal_node.capture.gathering import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
+from crystal_node.capture.redact import redact
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import LocalStorage, Usage
-from crystal_node.home import DIRECTORY_MODE, write_private
+from crystal_node.files.folders import READ, folder_of, troubles
+from crystal_node.home import write_private
 from crystal_node.portable.records import (
     CONVERSATIONS,
     DOCUMENTS,
@@ -82,7 +90,7 @@ def import_export(
         PrivateNow, LocalStorage, JournalDamaged, VaultDataError: what was taken before stays.
     """
     manifest = _manifest(folder)
-    _check(folder, manifest, progress)
+    _check(device, folder, manifest, progress)
     taker = Taker(device, dry_run=dry_run, progress=lambda count: progress(CONVERSATIONS, count))
     work = _Import(device, folder, taker, dry_run)
     taker.pieces(_records(folder / CONVERSATIONS, PieceRecord))
@@ -109,9 +117,7 @@ class _Import:
                 continue
             mine.add(record.name)
             if known is None:
-                self._taker.other(
-                    PutSource(record.name, record.root, record.include, record.exclude, now_ms())
-                )
+                self._taker.other(_source(record))
         for found in _records(self._folder / DOCUMENTS, DocumentRecord):
             if found.source not in mine:
                 continue
@@ -130,7 +136,7 @@ class _Import:
                 self.result.missing += 1
                 continue
             target = self._device.settings.home.root / record.path
-            there = _digest(target) if target.is_file() and not target.is_symlink() else ""
+            there = _digest(self._device.settings.home.root, record.path)
             if there == record.sha256:
                 self.result.files_known += 1
                 continue
@@ -148,25 +154,30 @@ class _Import:
     def _put_file(self, record: FileRecord, target: Path) -> None:
         root = self._device.settings.home.root
         try:
-            target.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            if not target.parent.resolve().is_relative_to(root.resolve()):
-                raise LocalStorage(
-                    f"{target.parent} is a link out of the home", hint="Remove the link, then run it again."
-                )
-            write_private(target, (self._folder / FILES / record.path).read_bytes())
+            with folder_of(root, target.relative_to(root).as_posix(), create=True):
+                pass  # its folders are there, and none is a link
+            with _opened(self._folder, f"{FILES}/{record.path}") as file:
+                data = file.read()
+            if hashlib.sha256(data).hexdigest() != record.sha256:
+                raise DamagedExport(f"{self._folder / FILES / record.path} changed while it was read")
+            write_private(target, data)
+        except FileTrouble as error:
+            raise LocalStorage(
+                f"{target} cannot be written: {error}", hint="Put it right, then run it again."
+            ) from error
         except OSError as error:
             raise LocalStorage(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _manifest(folder: Path) -> Manifest:
     try:
-        with (folder / MANIFEST).open("rb") as file:
-            data = file.read(MANIFEST_BYTES_MAX + 1)
-    except OSError as error:
-        raise DamagedExport(f"{folder} is no export: {MANIFEST} cannot be read ({error.strerror})") from error
+        with _opened(folder, MANIFEST) as file:
+            data = file.read(MANIFEST_BYTES_MAX)
+    except (OSError, FileTrouble) as error:
+        raise DamagedExport(f"{folder} is no export: {MANIFEST} cannot be read ({error})") from error
     try:
-        manifest = json.decode(data[:MANIFEST_BYTES_MAX], type=Manifest)
-    except (DecodeError, UnicodeDecodeError) as error:
+        manifest = json.decode(data, type=Manifest)
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedExport(f"{folder / MANIFEST} is damaged: {error}") from error
     if manifest.format != FORMAT:
         raise DamagedExport(f"{folder} is an export of something else")
@@ -175,28 +186,38 @@ def _manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _check(folder: Path, manifest: Manifest, progress: Progress) -> None:
+def _check(device: Device, folder: Path, manifest: Manifest, progress: Progress) -> None:
     for name in _PARTS:
         part = manifest.parts.get(name)
-        if part is None or _digest(folder / name) != part.sha256:
+        if part is None or _digest(folder, name) != part.sha256:
             raise DamagedExport(f"{folder / name} is missing or is not what was exported")
         progress(name, part.lines)
     kinds: tuple[tuple[str, type[Struct]], ...] = (
         (CONVERSATIONS, PieceRecord),
         (MEMORIES, MemoryRecord),
-        (SOURCES, SourceRecord),
-        (DOCUMENTS, DocumentRecord),
     )
     for name, kind in kinds:
         for _ in _records(folder / name, kind):
             pass
+    for source in _records(folder / SOURCES, SourceRecord):
+        _check_operation(_source(source), folder / SOURCES)
+    for found in _records(folder / DOCUMENTS, DocumentRecord):
+        for operation in _put(found):
+            _check_operation(operation, folder / DOCUMENTS)
+    rules = rules_of(device.settings.home)
     for file in manifest.files:
-        try:
-            check_path(file.path)
-        except CrystalError as error:
-            raise DamagedExport(f"the manifest names a file that cannot be: {error}") from error
-        if file.sha256 and _digest(folder / FILES / file.path) != file.sha256:
+        fault = rules.fault(file.path)
+        if fault is not None:
+            raise DamagedExport(f"the manifest names a file that cannot be: {fault}")
+        if file.sha256 and _digest(folder, f"{FILES}/{file.path}") != file.sha256:
             raise DamagedExport(f"{folder / FILES / file.path} is missing or is not what was exported")
+
+
+def _check_operation(operation: Operation, path: Path) -> None:
+    try:
+        encode_operation(operation)
+    except CrystalError as error:
+        raise DamagedExport(f"{path} holds what cannot be: {error}") from error
 
 
 def _records(path: Path, kind: type[Record]) -> Iterator[Record]:
@@ -211,31 +232,49 @@ def _records(path: Path, kind: type[Record]) -> Iterator[Record]:
                 raise DamagedExport(f"{path}, line {number}: {error}") from error
 
 
-def _digest(path: Path) -> str:
+def _digest(folder: Path, path: str) -> str:
+    """Of a file of the folder; "" if it is none, or not to be reached without following a link."""
     digest = hashlib.sha256()
     try:
-        if path.is_symlink():
-            return ""
-        with path.open("rb") as file:
+        with _opened(folder, path) as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
-    except OSError:
+    except (OSError, FileTrouble):
         return ""
     return digest.hexdigest()
 
 
+@contextmanager
+def _opened(folder: Path, path: str) -> Iterator[BufferedReader]:
+    """A regular file, by way of folders alone. Raises FileTrouble, OSError."""
+    with folder_of(folder, path) as found:
+        if found is None:
+            raise FileTrouble("it is not there")
+        with troubles():
+            descriptor = os.open(found[1], READ, dir_fd=found[0])
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileTrouble("it is no file")
+        yield file
+
+
+def _source(record: SourceRecord) -> PutSource:
+    return PutSource(record.name, record.root, record.include, record.exclude, now_ms())
+
+
 def _put(record: DocumentRecord) -> Iterator[PutDocument]:
-    """The operations of one document: as many pieces in each as fit."""
+    """The operations of one document: as many pieces in each as fit, without credentials."""
     total, first = len(record.pieces), 0
     while True:
         texts: list[str] = []
         titles: list[str] = []
         size = 0
         for piece in record.pieces[first : first + PIECES_MAX]:
-            added = len(piece.text.encode()) + len(piece.title.encode()) + PIECE_BYTES_BESIDE_TEXT
+            text = redact(piece.text).text
+            added = len(text.encode()) + len(piece.title.encode()) + PIECE_BYTES_BESIDE_TEXT
             if texts and size + added > OPERATION_TEXT_BYTES:
                 break
-            texts.append(piece.text)
+            texts.append(text)
             titles.append(piece.title)
             size += added
         yield PutDocument(

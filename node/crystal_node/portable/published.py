@@ -55,11 +55,13 @@ class PublishedMemory:
             raise NotPublished(f"there is no file {path}")
         try:
             self._db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            # What the file's schema names (views, virtual tables, functions) has no more rights than a query has.
+            self._db.execute("PRAGMA trusted_schema = OFF")
             self._tables = {
                 str(name): self._columns(str(name))
                 for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
             }
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise NotPublished(f"{path} cannot be read: {error}") from error
         if not (self._has(_TABLES) or self._has(_FORMER)):
             self._db.close()
@@ -85,7 +87,7 @@ class PublishedMemory:
             if "source_collections" in self._tables:
                 rows = self._db.execute("SELECT name, root_path FROM source_collections ORDER BY name")
                 found.collections = {str(name): str(root) for name, root in rows}
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise NotPublished(f"{self._path} is damaged: {error}") from error
         return found
 
@@ -147,7 +149,7 @@ class PublishedMemory:
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._db.execute(query)
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise NotPublished(f"{self._path} is damaged: {error}") from error
 
 

@@ -10,9 +10,9 @@ from crystal_node.cli.output import emit, emit_line, note, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from crystal_node.finding.keeping import Keeper
     from crystal_node.mcp.clients.installing import McpClients
     from crystal_node.mcp.clients.places import Client
-    from crystal_node.mcp.keeping import Keeper
     from crystal_node.mcp.tools import Tool
 
 group = typer.Typer(
@@ -66,7 +66,7 @@ def run(
         return
     import logging
 
-    from crystal_node.mcp.keeping import Keeper
+    from crystal_node.finding.keeping import Keeper
     from crystal_node.mcp.tools import READING_TOOLS, TOOLS
     from crystal_node.settings import resolve
 

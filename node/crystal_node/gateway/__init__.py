@@ -13,7 +13,6 @@
 | `searching`, `standing`, `jobs`, `remembered`, `sourced` | the routes of the page, by subject |
 | `published` | the routes that other programs know: process, chat completions, status |
 | `chat`, `processes` | a conversation with recalled memory before it; work that was asked for, as child processes |
-| `kept` | one opened memory, kept from one request to the next |
 | `page`, `web/` | the web page: files of this package, sent as they are |
 | `serving` | the listening socket, and uvicorn within limits |
 | `openapi` | the description of all routes |

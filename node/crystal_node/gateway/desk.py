@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from crystal_node.device import Device, opened
 from crystal_node.finding.finder import Finding
-from crystal_node.gateway.kept import KeptFinding
+from crystal_node.finding.keeping import Keeper
 from crystal_node.gateway.limits import IDLE_SECONDS, THREADS_MAX
 from crystal_node.settings import Settings
 
@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, resolve: Callable[[], Settings]) -> None:
         self._resolve = resolve
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
-        self._kept = KeptFinding(resolve)
+        self._kept = Keeper(resolve, idle_seconds=IDLE_SECONDS)
 
     @property
     def settings(self) -> Settings:
@@ -52,7 +52,7 @@ class Desk:
         """For ever: closes what nobody has asked for a while."""
         while True:
             await asyncio.sleep(IDLE_SECONDS / 2)
-            await self.thread(lambda: self._kept.release_if_idle(IDLE_SECONDS))
+            await self.thread(self._kept.rest)
 
     def close(self) -> None:
         """Waits for nobody: what still runs in a thread ends with the process, and loses nothing."""

@@ -2,7 +2,6 @@
 
 | module | what it holds |
 |---|---|
-| `keeping` | what a server that lives for days keeps open, and when it lets go |
 | `calls`, `agreeing` | what a tool is given beside its arguments; asking a person before what cannot be undone |
 | `tools` | the tools: names, descriptions, hints |
 | `reading`, `writing`, `sourcing` | what each of them does |

@@ -20,11 +20,11 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
+from crystal_node.finding.keeping import Keeper
 from crystal_node.mcp import resources
 from crystal_node.mcp.agreeing import agreed
 from crystal_node.mcp.calls import Call, Pledges
 from crystal_node.mcp.failing import failure_text
-from crystal_node.mcp.keeping import Keeper
 from crystal_node.mcp.listing import (
     INSTRUCTIONS,
     PROMPTS_LISTED,

@@ -10,7 +10,7 @@ import signal
 import anyio
 from mcp.server.stdio import stdio_server
 
-from crystal_node.mcp.keeping import Keeper
+from crystal_node.finding.keeping import Keeper
 from crystal_node.mcp.server import CrystalServer
 from crystal_node.mcp.tools import Tool
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from crystal_node.finding.documents import SearchRequest
-from crystal_node.gateway.kept import KeptFinding
+from crystal_node.finding.keeping import Keeper
 from crystal_node.settings import Settings, resolve
 from tests.node.gateway.conftest import SAID
 from tests.support.gateway import Gateway
@@ -19,14 +19,14 @@ def _settings(machine: Machine) -> Settings:
     return resolve(None, machine.environment | {"CRYSTAL_HOME": str(machine.home)})
 
 
-def _first(kept: KeptFinding) -> list[str]:
+def _first(kept: Keeper) -> list[str]:
     return [hit.text for hit in kept.ask(lambda finding: finding.search(IMPORTER)).results]
 
 
 def test_a_memory_that_was_restored_answers_from_then_on(memory: Machine, vault: Vault) -> None:
     own = vault.core
     own.call("remember", "The importer of this vault has a retry budget of two.")
-    kept = KeptFinding(lambda: _settings(own))
+    kept = Keeper(lambda: _settings(own))
     try:
         assert _first(kept) == ["The importer of this vault has a retry budget of two."]
         folder = _settings(own).home.database.parent
@@ -44,10 +44,10 @@ def test_a_memory_that_was_restored_answers_from_then_on(memory: Machine, vault:
 
 
 def test_a_memory_that_nobody_asks_is_closed_and_opened_again(memory: Machine) -> None:
-    kept = KeptFinding(lambda: _settings(memory))
+    kept = Keeper(lambda: _settings(memory), idle_seconds=0.0)
     try:
         assert _first(kept) == [SAID[0]]
-        kept.release_if_idle(-1.0)
+        assert kept.rest()
         assert _first(kept) == [SAID[0]]
     finally:
         kept.close()

@@ -10,7 +10,7 @@ import pytest
 
 from crystal_node.errors import NotSetUp
 from crystal_node.finding.documents import SearchRequest
-from crystal_node.mcp.keeping import IDLE_SECONDS, Keeper
+from crystal_node.finding.keeping import IDLE_SECONDS, Keeper
 from crystal_node.settings import Settings, resolve
 from tests.support.machine import Machine
 from tests.support.mcp_client import connected, structured
@@ -90,8 +90,12 @@ def test_settings_are_read_anew_when_their_file_changes(copy: Machine) -> None:
     assert keeper.settings().agent_id == "cc-mini"
     config = copy.home / "config.json"
     text = config.read_text()
+    with keeper.finding() as before:
+        assert before.search(SearchRequest(query="harbour crane")).results
     config.write_text(json.dumps(json.loads(text) | {"agent": "cc-boat"}))
     assert keeper.settings().agent_id == "cc-boat"
+    with keeper.finding() as after:
+        assert after is not before
     config.write_text("{}")
     with pytest.raises(NotSetUp):
         keeper.settings()

@@ -1,8 +1,15 @@
-"""What a server keeps open from one question to the next, and when it lets go.
+"""What a server keeps open from one question to the next, and when it lets go: the MCP server's and the gateway's one memory.
 
-A server lives for as long as an agent's session, which may be days. Meanwhile the settings may change, the home may be set up
-or taken down, a restore may put another database in place. So each question looks at both first: another configuration
-file is read anew, another database file is opened anew. A question that is under way ends on what it began with.
+::
+
+    first question ──► open ──► kept ──► question, question, …
+                        ▲         │ the file is another one (a restore), the settings changed, a question failed by its
+                        │         │ database, or nobody asked for a while
+                        └─────────┴──► closed, once the questions that are under way have ended
+
+A server lives for days or weeks. Meanwhile the settings may change, the home may be set up or taken down, a restore may put
+another database in place. So each question looks at both first: another configuration file is read anew, another database
+file is opened anew. A question that is under way ends on what it began with.
 
 After a while without questions everything is closed, the index and the model with it: an idle server costs what its code does.
 """
@@ -14,7 +21,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -29,7 +36,10 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 300.0
 """Without a question for so long, memory and index are let go."""
 
+T = TypeVar("T")
 _Stamp = tuple[int, int, int, int]
+_BROKEN = (VaultDataError, apsw.Error, OSError)
+"""The next question begins with the file that is there then."""
 
 
 @dataclass
@@ -38,7 +48,7 @@ class _Open:
 
     asking: "Asking"
     database: _Stamp | None
-    home: Path
+    settings: Settings
     users: int = 0
     over: bool = False
 
@@ -47,11 +57,15 @@ class Keeper:
     """See the module. Used by any thread."""
 
     def __init__(
-        self, settings_now: Callable[[], Settings], clock: Callable[[], float] = time.monotonic
+        self,
+        settings_now: Callable[[], Settings],
+        clock: Callable[[], float] = time.monotonic,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """``settings_now`` resolves the settings as they are at its call."""
         self._settings_now = settings_now
         self._clock = clock
+        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._settings: Settings | None = None
         self._config: _Stamp | None = None
@@ -75,8 +89,7 @@ class Keeper:
             opened.users += 1
         try:
             yield opened.asking
-        except (VaultDataError, apsw.Error, OSError):
-            # The next question begins with the file that is there then.
+        except _BROKEN:
             with self._lock:
                 self._retire(opened)
             raise
@@ -86,11 +99,18 @@ class Keeper:
                 opened.users -= 1
                 self._close_if_over(opened)
 
+    def ask(self, question: "Callable[[Finding], T]") -> T:
+        """The answer. A memory that fails is opened anew, once. Raises what ``finding`` and the question raise."""
+        with suppress(*_BROKEN), self.finding() as found:
+            return question(found)
+        with self.finding() as found:
+            return question(found)
+
     def rest(self) -> bool:
         """Lets go of everything if nobody has asked for long. Returns whether it did."""
         with self._lock:
             opened = self._open
-            if opened is None or opened.users or self._clock() - self._used_at < IDLE_SECONDS:
+            if opened is None or opened.users or self._clock() - self._used_at < self._idle_seconds:
                 return False
             self._retire(opened)
             return True
@@ -114,12 +134,12 @@ class Keeper:
         settings = self._current()
         database = _stamp(settings.home.database, whole=False)
         opened = self._open
-        if opened is not None and (opened.database != database or opened.home != settings.home.database):
+        if opened is not None and (opened.database != database or opened.settings is not settings):
             self._retire(opened)
         if self._open is None:
             from crystal_node.finding.asking import Asking
 
-            self._open = _Open(Asking(settings), database, settings.home.database)
+            self._open = _Open(Asking(settings), database, settings)
         return self._open
 
     def _retire(self, opened: _Open) -> None:

@@ -23,9 +23,12 @@ from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUna
 from crystal_node.llm.http import (
     BACKOFF_SECONDS,
     CONNECT_SECONDS_MAX,
+    GIVEN_UP,
     OK,
+    PASSING,
     PLAIN,
     TOO_LONG,
+    TOO_MANY,
     TRIES_MAX,
     encoded,
     is_packed,
@@ -38,10 +41,6 @@ from crystal_node.llm.places import is_loopback
 ANSWER_BYTES_MAX = 48 * 1024 * 1024
 """Vectors are written out as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""
 CHUNK_BYTES = 256 * 1024
-
-_PASSING = frozenset({500, 502, 503, 529})
-_GIVEN_UP = frozenset({504, 524})
-_TOO_MANY = 429
 
 Pause = Callable[[float], None]
 T = TypeVar("T")
@@ -149,11 +148,11 @@ class EmbedHttp:
         shown = "" if not reason or repeats(reason, sent) else f": {reason}"
         what = f"{self.host} answers {status}{shown}"
         after = retry_after(response.headers.get("retry-after"))
-        if status == _TOO_MANY and "insufficient_quota" in reason:
+        if status == TOO_MANY and "insufficient_quota" in reason:
             raise EmbedderRefused(what, hint="The provider's account has no credit left.")
-        if status == _TOO_MANY or status in _PASSING:
+        if status == TOO_MANY or status in PASSING:
             raise _Passing(EmbedderUnavailable(what, after=after))
-        if status in _GIVEN_UP:
+        if status in GIVEN_UP:
             raise EmbedderUnavailable(what, paid=True)
         if status == 413 or (status in (400, 422) and TOO_LONG.search(reason)):
             raise InputTooLong(what)

@@ -37,9 +37,9 @@ ECHO_CHARS = 20
 OK = 200
 PLAIN = {"Accept-Encoding": "identity"}
 """Answers are not unpacked: some kilobytes could become gigabytes within one step, whatever the limits say."""
-_PASSING = frozenset({500, 502, 503, 529})
-_GIVEN_UP = frozenset({504, 524})
-_TOO_MANY = 429
+PASSING = frozenset({500, 502, 503, 529})
+GIVEN_UP = frozenset({504, 524})
+TOO_MANY = 429
 _SECRET = re.compile(r"(?:sk|key|gsk|xai)-[\w*.-]{4,}|Bearer\s+\S+", re.IGNORECASE)
 TOO_LONG = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many tokens|maximum context", re.IGNORECASE
@@ -149,13 +149,13 @@ class LlmHttp:
         reason = reason_of(data, self._secrets)
         shown = "" if repeats(reason, sent) else f": {reason}" if reason else ""
         what = f"{self.host} answers {status}{shown}"
-        if status == _TOO_MANY and "insufficient_quota" in reason:
+        if status == TOO_MANY and "insufficient_quota" in reason:
             raise Refused(what, hint="The provider's account has no credit left.")
-        if status == _TOO_MANY:
+        if status == TOO_MANY:
             raise _Passing(RateLimited(what), retry_after(response.headers.get("retry-after")))
-        if status in _PASSING:
+        if status in PASSING:
             raise _Passing(Unavailable(what), retry_after(response.headers.get("retry-after")))
-        if status in _GIVEN_UP:
+        if status in GIVEN_UP:
             raise Unavailable(what, paid=True)
         if status in (400, 413, 422) and (status == 413 or TOO_LONG.search(reason)):
             raise TooLong(what)

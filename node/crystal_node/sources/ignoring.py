@@ -7,6 +7,8 @@ back, because it is never looked into. What git has in its index plays no part: 
 committed. A repository inside begins anew, as git has it.
 
 The patterns' language is pathspec's; its expressions match what is below a folder as well, here each entry is judged by itself.
+They are rewritten so that none goes back over what it matched: an ignore file comes with whatever somebody cloned, and one of
+a few stars would keep the search for a match busy for years.
 """
 
 import os
@@ -14,6 +16,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +31,11 @@ PATTERN_CHARS_MAX = 1000
 
 _DIRECTORY_OR_END = "(?:(?P<ps_d>/)|$)"
 _DIRECTORY = "(?P<ps_d>/)"
+_STAR = "[^/]*"
+_ABOVE, _BETWEEN = "(?:.+/)?", "(?:/.+)?"
+"""What pathspec makes of two stars, at the beginning and within."""
+_LAZY = {_STAR: "[^/]*?", _ABOVE: "(?:.+?/)??", _BETWEEN: "(?:/.+?)??"}
+_TOKEN = re.compile(r"\(\?:\.\+/\)\?|\(\?:/\.\+\)\?|\[\^/\][*+]?|\\.|\[\^?\]?[^]]*\]|.", re.DOTALL)
 
 
 class IgnoreFile:
@@ -130,7 +138,41 @@ def _rule(line: str) -> tuple[str, bool] | None:
         source = source.removesuffix(_DIRECTORY) + r"/\Z"
     elif source.endswith("/"):  # all that is below a folder, which is not the folder
         source += "."
-    return source, pattern.include
+    return _straight(source), pattern.include
+
+
+def _straight(source: str) -> str:
+    """The same expression, in which of several stars each but the last takes the first place where what follows it fits, for
+    good: the next star takes the rest. No class of characters takes a slash, as git has it."""
+    tokens: list[str] = _TOKEN.findall(source)
+    tokens = [f"(?!/){each}" if each[0] == "[" and not each.startswith("[^/]") else each for each in tokens]
+    parts = [[""]]  # what stands between two double stars, which begin each part but the first
+    for token in tokens:
+        if token in (_ABOVE, _BETWEEN):
+            parts.append([token])
+        else:
+            parts[-1].append(token)
+    made = [(part[0], "".join(map(_straight_name, _names(part[1:])))) for part in parts]
+    settled = [f"(?>{_LAZY[double]}{rest}(?=/))" for double, rest in made[1:-1]]
+    last = "".join(made[-1]) if len(made) > 1 else ""
+    return "".join((made[0][1], *settled, last))
+
+
+def _names(tokens: list[str]) -> list[list[str]]:
+    """The tokens of each component of a path; the slash that ends one is with the next."""
+    names: list[list[str]] = [[]]
+    for each in tokens:
+        if each == "/":
+            names.append([])
+        names[-1].append(each)
+    return names
+
+
+def _straight_name(tokens: list[str]) -> str:
+    stars = [at for at, token in enumerate(tokens) if token == _STAR]
+    begun = "".join(tokens[: stars[0]] if stars else tokens)
+    settled = [f"(?>{_LAZY[_STAR]}{''.join(tokens[at + 1 : after])})" for at, after in pairwise(stars)]
+    return "".join((begun, *settled, *(tokens[stars[-1] :] if stars else ())))
 
 
 def _excluded(descriptor: int, length: int) -> Iterator[tuple[int, IgnoreFile]]:

@@ -6,7 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pathspec.patterns.gitignore.base import GitIgnorePatternError
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from crystal_node.sources.ignoring import patterns
 from crystal_node.sources.scan import Scan
 
 NAMES = ("a", "b", "foo", "bar", "x.py", "y.txt", "z.md", "A", "deep")
@@ -101,3 +104,45 @@ def test_an_ignore_file_that_is_a_link_or_no_text_is_no_obstacle(tmp_path: Path)
     (root / ".crystalignore").mkdir()
     (root / "file.txt").write_text("x")
     assert scanned(root) == {"file.txt"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a" * 60 + "*b", "a" * 250),
+        ("*?" * 60 + "b", "a" * 250),
+        ("*[!b]" * 60 + "*b", "a" * 250),
+        ("a**" * 60 + "b", "a" * 250),
+        ("**/a/" * 60 + "b", "a/" * 60 + "c"),
+        ("**/*a*a*a/" * 20 + "b", "aaaa/" * 60 + "c"),
+    ],
+)
+def test_no_pattern_of_many_stars_keeps_anybody_busy(pattern: str, path: str) -> None:
+    """Without the rewriting each of these would take longer than anybody waits: it is enough that they end."""
+    assert patterns([pattern]).verdict(path) is None
+    assert patterns([pattern]).verdict(path[:-1] + "b") is not False
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rewritten_patterns_match_what_they_matched(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(200):
+        parts = ("a", "b", "*", "*", "**", "/", "?", "/**/", "**/", "\\*", ".")
+        written = "".join(dice.choice(parts) for _ in range(dice.randrange(1, 9)))
+        try:
+            plain = GitIgnoreSpecPattern(written)
+        except GitIgnorePatternError:
+            continue
+        if plain.regex is None:
+            continue
+        for _ in range(10):
+            names = ("".join(dice.choice("ab.*") for _ in range(dice.randrange(1, 5))) for _ in range(3))
+            path = "/".join(names)
+            # What is below a folder matches by its folder, so each folder above is asked, too.
+            own = any(patterns([written.removeprefix("!")]).verdict(each) for each in (path, *_folders(path)))
+            assert own == (plain.match_file(path) is not None), (written, path)
+
+
+def _folders(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) + "/" for depth in range(1, len(parts))]

@@ -150,6 +150,18 @@ class ForgetAnswer(Struct, frozen=True, kw_only=True):
     files: Annotated[list[str], Meta(description="Files that still hold it: the person's to change.")]
 
 
+class SourceAddAnswer(Struct, frozen=True, kw_only=True):
+    """Of ``crystal_sources_add``. ``confirm``: the word that the second call sends, "" where none is needed any more."""
+
+    added: bool
+    name: str
+    path: Annotated[str, Meta(description="What is read: links on the way to it are resolved.")]
+    include: list[str]
+    exclude: list[str]
+    changed: Annotated[bool, Meta(description="It was a source already, and has other patterns now.")]
+    confirm: str
+
+
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
     """One memory."""
 

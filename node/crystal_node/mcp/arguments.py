@@ -243,6 +243,13 @@ class SourcesAddArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             max_length=PATTERNS_MAX, description="Leave out what matches; ignore files are honoured anyway."
         ),
     ] = []
+    confirm: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="Empty at first: the answer says what would be read, and gives the word to send with all the same.",
+        ),
+    ] = ""
 
 
 class SourcesSyncArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

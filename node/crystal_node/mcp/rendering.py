@@ -61,7 +61,10 @@ def search_text(answer: SearchAnswer) -> str:
 def show_text(answer: ShowAnswer) -> str:
     """A text's, with its surroundings."""
     fence = Fence()
-    whence = [answer.kind.value if answer.memory is None else f"memory ({answer.memory})", *_origin(answer)]
+    whence = [
+        answer.kind.value if answer.memory is None else f"memory ({name(answer.memory)})",
+        *_origin(answer),
+    ]
     lines = [fence.explanation, "", " | ".join(whence)]
     for piece in answer.pieces:
         mark = "the one asked for, " if piece.asked and len(answer.pieces) > 1 else ""
@@ -93,7 +96,7 @@ def memories_text(answer: MemoriesAnswer) -> str:
     fence = Fence()
     lines = [f"{counted(answer.total, 'memory', 'memories')} in all. {fence.explanation}"]
     for each in answer.memories:
-        category = one_line(each.category, 100)
+        category = name(each.category)
         about = [f"id {each.id[:16]}", category, each.status.value, f"confidence {each.confidence}"]
         lines += ["", " | ".join([*about, each.created_at or "undated"]), fence.around(each.text)]
     if answer.next_offset is not None:
@@ -102,7 +105,7 @@ def memories_text(answer: MemoriesAnswer) -> str:
 
 
 def _about(found: FoundText) -> str:
-    what = f"memory ({found.memory})" if found.memory else found.kind.value
+    what = f"memory ({name(found.memory)})" if found.memory else found.kind.value
     parts = [f"id {found.id[:16]}", what, *_origin(found)]
     if found.created_at:
         parts.append(found.created_at)

@@ -126,7 +126,7 @@ def _list(texts: list[tuple[str, str, int, str]]) -> str:
     fence = Fence()
     lines = [fence.explanation]
     for content, text, at, category in texts:
-        about = f"id {content[:16]} | {iso(at) or 'undated'}" + (f" | {category}" if category else "")
+        about = f"id {content[:16]} | {iso(at) or 'undated'}" + (f" | {name(category)}" if category else "")
         lines += ["", about, fence.around(text[:TEXT_CHARS])]
     return "\n".join(lines)
 

@@ -1,7 +1,8 @@
 """Adding, syncing and removing the sources of an opened device, and how they stand.
 
-A source is a row of the vault that belongs to one device; where its folder is only that device knows. When the vault has it no
-more, or has it as another device's, this device lets go of it at the next sync.
+A source is a row of the vault that belongs to one device; where its folder is only that device knows. When the vault has it as
+another device's, this device lets go of it at the next sync. When the vault has it no more, that may be because the rows are
+just being made anew, from a snapshot or from the log: then nothing is done with it, and where it is stays known for a while.
 """
 
 import stat
@@ -12,16 +13,19 @@ from pathlib import Path
 
 from crystal_core.documents import Source, count_pieces, documents, sources
 from crystal_mirror.operations import PATTERNS_MAX, SOURCE_NAME_CHARS_MAX, DropSource, PutSource
+from crystal_mirror.rebuild import rebuild_pending
+from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.status import device_name
 from crystal_node.capture.project import project_name
 from crystal_node.clock import now_ms
 from crystal_node.device import Device
-from crystal_node.errors import NoSuchEntry, Usage
+from crystal_node.errors import HomeBusy, NoSuchEntry, Usage
 from crystal_node.files.scan import shown
 from crystal_node.locking import FileLock
 from crystal_node.privacy import PrivateNow, read_privacy
 from crystal_node.sources.book import KeptSource, LastLook, SourceBook
 from crystal_node.sources.ignoring import pattern_fault
+from crystal_node.sources.kinds import Skipped, skipped_folder
 from crystal_node.sources.results import (
     SourceAdded,
     SourceRemoved,
@@ -36,6 +40,8 @@ from crystal_node.wording import iso
 SOURCES_MAX = 200
 """Of one device."""
 LOCK_WAIT_SECONDS = 60.0
+KEPT_MILLISECONDS = 30 * 86_400_000
+"""So long after its last sync it is known where a source is that the vault has no more."""
 
 
 def add_source(
@@ -48,7 +54,7 @@ def add_source(
     Raises:
         Usage: there is nothing of that kind, or the name, or a pattern, is taken or no good.
     """
-    root = _root_of(device, path)
+    root = root_of(device, path)
     name = _name_of(name or root.name)
     _check_patterns((*include, *exclude))
     patterns = tuple(include), tuple(exclude)
@@ -66,7 +72,8 @@ def add_source(
                 f"{name} is {kept.root} already",
                 hint="Take another name, or `crystal sources remove` that one first.",
             )
-        if kept is None and len(book.sources()) >= SOURCES_MAX:
+        own = sum(each.device == device.member.device_id for each in _all(device))
+        if kept is None and own >= SOURCES_MAX:
             raise Usage(f"this device has {SOURCES_MAX} sources already", hint="Remove one first.")
         if there is None or not mine or (there.include, there.exclude) != patterns:
             shown = project_name(str(root), device.settings.person_home)
@@ -91,13 +98,18 @@ async def sync_sources(
 
     Raises:
         NoSuchEntry: no source has that name. Usage: it is another device's.
-        HomeBusy: another process of this home is at it. PrivateNow: private mode is on.
+        HomeBusy: another process of this home is at it, or the memory is being made anew. PrivateNow: private mode is on.
     """
     _check_public(device)
+    if rebuild_pending(device.member) or restore_pending(device.member):
+        raise HomeBusy(
+            "the memory is being made anew: what is in it is not known yet",
+            hint="`crystal sync` goes on with it; sync the sources again after that.",
+        )
     async with _locked(device, wait_seconds):
         with _book(device) as book:
-            _let_go(device, book)
-            wanted = [source for source in book.sources() if name is None or source.name == name]
+            mine = _let_go(device, book)
+            wanted = [source for source in book.sources() if source.name in mine and name in (None, source.name)]
             if name is not None and not wanted:
                 raise _unknown(device, name)
             done: list[SourceSynced] = []
@@ -140,6 +152,28 @@ def remove_source(device: Device, name: str) -> SourceRemoved:
     return SourceRemoved(name=name, device=_device(device, there.device), here=here, documents=count)
 
 
+def root_of(device: Device, path: Path) -> Path:
+    """The folder, or file, that a source of this path is, whatever links lead there.
+
+    Raises Usage: there is none, it is the memory home, or a place that holds keys.
+    """
+    try:
+        root = path.expanduser().resolve(strict=True)
+        info = root.stat()
+    except (OSError, RuntimeError) as error:
+        raise Usage(f"{path} is not there", hint="Name a folder, or a file.") from error
+    if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
+        raise Usage(f"{path} is no folder and no file")
+    if shown(str(root)) != str(root):
+        raise Usage(f"the name of {shown(str(root))} is no text", hint="Rename the folder.")
+    home = device.settings.home.root.resolve()
+    if root == home or root.is_relative_to(home):
+        raise Usage("the memory home cannot be a source of itself", hint="Its files are synced as they are.")
+    if any(skipped_folder(part) is Skipped.SECRET for part in root.parts):
+        raise Usage(f"{shown(str(root))} holds keys and passwords: it is never read")
+    return root
+
+
 def source_owner(device: Device, name: str) -> str | None:
     """The name of the other device that a source belongs to; None if it is this device's, or nobody's."""
     there = _in_vault(device, name)
@@ -148,12 +182,15 @@ def source_owner(device: Device, name: str) -> str | None:
     return _device(device, there.device)
 
 
-def _let_go(device: Device, book: SourceBook) -> None:
-    """Of sources that were removed, or taken over, on another device."""
-    mine = {each.name for each in _all(device) if each.device == device.member.device_id}
+def _let_go(device: Device, book: SourceBook) -> set[str]:
+    """Of sources that were taken over on another device, or are gone for long. Returns the names of this device's."""
+    owners = {each.name: each.device for each in _all(device)}
+    mine = {name for name, owner in owners.items() if owner == device.member.device_id}
     for source in book.sources():
-        if source.name not in mine:
+        gone = now_ms() - max(source.last.at, source.added) > KEPT_MILLISECONDS
+        if source.name not in mine and (source.name in owners or gone):
             book.remove(source.name)
+    return mine
 
 
 def _unknown(device: Device, name: str) -> Exception:
@@ -228,22 +265,6 @@ def _told(synced: Synced) -> SourceSynced:
         complete=synced.complete,
         problem=synced.problem,
     )
-
-
-def _root_of(device: Device, path: Path) -> Path:
-    try:
-        root = path.expanduser().resolve(strict=True)
-        info = root.stat()
-    except (OSError, RuntimeError) as error:
-        raise Usage(f"{path} is not there", hint="Name a folder, or a file.") from error
-    if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
-        raise Usage(f"{path} is no folder and no file")
-    if shown(str(root)) != str(root):
-        raise Usage(f"the name of {shown(str(root))} is no text", hint="Rename the folder.")
-    home = device.settings.home.root.resolve()
-    if root == home or root.is_relative_to(home):
-        raise Usage("the memory home cannot be a source of itself", hint="Its files are synced as they are.")
-    return root
 
 
 def _name_of(name: str) -> str:

@@ -8,13 +8,14 @@
 
 So the old vectors answer until the new ones are all there, and what a provider was paid for once is not asked for again. Rows
 are found by the hash of their text, and checked against the memory's rows: where a text was forgotten, its row goes too,
-overwritten in the file, in the same round. The file is no copy of anything else's only copy: lost, its vectors are made anew.
+overwritten in the file, in the same round. The file is nobody's only copy: lost, or damaged wherever that is met, it
+is begun anew, and so are its vectors.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -42,22 +43,24 @@ CREATE TABLE IF NOT EXISTS made (
 """
 
 
+T = TypeVar("T")
+
+
 class MadeVectors:
     """The file, opened. ``model`` is whose vectors they are."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        self._begun: tuple[str, int, int] | None = None
 
     @classmethod
     def open(cls, path: Path) -> "MadeVectors":
         """Opens it, made if it is not there. One that cannot be read is made anew: its vectors are, too."""
-        path.touch(FILE_MODE)
         try:
             return cls(_opened(path), path)
         except (apsw.NotADBError, apsw.CorruptError):
             _remove(path)
-            path.touch(FILE_MODE)
             return cls(_opened(path), path)
 
     @property
@@ -74,24 +77,21 @@ class MadeVectors:
 
     def begin(self, model: str, dimensions: int, *, anew: bool = False) -> None:
         """For vectors of that model; those of another are dropped."""
-        with self._connection:
-            if self.model != model:
-                self.clear()
-            self._connection.execute(
-                "INSERT OR REPLACE INTO model VALUES (1, ?, ?, ?)", (model, dimensions, int(anew))
-            )
+        self._begun = model, dimensions, int(anew)
+        if self.model != model:
+            self.clear()
+        self._change("INSERT OR REPLACE INTO model VALUES (1, ?, ?, ?)", [self._begun])
 
     def clear(self) -> None:
         """Drops all vectors."""
-        self._connection.execute("DELETE FROM made")
+        self._change("DELETE FROM made", [()])
 
     def add(self, rows: Sequence[tuple[int, str, Sequence[bytes]]]) -> None:
         """Keeps vectors: the chunk's number in the memory, its text, its windows'. Durable when it returns."""
-        with self._connection:
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO made VALUES (?, ?, ?)",
-                [(_content(text), chunk, b"".join(windows)) for chunk, text, windows in rows],
-            )
+        self._change(
+            "INSERT OR REPLACE INTO made VALUES (?, ?, ?)",
+            [(_content(text), chunk, b"".join(windows)) for chunk, text, windows in rows],
+        )
 
     def vectors(self, text: str) -> list[bytes] | None:
         """A text's vectors, if they were made."""
@@ -112,9 +112,9 @@ class MadeVectors:
 
     def sample(self, database: Database) -> Sample | None:
         """A text of one window whose vector was made: for comparing the model before it goes on."""
-        rows: list[tuple[Any, ...]] = self._connection.execute(
+        rows = self._rows(
             "SELECT chunk, content, vectors FROM made, model WHERE length(vectors) = 2 * dimensions LIMIT 50"
-        ).fetchall()
+        )
         for chunk, content, vectors in rows:
             text = database.value("SELECT text FROM chunks WHERE rowid = ? AND id = ?", (chunk, content))
             if text is not None:
@@ -125,17 +125,15 @@ class MadeVectors:
         """Drops what the memory no longer has, from the file's bytes too. Returns how many."""
         gone = [
             (content,)
-            for content, chunk in self._connection.execute("SELECT content, chunk FROM made").fetchall()
+            for content, chunk in self._rows("SELECT content, chunk FROM made")
             if database.value("SELECT 1 FROM chunks WHERE rowid = ? AND id = ?", (chunk, content)) is None
         ]
-        with self._connection:
-            self._connection.executemany("DELETE FROM made WHERE content = ?", gone)
+        self._change("DELETE FROM made WHERE content = ?", gone)
         return len(gone)
 
     def discard(self) -> None:
         """Overwrites and removes the file: it has done its work."""
-        with self._connection:
-            self._connection.execute("DELETE FROM made")
+        self.clear()
         self.close()
         _remove(self._path)
 
@@ -143,8 +141,30 @@ class MadeVectors:
         self._connection.close()
 
     def _row(self, statement: str, values: tuple[bytes, ...] = ()) -> tuple[Any, ...] | None:
-        found: list[tuple[Any, ...]] = self._connection.execute(statement, values).fetchall()
+        found = self._rows(statement, values)
         return found[0] if found else None
+
+    def _rows(self, statement: str, values: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._whole(lambda: self._connection.execute(statement, values).fetchall())
+
+    def _change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        def write() -> None:
+            with self._connection:
+                self._connection.executemany(statement, rows)
+
+        self._whole(write)
+
+    def _whole(self, act: Callable[[], T]) -> T:
+        """What ``act`` comes to; on a new file, if damage shows only now."""
+        try:
+            return act()
+        except (apsw.NotADBError, apsw.CorruptError):
+            self._connection.close()
+            _remove(self._path)
+            self._connection = _opened(self._path)
+            if self._begun is not None:
+                self._connection.execute("INSERT INTO model VALUES (1, ?, ?, ?)", self._begun)
+            return act()
 
 
 class WithMade:
@@ -214,6 +234,7 @@ def _content(text: str) -> bytes:
 
 
 def _opened(path: Path) -> apsw.Connection:
+    path.touch(FILE_MODE)
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_MS)
     connection.execute("PRAGMA secure_delete = ON")

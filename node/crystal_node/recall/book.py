@@ -1,12 +1,13 @@
 """``recall.db``: which texts a session of an agent was given, so that none is given twice.
 
 A text is noted as four bytes of a hash of session and id: enough to know it again within its session, too little to show what
-it was. Nothing here is the only copy of anything: a damaged file is put aside and begun anew.
+it was. Nothing here is the only copy of anything: a damaged file is begun anew, whenever the damage is met.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
@@ -40,47 +41,74 @@ _FILE = SqliteFile(
 )
 
 
+T = TypeVar("T")
+
+
 class RecallBook:
     """One process's hold of the file. Close it."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, path: Path) -> None:
         self._db = db
+        self._path = path
 
     @classmethod
     def open(cls, path: Path) -> "RecallBook":
         """Opens or makes it. Raises LocalStorage if a later version made it, apsw.Error."""
         try:
-            return cls(_FILE.open(path))
+            return cls(_FILE.open(path), path)
         except (apsw.NotADBError, apsw.CorruptError):
-            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-                path.with_name(name).unlink(missing_ok=True)
-            return cls(_FILE.open(path))
+            return cls(_anew(path), path)
 
     def given(self, session: str, ids: Iterable[str]) -> set[str]:
         """Those of the ids that the session was given."""
         key = _session(session)
-        marks = {
-            mark
-            for (mark,) in self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
-        }
+
+        def read() -> set[int]:
+            return {
+                mark
+                for (mark,) in self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
+            }
+
+        marks = self._whole(read)
         return {name for name in ids if _mark(session, name) in marks}
 
     def note(self, session: str, ids: Iterable[str], now_ms: int) -> None:
         """Notes what the session was given; what is old goes."""
-        with immediate(self._db):
-            self._db.execute("DELETE FROM given WHERE at < ?", (now_ms - KEPT_MILLISECONDS,))
-            self._db.executemany(
-                "INSERT OR REPLACE INTO given VALUES (?, ?, ?)",
-                [(_session(session), _mark(session, name), now_ms) for name in ids],
-            )
+        rows = [(_session(session), _mark(session, name), now_ms) for name in ids]
+
+        def write() -> None:
+            with immediate(self._db):
+                self._db.execute("DELETE FROM given WHERE at < ?", (now_ms - KEPT_MILLISECONDS,))
+                self._db.executemany("INSERT OR REPLACE INTO given VALUES (?, ?, ?)", rows)
+
+        self._whole(write)
 
     def begin_anew(self, session: str) -> None:
         """The session's context was emptied: whatever it was given may be given again."""
-        with immediate(self._db):
-            self._db.execute("DELETE FROM given WHERE session = ?", (_session(session),))
+
+        def write() -> None:
+            with immediate(self._db):
+                self._db.execute("DELETE FROM given WHERE session = ?", (_session(session),))
+
+        self._whole(write)
 
     def close(self) -> None:
         self._db.close()
+
+    def _whole(self, act: Callable[[], T]) -> T:
+        """What ``act`` comes to; on a new file, if damage shows only now."""
+        try:
+            return act()
+        except (apsw.NotADBError, apsw.CorruptError):
+            self._db.close()
+            self._db = _anew(self._path)
+            return act()
+
+
+def _anew(path: Path) -> apsw.Connection:
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    return _FILE.open(path)
 
 
 def _session(session: str) -> bytes:

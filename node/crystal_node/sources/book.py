@@ -4,7 +4,8 @@
     file     each file as it was read last: its stamp and content, and what became of it
 
 One SQLite file. Losing it loses nothing: the vault says which version of each document it has, so that files are read again and
-none is sent again. It holds paths and no texts. A damaged one is put aside.
+none is sent again. It holds paths and no texts. A damaged one is put aside; where the sources are is taken along, as far as it
+can still be read.
 """
 
 from collections.abc import Iterable
@@ -113,15 +114,32 @@ class SourceBook:
     @classmethod
     def open(cls, path: Path | str) -> "SourceBook":
         """Opens or makes the file. Raises LocalStorage if a later version made it."""
+        known: list[KeptSource] = []
         try:
-            return cls(_FILE.open(path))
+            book = cls(_FILE.open(path))
+            if book._is_sound():
+                return book
+            with suppress(apsw.Error, ValueError, msgspec.MsgspecError):
+                known = book.sources()
+            book.close()
         except _Damaged:
-            damaged = Path(path)
-            damaged.replace(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
-            for suffix in ("-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    damaged.with_name(damaged.name + suffix).unlink()
-            return cls(_FILE.open(path))
+            pass
+        damaged = Path(path)
+        damaged.replace(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                damaged.with_name(damaged.name + suffix).unlink()
+        book = cls(_FILE.open(path))
+        for source in known:
+            book.put(source)
+        return book
+
+    def _is_sound(self) -> bool:
+        """Damage in the middle of the file does not show when it is opened. Looks at all of it, which takes some ten milliseconds for many files."""
+        try:
+            return bool(self._db.execute("PRAGMA quick_check(1)").get == "ok")
+        except (apsw.CorruptError, apsw.NotADBError):
+            return False
 
     def close(self) -> None:
         self._db.close()

@@ -11,6 +11,7 @@ Layout (directories 0700, files 0600):
     state/works.db        which files were made from the memory, and the agents that are staged
     state/weaver.db       what the Dream Weaver has read, and what it wrote of it
     state/search.db       answers of language models for searches, kept for a week
+    state/embedding.db    vectors of the next model, while the vault changes over to it
     state/sources.db      what was read of the folders that are sources of this device
     state/recall.db       what agents' sessions were given to remember
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches

@@ -52,6 +52,7 @@ def rank_expression(table: str, weights: Sequence[float]) -> str:
 @contextmanager
 def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
     """The name of a full-text index over these chunks alone. Belongs in a snapshot."""
+    before = database.connection.total_changes()
     database.run(
         f"CREATE VIRTUAL TABLE temp.few_texts USING fts5 (text, content = '', tokenize = '{TOKENIZER}')"
     )
@@ -64,16 +65,21 @@ def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
         yield "few_texts"
     finally:
         database.run("DROP TABLE temp.few_texts")
+        database.temporary_changes += database.connection.total_changes() - before
 
 
 def _rank(api: "apsw.FTS5ExtensionApi", *weights: "apsw.SQLiteValue") -> float:
+    # Called for thousands of rows in one search: each call into SQLite counts.
     average = api.aux_data
     if average is None:
         average = api.aux_data = max(api.column_total_size(0), 1) / max(api.row_count, 1)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * api.column_size(0) / average)
+    if len(weights) == 1:
+        times = api.inst_count
+        return -weights[0] * times * (_SATURATION + 1) / (times + length)  # type: ignore[operator]
     total = 0.0
     for phrase, own in enumerate(weights):
-        times = len(api.phrase_locations(phrase)[0])
-        if times and isinstance(own, float):
-            total += own * times * (_SATURATION + 1) / (times + length)
+        times = len(api.phrase_column_offsets(phrase, 0))
+        if times:
+            total += own * times * (_SATURATION + 1) / (times + length)  # type: ignore[operator]
     return -total

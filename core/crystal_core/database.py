@@ -60,6 +60,8 @@ class Database:
         self.connection = connection
         self.path = path
         self._busy_milliseconds = BUSY_MILLISECONDS
+        self.temporary_changes = 0
+        """Rows that were written to temporary tables, which are no content."""
 
     @classmethod
     def open(
@@ -222,7 +224,9 @@ class Database:
 
     def version(self) -> tuple[int, int]:
         """Differs whenever the content may differ from before: by commits of others, and by changes of our own."""
-        return int(self.value("PRAGMA data_version")), self.connection.total_changes()
+        return int(
+            self.value("PRAGMA data_version")
+        ), self.connection.total_changes() - self.temporary_changes
 
     # Care.
 

@@ -24,6 +24,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from crystal_core import bm25
 from crystal_core.database import Database, Row
@@ -40,6 +41,10 @@ COUNTED_MAX = 4
 """A word that seems to stand in this many times `RANKED_MAX` chunks is not counted to that bound."""
 LARGE = 250_000
 """Chunks from which on FTS5's own ranking of phrases costs more than ours."""
+COUNTS_KEPT = 4096
+"""Terms whose counts are kept from one search to the next."""
+COUNT_GROWTH_MAX = 1.01
+"""How much larger a memory may be than when a common term was counted in it."""
 CONJUNCTION_MAX = 5
 """Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
 TERMS_MAX = 16
@@ -163,6 +168,36 @@ class _Term:
     complete: bool
 
 
+class _Counts:
+    """In how many chunks of one database terms stand: counting anew takes a third of a search.
+
+    Of rare terms that holds for one committed state, of others until the memory has grown by a hundredth.
+    """
+
+    def __init__(self) -> None:
+        self._version: tuple[int, int] | None = None
+        self._found: dict[tuple[str, int], tuple[_Term, int]] = {}
+
+    def look(self, database: Database, term: str, most: int, newest: int) -> _Term:
+        """As `_look`. Belongs in a snapshot."""
+        version = database.version()
+        if version != self._version:
+            self._version = version
+            self._found = {
+                key: kept
+                for key, kept in self._found.items()
+                if kept[0].holding > RARE_MAX and kept[1] <= newest <= kept[1] * COUNT_GROWTH_MAX
+            }
+        if len(self._found) >= COUNTS_KEPT:
+            self._found.clear()
+        if (term, most) not in self._found:
+            self._found[term, most] = (_look(database, term, most, newest), newest)
+        return self._found[term, most][0]
+
+
+_counts: "WeakKeyDictionary[Database, _Counts]" = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, slots=True)
 class _Search:
     """An FTS5 expression, and the weight of each of its phrases; without weights FTS5 finds out by itself."""
@@ -190,13 +225,14 @@ def _whole(searched: Sequence[str]) -> list[str]:
 
 def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
     """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
-    found = [_look(database, term, RARE_MAX, newest) for term in searched]
+    counts = _counts.setdefault(database, _Counts())
+    found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
     room = RANKED_MAX - sum(term.holding for term in found if term.complete)
     if room >= RARE_MAX:
         found = [
             term
             if term.complete or term.holding > COUNTED_MAX * RANKED_MAX
-            else _look(database, term.text, RANKED_MAX, newest)
+            else counts.look(database, term.text, RANKED_MAX, newest)
             for term in found
         ]
     found.sort(key=lambda term: (not term.complete, term.holding, term.text))

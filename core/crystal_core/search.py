@@ -172,6 +172,7 @@ class Searcher:
         self._embedder = embedder
         self._ranking = ranking
         self._index: VectorIndex | None = None
+        self._percent_embedded: tuple[tuple[int, int], int] | None = None
 
     def search(
         self,
@@ -244,7 +245,7 @@ class Searcher:
         dimensions = int(self._database.value("SELECT dimensions FROM index_state"))
         if model is None or not dimensions:
             return None, "the memory holds no vectors yet"
-        done = percent_embedded(self._database)
+        done = self._percent()
         if model.decode() != self._embedder.identity or dimensions != self._embedder.dimensions:
             return (
                 None,
@@ -254,6 +255,13 @@ class Searcher:
             return self._embedder.embed_query(query), "" if done >= WHOLE_PERCENT else BEING_MADE.format(done)
         except EmbeddingError as error:
             return None, f"the query could not be embedded: {error}"
+
+    def _percent(self) -> int:
+        """Of the chunks that have vectors; looked up once in each state of the memory."""
+        version = self._database.version()
+        if self._percent_embedded is None or self._percent_embedded[0] != version:
+            self._percent_embedded = version, percent_embedded(self._database)
+        return self._percent_embedded[1]
 
     def _nearest(
         self, vector: "NDArray[np.float32] | None", count: int, filters: Filters

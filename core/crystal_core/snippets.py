@@ -29,6 +29,8 @@ _SPACE = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 Span = tuple[int, int]
+Token = tuple[int, int, str]
+"""Start, end (in characters) and stem of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ class Snippets:
         self._phrases = {tuple(token for _, _, token in phrase) for phrase in phrases if phrase}
         self._words = {word for phrase in self._phrases for word in phrase}
         self._longest = max((len(phrase) for phrase in self._phrases), default=0)
+        self._looked_at: dict[str, list[Token]] = {}
 
     def snippet(self, text: str, depth: float = 0.0) -> Snippet:
         """Around the place that has most of the query's words; without any, from so much (0 to 1) of the text on."""
-        tokens = self._tokens(text)
+        tokens = self._looked_at.pop(text, None) or self._tokens(text)
         found = self._found(tokens)
         begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
         begin, end = _bounds(text, begin)
@@ -61,14 +64,14 @@ class Snippets:
         return Snippet(*_one_line(text, begin, end, spans), self._share(tokens))
 
     def coverage(self, text: str) -> float:
-        """The share of the query's words that the text has."""
-        return self._share(self._tokens(text))
+        """The share of the query's words that the text has. Its snippet mostly follows."""
+        self._looked_at[text] = tokens = self._tokens(text)
+        return self._share(tokens)
 
-    def _share(self, tokens: list[tuple[int, int, str]]) -> float:
+    def _share(self, tokens: list[Token]) -> float:
         return len({token for _, _, token in tokens} & self._words) / max(len(self._words), 1)
 
-    def _tokens(self, text: str, *, query: bool = False) -> list[tuple[int, int, str]]:
-        """Start, end (in characters) and stem of each word."""
+    def _tokens(self, text: str, *, query: bool = False) -> list[Token]:
         encoded = text.encode("utf-8", "surrogatepass")
         reason = apsw.FTS5_TOKENIZE_QUERY if query else apsw.FTS5_TOKENIZE_DOCUMENT
         found: Any = self._tokenizer(encoded, reason, None, include_offsets=True, include_colocated=False)
@@ -80,9 +83,9 @@ class Snippets:
             for start, end, token in found
         ]
 
-    def _found(self, tokens: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    def _found(self, tokens: list[Token]) -> list[Token]:
         """The words and phrases of the query in the text, in order and apart from each other: start, end, stems."""
-        found: list[tuple[int, int, str]] = []
+        found: list[Token] = []
         place = 0
         while place < len(tokens):
             if tokens[place][2] in self._words:
@@ -95,7 +98,7 @@ class Snippets:
             place += 1
         return found
 
-    def _best(self, found: list[tuple[int, int, str]]) -> int:
+    def _best(self, found: list[Token]) -> int:
         """Where a passage begins that has as many different words of the query as can be, then as many as can be."""
         best, begin = (0, 0, 0), found[0][0]
         last = 0

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import DecodeError, Struct, ValidationError, json
 
-from crystal_core.documents import document, sources
+from crystal_core.documents import documents, sources
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.files.ports import FileTrouble
 from crystal_mirror.operations import PIECES_MAX, Operation, PutDocument, PutSource, encode_operation
@@ -118,10 +118,13 @@ class _Import:
             mine.add(record.name)
             if known is None:
                 self._taker.other(_source(record))
+        there = {
+            (name, each.path): each for name in mine & before.keys() for each in documents(database, name)
+        }
         for found in _records(self._folder / DOCUMENTS, DocumentRecord):
             if found.source not in mine:
                 continue
-            stands = document(database, found.source, found.path) if found.source in before else None
+            stands = there.get((found.source, found.path))
             if stands is not None and stands.version.hex() == found.version and stands.complete:
                 self.result.documents_known += 1
                 continue

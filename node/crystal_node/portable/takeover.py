@@ -12,6 +12,7 @@ they are in the copy, from which `crystal migrate-db` takes what was said and re
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable
@@ -111,6 +112,8 @@ def take_over(
             f"the prototype still writes there: {'; '.join(found.writers)}",
             hint="Take these out first: two programs would write one database. --even-so goes on without.",
         )
+    for left in _beside(root, drafts=True):  # by one that was killed while it copied
+        shutil.rmtree(left, ignore_errors=True)
     target = root.with_name(f"{root.name}-prototype-{now:%Y%m%d-%H%M%S}")
     draft = root.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
@@ -124,8 +127,17 @@ def take_over(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     _take_out(root)
-    database = target / "memory" / "crystal.db" if found.database is not None else None
+    # Where one was killed while it took the database out, that is in the copy which that one made.
+    copies = [copy / "memory" / "crystal.db" for copy in (target, *_beside(root))]
+    database = next((path for path in copies if path.is_file()), None)
     return TakenOver(target, database, files, found.bytes)
+
+
+def _beside(root: Path, *, drafts: bool = False) -> list[Path]:
+    """The copies of the home that there are, the newest first; or those that were never finished."""
+    name = re.escape(root.name) + r"-prototype-\d{8}-\d{6}"
+    wanted = re.compile(rf"\.{name}\.[0-9a-f]{{8}}" if drafts else name)
+    return sorted((path for path in root.parent.iterdir() if wanted.fullmatch(path.name)), reverse=True)
 
 
 def _files(root: Path) -> list[Path]:

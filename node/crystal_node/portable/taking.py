@@ -86,7 +86,9 @@ class Taker:
             if record.superseded_by in found:
                 former.setdefault(record.superseded_by, []).append(clean[name])
         for name in sorted(found, key=lambda name: (-_successors(found, name), found[name].created_at)):
-            self._memory(found[name], clean[name], former.get(name, [])[:SUPERSEDES_MAX])
+            successor = found[name].superseded_by
+            succeeded = successor in found and not self._hides(clean[successor])
+            self._memory(found[name], clean[name], former.get(name, []), succeeded)
         self.flush()
 
     def other(self, operation: Operation) -> None:
@@ -105,8 +107,9 @@ class Taker:
 
         self._device.accept(operations, refuse_private)
 
-    def _accept(self, operation: Operation) -> None:
-        self._waiting.append(operation)
+    def _accept(self, *operations: Operation) -> None:
+        """All or none of them are taken, wherever this is killed."""
+        self._waiting += operations
         if len(self._waiting) >= BATCH_OPERATIONS:
             self.flush()
 
@@ -157,12 +160,16 @@ class Taker:
             self.taken.by_agent[capture.agent] = self.taken.by_agent.get(capture.agent, 0) + new
         return left[0] if left else None
 
-    def _memory(self, record: MemoryRecord, text: str, former: list[str]) -> None:
+    def _hides(self, text: str) -> bool:
+        return self._device.replica.hides(sha256(text.encode()).digest())
+
+    def _memory(self, record: MemoryRecord, text: str, former: list[str], succeeded: bool) -> None:
+        """``succeeded``: what took its place comes, too. Where that was forgotten, it does not come back by that."""
         content = sha256(text.encode()).digest()
         if not text.strip() or len(text.encode()) > PIECE_BYTES_MAX:
             self.taken.too_long += bool(text.strip())
             return
-        if self._device.replica.hides(content):
+        if self._hides(text):
             self.taken.forgotten += 1
             return
         if memory(self._device.replica.database, content) is not None:
@@ -170,19 +177,23 @@ class Taker:
             return
         secret = self._device.member.secret
         self.taken.memories += 1
-        self._accept(
+        names = [secret.forget_hash(sha256(each.encode()).digest()) for each in former]
+        operations: list[Operation] = [
             Remember(
                 text,
                 record.category,
                 record.agent,
                 record.created_at,
                 record.confidence,
-                tuple(secret.forget_hash(sha256(each.encode()).digest()) for each in former),
+                tuple(names[start : start + SUPERSEDES_MAX]),
             )
-        )
-        if record.status == MemoryStatus.RETIRED.value:
+            for start in range(0, max(len(names), 1), SUPERSEDES_MAX)
+        ]
+        lone = record.status == MemoryStatus.SUPERSEDED.value and not succeeded
+        if lone or record.status == MemoryStatus.RETIRED.value:
             keyed = secret.forget_hash(content)
-            self._accept(Amend(keyed, None, None, "retired", record.agent, now_ms()))
+            operations.append(Amend(keyed, None, None, "retired", record.agent, now_ms()))
+        self._accept(*operations)
 
 
 def _successors(found: dict[str, MemoryRecord], name: str) -> int:

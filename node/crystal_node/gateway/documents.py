@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-Id = Annotated[str, Meta(min_length=8, max_length=64, pattern="^[0-9A-Fa-f]+$")]
+# A $ alone lets a line break through at the end, in Python's reading.
+Id = Annotated[str, Meta(min_length=8, max_length=64, pattern=r"^[0-9A-Fa-f]+$(?!\n)")]
 Code = Annotated[str, Meta(max_length=128)]
-AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
 
 MemoryText = Annotated[str, Meta(min_length=1, max_length=64 * 1024)]
 Confidence = Annotated[int, Meta(ge=0, le=100)]

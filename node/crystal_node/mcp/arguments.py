@@ -38,8 +38,9 @@ PATH_CHARS_MAX = 4096
 SYNC_SECONDS = 50
 """Clients give up on a call after a minute, many of them."""
 SYNC_SECONDS_MAX = 3600
-_ID = "^[0-9a-fA-F]+$"
-_AGENT = "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"
+_ID = r"^[0-9a-fA-F]+$(?!\n)"
+"""A $ alone lets a line break through at the end, in Python's reading."""
+_AGENT = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$(?!\n)"
 
 
 class SearchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

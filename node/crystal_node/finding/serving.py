@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,16 @@ IDLE_SECONDS = 900.0
 _LOOK_SECONDS = 15.0
 _WAITING_MAX = 64
 
-Answer = Callable[[Finder, bytes], bytes]
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer's body. ``lost`` is called if whoever asked has gone without it."""
+
+    body: bytes
+    lost: Callable[[], None] | None = None
+
+
+Answer = Callable[[Finder, bytes], Answered]
 
 _log = logging.getLogger("crystal_node.agent")
 
@@ -137,17 +147,24 @@ class FinderService:
                         verb, body = read_frame(file, REQUEST_BYTES_MAX)
                     except NotUnderstood:
                         return
-                caller.sendall(self._answer(verb, body))
+                answer = self._answer(verb, body)
+                try:
+                    caller.sendall(answer.body)
+                except OSError:
+                    if answer.lost is not None:
+                        answer.lost()
         finally:
             self._waiting.release()
 
-    def _answer(self, verb: str, body: bytes) -> bytes:
+    def _answer(self, verb: str, body: bytes) -> Answered:
+        """As it is sent."""
         answer = self._verbs.get(verb)
         try:
             if answer is None:
                 raise CrystalError(f"an agent of this version does not know {verb!r}")
             with self._open() as finder:
-                return frame("ok", answer(finder, body))
+                answered = answer(finder, body)
+            return Answered(frame("ok", answered.body), answered.lost)
         except msgspec.ValidationError as error:
             return _failed(Failure(f"that cannot be searched: {error}", "", ExitCode.USAGE))
         except Exception as error:  # noqa: BLE001  whoever asks is told, as by any command
@@ -192,16 +209,16 @@ class FinderService:
             finder.close()
 
 
-def _search(finder: Finder, body: bytes) -> bytes:
-    return msgspec.json.encode(finder.search(msgspec.json.decode(body, type=SearchRequest)))
+def _search(finder: Finder, body: bytes) -> Answered:
+    return Answered(msgspec.json.encode(finder.search(msgspec.json.decode(body, type=SearchRequest))))
 
 
-def _show(finder: Finder, body: bytes) -> bytes:
-    return msgspec.json.encode(finder.show(msgspec.json.decode(body, type=ShowRequest)))
+def _show(finder: Finder, body: bytes) -> Answered:
+    return Answered(msgspec.json.encode(finder.show(msgspec.json.decode(body, type=ShowRequest))))
 
 
-def _failed(failure: Failure) -> bytes:
-    return frame("failed", msgspec.json.encode(failure))
+def _failed(failure: Failure) -> Answered:
+    return Answered(frame("failed", msgspec.json.encode(failure)))
 
 
 def _stamp(settings: Settings) -> tuple[int, int]:

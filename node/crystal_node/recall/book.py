@@ -83,6 +83,16 @@ class RecallBook:
 
         self._whole(write)
 
+    def strike(self, session: str, ids: Iterable[str]) -> None:
+        """The session was not given them after all."""
+        rows = [(_session(session), _mark(session, name)) for name in ids]
+
+        def write() -> None:
+            with immediate(self._db):
+                self._db.executemany("DELETE FROM given WHERE session = ? AND mark = ?", rows)
+
+        self._whole(write)
+
     def begin_anew(self, session: str) -> None:
         """The session's context was emptied: whatever it was given may be given again."""
 

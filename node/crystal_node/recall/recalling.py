@@ -90,6 +90,16 @@ def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
             book.close()
 
 
+def untold(recalled: Recalled, settings: Settings) -> None:
+    """It was not given after all. Raises OSError, apsw.Error, LocalStorage."""
+    if recalled.ids and recalled.session:
+        book = RecallBook.open(settings.home.recall_database)
+        try:
+            book.strike(recalled.session, recalled.ids)
+        finally:
+            book.close()
+
+
 def fits(prompt: str, result: ResultDocument) -> bool:
     """Whether an agent should see the text unasked."""
     explain = result.explain or {}

@@ -211,6 +211,9 @@ def test_marks_of_a_session_do_not_show_what_they_were(machine: Machine) -> None
     book.note("session", [name], 1)
     assert book.given("session", [name, "ef" * 32]) == {name}
     assert book.given("other", [name]) == set()
+    book.note("session", ["12" * 32], 1)
+    book.strike("session", ["12" * 32])
+    assert book.given("session", [name, "12" * 32]) == {name}
     book.close()
     stored = b"".join(file.read_bytes() for file in machine.root.glob("recall.db*"))
     assert name.encode() not in stored and bytes.fromhex(name) not in stored

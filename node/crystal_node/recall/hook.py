@@ -41,7 +41,7 @@ def read_input(data: bytes) -> HookInput | None:
     """None for what no hook of these moments says."""
     try:
         found = json.decode(data, type=HookInput)
-    except (MsgspecError, UnicodeDecodeError):
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return found if found.hook_event_name in set(Moment) else None
 

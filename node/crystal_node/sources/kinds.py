@@ -71,7 +71,7 @@ _MACHINERY_FOLDERS = _words(
 )
 _SECRET_FOLDERS = _words(
     """
-    .ssh .gnupg .aws .azure .kube .docker .password-store .gcloud keyrings .crystal
+    .ssh .gnupg .aws .azure .kube .docker .password-store .gcloud gcloud keyrings Keychains .pki .mozilla .thunderbird .crystal
     """
 )
 _MACHINERY_FILES = _words(
@@ -83,10 +83,13 @@ _MACHINERY_FILES = _words(
     """
 )
 _SECRET_FILES = re.compile(
-    r"\.env(?:\..+)?|.+\.env|\.envrc|\.netrc|_netrc|\.npmrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials|\.s3cfg|\.boto"
-    r"|\.dockercfg|\.vault-token|credentials(?:\.json|\.ya?ml|\.toml|\.ini|\.db)?|client_secret.*\.json|secrets?\.(?:json|ya?ml|toml|ini|env)"
+    r"\.env(?:[._~ -].*)?|.+\.env|\.envrc|\.netrc|_netrc|\.npmrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials"
+    r"|\.s3cfg|\.boto|\.dockercfg|\.vault-token|\.vault_pass|\.authinfo|\.xauthority|rclone\.conf|kubeconfig|.+\.kubeconfig"
+    r"|credentials(?:\.ya?ml|\.toml|\.ini|\.db|\.tfrc\.json)?|(?:.+[._ -])?credentials\.json|client_secret.*\.json"
+    r"|secrets?\.(?:json|ya?ml|toml|ini|env)|\.?secrets?|(?:.+[._ -])?(?:passwords?|logins)\.(?:txt|csv|json)"
     r"|service[-_]account.*\.json|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?:\.pub)?|.+_rsa|.+_ed25519|ssh_host_.+_key|authorized_keys"
     r"|known_hosts|wallet\.dat|.+\.tfstate(?:\.backup)?|.+\.tfvars|\.(?:bash|zsh|python|psql|mysql|node_repl|sqlite)_history"
+    r"|fish_history|\.histfile|\.lesshst|\.viminfo|(?:.+[._ -])?cookies\.txt"
     r"|.+\.(?:pem|key|p12|pfx|p8|pkcs12|jks|keystore|truststore|kdbx?|agekey|asc|gpg|pgp|ovpn|ppk|mobileprovision|cer|crt|der|csr)"
 )
 _NO_SECRETS = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist"})

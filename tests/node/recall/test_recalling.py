@@ -116,6 +116,7 @@ def test_a_memory_that_cannot_be_read_is_told_from_an_empty_one(remembering: Mac
         b'{"hook_event_name": "UserPromptSubmit", "prompt": ["no", "text"]}',
         b'{"hook_event_name": "UserPromptSubmit", "prompt": "yes"}',
         b"{" * 100_000,
+        b'{"hook_event_name": "UserPromptSubmit", "prompt": "yes", "new": ' + b"[" * 100_000,
         b"\xff\xfe",
     ],
 )
@@ -231,4 +232,4 @@ def test_a_damaged_book_is_begun_anew(machine: Machine) -> None:
 def test_the_quick_way_and_the_wire_are_one() -> None:
     assert wire.frame("recall", b"{}") == b"crystal-find/1 recall 2\n{}"
     assert quick.INPUT_BYTES_MAX == wire.REQUEST_BYTES_MAX
-    assert quick._PATH_BYTES_MAX == wire.SOCKET_PATH_BYTES_MAX
+    assert quick.PATH_BYTES_MAX == wire.SOCKET_PATH_BYTES_MAX

@@ -43,19 +43,33 @@ def test_credentials_never_come_into_a_passage() -> None:
 def test_files_that_hold_secrets_are_never_opened_and_what_is_no_text_of_a_person_neither(
     tmp_path: Path,
 ) -> None:
-    secrets = ".env .env.production server.key id_rsa credentials.json cert.pem"
-    for name in f"{secrets} package-lock.json a.png b.min.js c.pyc".split():
+    secrets = (
+        *(
+            ".env",
+            ".env.production",
+            ".env-staging",
+            ".env_local",
+            "server.key",
+            "id_rsa",
+            "cert.pem",
+            ".secrets",
+        ),
+        *("credentials.json", "application_default_credentials.json", "credentials.tfrc.json", "rclone.conf"),
+        *("passwords.csv", "cookies.txt"),
+    )
+    for name in (*secrets, "package-lock.json", "a.png", "b.min.js", "c.pyc"):
         (tmp_path / name).write_text("something")
     for folder in (".ssh", "node_modules", ".venv", ".git", "pkg.egg-info"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "inside.md").write_text("something")
     (tmp_path / ".env.example").write_text("NAME=value")
+    (tmp_path / "about-credentials.md").write_text("How to renew them.")
     (tmp_path / "large.txt").write_bytes(b"x" * (TEXT_BYTES_MAX + 1))
     (tmp_path / "empty.txt").touch()
     os.mkfifo(tmp_path / "pipe")
     scan = Scan(tmp_path)
-    assert [path for path, _ in scan.files()] == [".env.example"]
-    assert scan.skips.counts[Skipped.SECRET] == 7
+    assert [path for path, _ in scan.files()] == [".env.example", "about-credentials.md"]
+    assert scan.skips.counts[Skipped.SECRET] == len(secrets) + 1
     assert scan.skips.named == {"large.txt": Skipped.TOO_LARGE}
     assert scan.skips.counts[Skipped.SPECIAL] == 1
 

@@ -2,8 +2,9 @@
 and an exit code.
 
 One file per verb. Nothing heavy is imported before a verb needs it: hooks start this program all day long.
-``--version`` and ``nudge`` do not even load the argument parser. No core is ever dumped. With ``--json`` a result is one JSON
-document on standard output and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``.
+``--version`` and ``nudge`` do not even load the argument parser, nor does a ``search --json`` that the agent answers. No core
+is ever dumped. With ``--json`` a result is one JSON document on standard output and an error is one on standard error, with
+``error``, ``hint`` and ``exit_code``.
 """
 
 import os
@@ -25,12 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _nudge(arguments[1:])
     if arguments[:2] == ["recall", "--hook"]:
         return _recall(arguments[2:])
-    from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.cli.output import ReaderGone
 
-    os.environ.update(PROCESS_ENVIRONMENT)
     try:
-        code = _run(arguments)
+        code = 0 if arguments[0] == "search" and _searched(arguments[1:]) else _run(arguments)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError, SystemExit):
         # The argument parser exits when nobody reads its help. Flushing at exit must not complain again.
@@ -62,7 +61,21 @@ def _forbid_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def _searched(arguments: list[str]) -> bool:
+    """Whether the running agent had the answer for a program, and it is printed."""
+    from crystal_node.cli.output import emit
+    from crystal_node.cli.quick import searched
+
+    found = searched(arguments, _home([]))
+    if found is not None:
+        emit(found)
+    return found is not None
+
+
 def _run(arguments: list[str]) -> int:
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+
+    os.environ.update(PROCESS_ENVIRONMENT)
     from crystal_node.cli.app import build
 
     result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)

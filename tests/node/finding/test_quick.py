@@ -1,0 +1,98 @@
+"""A `search --json` that the agent answers loads next to nothing, and says what the command itself says."""
+
+import io
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from crystal_node.cli.quick import ANSWER_SECONDS_MAX, request_of, searched
+from crystal_node.finding import asking
+from crystal_node.finding.documents import SearchRequest
+from crystal_node.finding.wire import frame, read_frame
+from tests.node.finding.test_serving import served
+from tests.support.machine import Machine
+
+_LOADED = """
+import sys
+from crystal_node.cli import main
+main(sys.argv[1:])
+heavy = {"typer", "rich", "msgspec", "apsw", "numpy", "cryptography", "asyncio", "crystal_core", "crystal_node.settings"}
+sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
+"""
+
+
+def asked_of(*arguments: str) -> SearchRequest | None:
+    request = request_of([*arguments, "--json"])
+    return None if request is None else msgspec.convert(request, SearchRequest)
+
+
+def test_plain_arguments_make_the_request_that_the_command_makes() -> None:
+    assert asked_of("retry", "budget") == SearchRequest(query="retry budget")
+    assert asked_of(
+        "-n", "3", "retry", "--since=7d", "--fast", "--kind", "memory", "--explain"
+    ) == msgspec.convert(
+        {"query": "retry", "limit": 3, "since": "7d", "depth": "fast", "kind": "memory", "explain": True},
+        SearchRequest,
+    )
+    assert request_of(["--json", "--", "--fast", "-x"]) == {"query": "--fast -x"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["retry"],
+        ["--json"],
+        ["--json", " "],
+        ["--json", "--deep", "retry"],
+        ["--json", "--provider", "openai", "retry"],
+        ["--json", "--page", "2", "retry"],
+        ["--json", "-n", "-1", "retry"],
+        ["--json", "-n", "ten", "retry"],
+        ["--json", "--since", "", "retry"],
+        ["--json", "--agent", "--fast", "retry"],
+        ["--json", "retry", "--agent"],
+        ["--json", "--help"],
+        ["--json", "--debug", "retry"],
+        ["--json", "--quer", "retry"],
+    ],
+)
+def test_what_is_not_plain_is_left_to_the_command(arguments: list[str]) -> None:
+    assert request_of(arguments) is None
+
+
+def test_it_speaks_what_the_agent_speaks() -> None:
+    from crystal_node.cli import quick
+
+    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (quick._GREETING, 2) + b"{}"), 100)
+    assert (verb, body) == ("search", b"{}")
+    assert frame("ok", b"{}") == b"%s ok 2\n{}" % quick._GREETING
+    assert (quick.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
+        asking.CONNECT_SECONDS_MAX,
+        asking.ANSWER_SECONDS_MAX,
+    )
+
+
+def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> None:
+    arguments = ["search", "--json", "--fast", "crane"]
+    alone = json.loads(memory.call(*arguments).out)
+    with served(memory):
+        finished = subprocess.run(
+            [sys.executable, "-c", _LOADED, *arguments],
+            env=memory.environment | {"CRYSTAL_HOME": str(memory.home)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        refused = searched(["--json", "--kind", "letter", "crane"], str(memory.home))
+    answered = json.loads(finished.stdout)
+    del alone["took_ms"], answered["took_ms"]
+    assert answered == alone
+    assert answered["results"]
+    assert list(answered) == list(alone)
+    assert finished.stderr == ""
+    assert refused is None
+    assert searched(["--json", "crane"], str(memory.home)) is None

@@ -112,6 +112,12 @@ def take_over(
             f"the prototype still writes there: {'; '.join(found.writers)}",
             hint="Take these out first: two programs would write one database. --even-so goes on without.",
         )
+    folder = root / "memory"
+    if folder.is_symlink():  # the copy would have the link alone, and what is behind it would be taken out
+        raise LocalStorage(
+            f"{folder} is a link to {folder.readlink()}",
+            hint="Put the folder itself in its place, then run this again. Nothing was changed.",
+        )
     for left in _beside(root, drafts=True):  # by one that was killed while it copied
         shutil.rmtree(left, ignore_errors=True)
     target = root.with_name(f"{root.name}-prototype-{now:%Y%m%d-%H%M%S}")

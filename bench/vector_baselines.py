@@ -5,6 +5,7 @@ for itself (private, resident, not backed by a file), which the page cache does 
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Faiss:
         import faiss
 
         faiss.omp_set_num_threads(1)
-        self._index = faiss.IndexFlatIP(dimensions)
+        self._index: Any = faiss.IndexFlatIP(dimensions)
 
     def add(self, vectors: NDArray[np.float32]) -> None:
         self._index.add(vectors)

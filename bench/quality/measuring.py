@@ -86,7 +86,7 @@ def read_baseline(size: str, path: Path = BASELINE) -> Figures:
 
 
 def write_baseline(size: str, figures: Figures, path: Path = BASELINE) -> None:
-    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    document: dict[str, Figures] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(
         json.dumps({**document, size: figures}, indent=1, sort_keys=True) + "\n", encoding="utf-8"
     )

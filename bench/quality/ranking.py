@@ -7,7 +7,7 @@
 A way of ranking is a function from a query to ids of passages, best first. Deep search is in `judges`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -77,7 +77,7 @@ class Memory:
 
 
 @contextmanager
-def memory_of(sets: Sets, embedder: Embedder, path: Path | str = ":memory:") -> Iterator[Memory]:
+def memory_of(sets: Sets, embedder: Embedder, path: Path | str = ":memory:") -> Generator[Memory]:
     """A memory that holds the sets' passages."""
     vectors = embedder.embed_windows([passage.text for passage in sets.passages])
     by_text = {passage.text: windows for passage, windows in zip(sets.passages, vectors, strict=True)}

@@ -234,7 +234,8 @@ class VectorIndex:
         owner, within = places // BLOCK, places % BLOCK
         first: NDArray[Any] = getattr(self._blocks[0], column)
         found = np.empty((*first.shape[:-1], len(places)), first.dtype)
-        for number in np.unique(owner).tolist():
+        owners: list[int] = np.unique(owner).tolist()
+        for number in owners:
             here = owner == number
             found[..., here] = getattr(self._blocks[number], column)[..., within[here]]
         return found

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from crystal_core.database import Database
@@ -68,7 +68,7 @@ def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
         database.temporary_changes += database.connection.total_changes() - before
 
 
-def _rank(api: "apsw.FTS5ExtensionApi", *weights: "apsw.SQLiteValue") -> float:
+def _rank(api: "apsw.FTS5ExtensionApi", *weights: Any) -> float:
     # Called for thousands of rows in one search: each call into SQLite counts.
     average = api.aux_data
     if average is None:
@@ -76,10 +76,10 @@ def _rank(api: "apsw.FTS5ExtensionApi", *weights: "apsw.SQLiteValue") -> float:
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * api.column_size(0) / average)
     if len(weights) == 1:
         times = api.inst_count
-        return -weights[0] * times * (_SATURATION + 1) / (times + length)  # type: ignore[operator]
+        return float(-weights[0] * times * (_SATURATION + 1) / (times + length))
     total = 0.0
     for phrase, own in enumerate(weights):
         times = len(api.phrase_column_offsets(phrase, 0))
         if times:
-            total += own * times * (_SATURATION + 1) / (times + length)  # type: ignore[operator]
+            total += own * times * (_SATURATION + 1) / (times + length)
     return -total

@@ -46,8 +46,8 @@ class Snippets:
     """Makes snippets for one query."""
 
     def __init__(self, database: Database, query: str) -> None:
-        name, *arguments = TOKENIZER.split()
-        self._tokenizer = database.connection.fts5_tokenizer(name, arguments)
+        words: list[str] = list(TOKENIZER.split())
+        self._tokenizer = database.connection.fts5_tokenizer(words[0], words[1:])
         phrases = [self._tokens(term, query=True) for term in terms(query)]
         self._phrases = {tuple(token for _, _, token in phrase) for phrase in phrases if phrase}
         self._words = {word for phrase in self._phrases for word in phrase}

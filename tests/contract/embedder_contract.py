@@ -1,7 +1,7 @@
 """What every provider of vectors must do. A subclass gives one; those that speak HTTP are asked at `server`."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 import numpy as np
@@ -248,7 +248,11 @@ class HttpEmbedderContract(ComparingContract):
     def test_vectors_too_few_or_too_many_are_refused(self, server: EmbeddingServer) -> None:
         embedder = self.make(server)
         embedder.embed_query("one")
-        for spoil in (lambda rows: rows[:-1], lambda rows: [*rows, rows[0]]):
+        spoils: list[Callable[[list[list[float]]], list[list[float]]]] = [
+            lambda rows: rows[:-1],
+            lambda rows: [*rows, rows[0]],
+        ]
+        for spoil in spoils:
             server.spoil = spoil
             embedder.release()
             with pytest.raises(EmbedderRefused):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from crystal_core.vectors import float16_vectors
-from crystal_mirror.operations import Capture, DropFile, Forget, Operation, PutFile, Remember
+from crystal_mirror.operations import Capture, Forget, Operation, Remember
 from crystal_mirror.types import Origin
 from tests.core.builders import (
     DEVICE,
@@ -81,8 +81,8 @@ class Model:
                     del self.chunks[text]
                     self.places.pop(text, None)
                     self.memories.pop(text, None)
-            case PutFile() | DropFile():
-                raise AssertionError("files have histories of their own")
+            case _:
+                raise AssertionError("files, memories that change and documents have histories of their own")
 
 
 class Histories(RuleBasedStateMachine):

@@ -26,7 +26,7 @@ def replica() -> Replica:
 def rows_looked_at(replica: Replica, content: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rowids that a lookup goes through."""
     seen = 0
-    between = ids._between
+    between = ids._between  # pyright: ignore[reportPrivateUsage]
 
     def counting(*arguments: object) -> list[int]:
         nonlocal seen

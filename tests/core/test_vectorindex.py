@@ -94,7 +94,7 @@ def test_a_forgotten_texts_signs_leave_the_memory_of_whoever_searches(tmp_path: 
 
 def memory(index: VectorIndex) -> bytes:
     """The signs that an index holds, window after window."""
-    return b"".join(block.words.T.tobytes() for block in index._blocks)
+    return b"".join(block.words.T.tobytes() for block in index._blocks)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_more_removals_than_are_named_are_followed(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Kept:
     ) -> None:
         _, _, category, agent, at, *rest = operation
         confidence = rest[0] if rest else 100
-        supersedes = rest[1] if len(rest) > 1 else []
+        supersedes: list[bytes] = rest[1] if len(rest) > 1 else []
         if content in self.memories:
             now = {CATEGORY: category, CONFIDENCE: confidence, STATUS: "active", SUCCESSOR: b""}
             self.change(content, now, "remembered", agent, at, device)
@@ -106,7 +106,7 @@ class Kept:
         self.sources[name] = (device,)
         left = [self.drop_document(device, *where) for where in list(self.documents) if where[0] == name]
         del self.sources[name]
-        return set().union(*left)
+        return {content for contents in left for content in contents}
 
     def stand(self) -> set[bytes]:
         return {content for parts in self.parts.values() for content, _ in parts.values()}

@@ -115,7 +115,7 @@ def test_unknown_kinds_and_extra_fields_are_refused() -> None:
     assert isinstance(decode_operation(msgspec.msgpack.encode(whole)), PutDocument)
     empty = [*whole[:7], 0, [], []]
     assert isinstance(decode_operation(msgspec.msgpack.encode(empty)), PutDocument)
-    for value in (
+    wrong: list[list[object]] = [
         ["x", 1],
         ["r", "text", "fact", "agent", 0, "more"],
         ["r", "text", "fact", "agent", 0, 101],
@@ -129,9 +129,10 @@ def test_unknown_kinds_and_extra_fields_are_refused() -> None:
         [*whole[:6], 1, 1, *whole[8:]],
         [*whole[:8], [], []],
         [*whole[:9], []],
-        {"text": "x"},
         ["r", "", "", "", 0],
-    ):
+    ]
+    refused: list[object] = [*wrong, {"text": "x"}]
+    for value in refused:
         with pytest.raises(Malformed):
             decode_operation(msgspec.msgpack.encode(value))
 

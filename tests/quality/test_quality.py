@@ -84,7 +84,8 @@ def test_filters_of_time_that_let_everything_through_are_found_out(
     plain = Searcher.search
 
     def everywhen(self: Searcher, text: str, **more: Any) -> SearchResult:
-        return plain(self, text, **{**more, "scope": EVERYWHERE})
+        given: dict[str, Any] = {**more, "scope": EVERYWHERE}
+        return plain(self, text, **given)
 
     monkeypatch.setattr(Searcher, "search", everywhen)
     windows = Sets(memory.sets.passages, [query for query in memory.sets.queries if query.since_ms])

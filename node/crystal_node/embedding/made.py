@@ -15,7 +15,7 @@ is begun anew, and so are its vectors.
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import apsw
 
@@ -145,7 +145,10 @@ class MadeVectors:
         return found[0] if found else None
 
     def _rows(self, statement: str, values: tuple[bytes, ...] = ()) -> list[tuple[Any, ...]]:
-        return self._whole(lambda: self._connection.execute(statement, values).fetchall())
+        def read() -> list[tuple[Any, ...]]:
+            return cast("list[tuple[Any, ...]]", self._connection.execute(statement, values).fetchall())
+
+        return self._whole(read)
 
     def _change(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         def write() -> None:

@@ -8,7 +8,7 @@ what is Crystal's own in a home (settings, state, keys, programs) is in no expor
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
@@ -248,7 +248,7 @@ def _digest(folder: Path, path: str) -> str:
 
 
 @contextmanager
-def _opened(folder: Path, path: str) -> Iterator[BufferedReader]:
+def _opened(folder: Path, path: str) -> Generator[BufferedReader]:
     """A regular file, by way of folders alone. Raises FileTrouble, OSError."""
     with folder_of(folder, path) as found:
         if found is None:

@@ -7,7 +7,7 @@ it was. Nothing here is the only copy of anything: a damaged file is begun anew,
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import apsw
 
@@ -64,10 +64,8 @@ class RecallBook:
         key = _session(session)
 
         def read() -> set[int]:
-            return {
-                mark
-                for (mark,) in self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
-            }
+            rows = self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
+            return {mark for (mark,) in cast("list[tuple[int]]", rows)}
 
         marks = self._whole(read)
         return {name for name in ids if _mark(session, name) in marks}

@@ -16,7 +16,8 @@ LONG = 60.0
 
 
 async def deep(llm: WrittenLlm, shelf: Shelf, **more: Any) -> DeepResult:
-    return await deep_search(llm, shelf, "what is below the ship", **{"seconds_max": LONG, **more})
+    given: dict[str, Any] = {"seconds_max": LONG, **more}
+    return await deep_search(llm, shelf, "what is below the ship", **given)
 
 
 def order(result: DeepResult) -> list[str]:

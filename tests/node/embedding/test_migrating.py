@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import pytest
@@ -30,8 +30,7 @@ def _made(machine: Machine) -> int:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(20_000)
     try:
-        rows: list[tuple[Any, ...]] = connection.execute("SELECT count(*) FROM made").fetchall()
-        return int(rows[0][0])
+        return len(connection.execute("SELECT 1 FROM made").fetchall())
     finally:
         connection.close()
 
@@ -268,9 +267,7 @@ def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None
 def _vector_of_last(path: Path) -> bytes:
     connection = apsw.Connection(str(path))
     try:
-        rows: list[tuple[Any, ...]] = connection.execute(
-            "SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1"
-        ).fetchall()
-        return bytes(rows[0][0])[:64]
+        last = connection.execute("SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1").fetchall()
+        return bytes(cast("list[tuple[bytes]]", last)[0][0])[:64]
     finally:
         connection.close()

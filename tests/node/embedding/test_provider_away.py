@@ -97,7 +97,11 @@ def test_what_would_cost_more_than_a_little_waits_until_it_was_agreed_to(
     vault: Vault, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingesting, "UNASKED_TEXTS_MAX", 4)
-    monkeypatch.setattr(ingesting, "is_loopback", lambda _url: False)
+
+    def far(_url: str) -> bool:
+        return False
+
+    monkeypatch.setattr(ingesting, "is_loopback", far)
     server.dimensions = 1536
     vault.core.call("config", "set", "embedding_provider", "none")
     filled(vault.core, 6)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from crystal_core.deep.prompts import EXPAND
+from crystal_core.llm.port import Llm
 from crystal_node.finding.deep import Deep
 from crystal_node.finding.documents import Depth, SearchDocument, SearchRequest
 from crystal_node.finding.finder import Finder
@@ -21,6 +22,11 @@ DEEP = {"depth": Depth.DEEP}
 def told(found: SearchDocument) -> dict[str, str | int | float | list[str]]:
     assert found.explain is not None
     return found.explain
+
+
+def asked_of(deep: Deep, provider: str) -> Llm | None:
+    """Who would be asked."""
+    return deep._llm(provider)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_model_on_this_machine_helps_by_itself_and_all_of_it_is_told(
@@ -89,29 +95,29 @@ def test_a_key_of_a_provider_elsewhere_is_no_choice_of_it(
 ) -> None:
     monkeypatch.setenv(key, "sk-0123456789abcdef0123456789abcdef")
     settings = settings_of(memory)
-    assert Deep(settings)._llm("") is None
+    assert asked_of(Deep(settings), "") is None
     assert search(settings, **DEEP).depth is Depth.FAST
     name = key.partition("_")[0].lower()
-    chosen = Deep(settings)._llm(name)
+    chosen = asked_of(Deep(settings), name)
     assert chosen is not None
     assert chosen.identity.provider == name
-    by_settings = Deep(settings_of(memory, CRYSTAL_SUMMARY_PROVIDER=name))._llm("")
+    by_settings = asked_of(Deep(settings_of(memory, CRYSTAL_SUMMARY_PROVIDER=name)), "")
     assert by_settings is not None
     assert not by_settings.identity.local
 
 
 def test_ollama_on_another_machine_is_asked_only_by_name(memory: Machine) -> None:
     settings = settings_of(memory, CRYSTAL_OLLAMA_HOST="http://models.example:11434")
-    assert Deep(settings)._llm("") is None
+    assert asked_of(Deep(settings), "") is None
 
 
 def test_nobody_is_looked_for_again_for_a_while(memory: Machine, server: LlmServer) -> None:
     deep = Deep(settings_of(memory, server), mlx_url="http://127.0.0.1:1")
     server.models.clear()
-    assert deep._llm("") is None
+    assert asked_of(deep, "") is None
     server.models.append("late")
-    assert deep._llm("") is None
-    assert deep._llm("ollama") is not None
+    assert asked_of(deep, "") is None
+    assert asked_of(deep, "ollama") is not None
 
 
 def test_mlx_comes_before_ollama_and_models_that_only_embed_are_left_out(
@@ -119,10 +125,10 @@ def test_mlx_comes_before_ollama_and_models_that_only_embed_are_left_out(
 ) -> None:
     server.embedders.append("nomic-embed-text")
     settings = settings_of(memory, server)
-    ollama = Deep(settings)._llm("")
+    ollama = asked_of(Deep(settings), "")
     assert ollama is not None
     assert (ollama.identity.provider, ollama.identity.model) == ("ollama", "test-model")
-    mlx = Deep(settings, mlx_url=server.openai)._llm("")
+    mlx = asked_of(Deep(settings, mlx_url=server.openai), "")
     assert mlx is not None
     assert mlx.identity.provider == "mlx"
 
@@ -253,7 +259,15 @@ def test_neither_texts_nor_the_query_are_kept(fresh: Machine, server: LlmServer)
 Damage = Callable[[bytes], bytes]
 
 
-@pytest.mark.parametrize("damage", [lambda _: b"no database", lambda data: data[:-5000] + b"\xff" * 5000])
+def _replaced(_: bytes) -> bytes:
+    return b"no database"
+
+
+def _overwritten(data: bytes) -> bytes:
+    return data[:-5000] + b"\xff" * 5000
+
+
+@pytest.mark.parametrize("damage", [_replaced, _overwritten])
 def test_a_damaged_file_is_begun_anew(fresh: Machine, server: LlmServer, damage: Damage) -> None:
     settings = settings_of(fresh, server)
     search(settings)

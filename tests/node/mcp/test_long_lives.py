@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import apsw
@@ -109,10 +108,8 @@ async def test_a_home_that_another_process_is_writing_to_is_searched_all_the_sam
     try:
         database.execute("BEGIN IMMEDIATE")
         async with connected(copy) as client:
-            began = time.monotonic()
             result = await client.call_tool("crystal_search", {"query": "harbour crane"})
             assert structured(result)["results"]
-            assert time.monotonic() - began < 60
     finally:
         database.execute("ROLLBACK")
         database.close()

@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -141,13 +140,12 @@ def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> No
         assert answer["result"]["serverInfo"]["name"] == "crystal"
         assert _children(process.pid) == []
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read() == ""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_line_that_is_no_message_ends_nothing(memory: Machine) -> None:
+    rubbish = (
         "not json",
         "{}",
         "[]",
@@ -156,23 +154,22 @@ def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> No
         '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":3}}',
         '{"jsonrpc":"2.0","id":null,"method":"tools/list"}',
         "[" * 5000,
-    ],
-)
-def test_a_line_that_is_no_message_ends_nothing(memory: Machine, line: str) -> None:
+    )
     with started(memory) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        ask: dict[str, Any] = {"jsonrpc": "2.0", "id": 99, "method": "tools/list", "params": {}}
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        for each in (json.dumps(HELLO), json.dumps(done), line, json.dumps(ask)):
-            process.stdin.write(each + "\n")
-        process.stdin.flush()
-        answers = [json.loads(process.stdout.readline())]
-        while answers[-1].get("id") != 99:
-            answers.append(json.loads(process.stdout.readline()))
-        assert "tools" in answers[-1]["result"]
+        process.stdin.write(json.dumps(HELLO) + "\n" + json.dumps(done) + "\n")
+        for number, line in enumerate(rubbish, 99):
+            ask = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}
+            process.stdin.write(line + "\n" + json.dumps(ask) + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            while answer.get("id") != number:
+                answer = json.loads(process.stdout.readline())
+            assert "tools" in answer["result"], line[:80]
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert "Traceback" not in (process.stderr.read() if process.stderr else "")
 
 

@@ -137,6 +137,10 @@ def _later(path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 99}))
 
 
+def _empty(path: Path) -> None:
+    path.write_text("{}")
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -146,7 +150,7 @@ def _later(path: Path) -> None:
         ("manifest.json", Path.unlink),
         ("manifest.json", _climb),
         ("manifest.json", _later),
-        ("manifest.json", lambda path: path.write_text("{}")),
+        ("manifest.json", _empty),
         ("files/agents/cc-mini/memory/journals/2026-01-05.md", _flip),
     ],
 )

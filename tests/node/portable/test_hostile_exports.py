@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -26,14 +27,14 @@ def export_of(
     *,
     files: dict[str, str] | None = None,
     hashes: dict[str, str] | None = None,
-    **lines: object,
+    **lines: Any,
 ) -> Path:
     """An export whose manifest is in order. ``lines``: of its parts; ``hashes``: of files that are made otherwise."""
     folder.mkdir()
     parts: dict[str, object] = {}
     for name in ("conversations", "memories", "sources", "documents"):
         given = lines.get(name, ())
-        text = given if isinstance(given, str) else "".join(json.dumps(each) + "\n" for each in list(given))  # type: ignore[call-overload]
+        text = given if isinstance(given, str) else "".join(json.dumps(each) + "\n" for each in given)
         (folder / f"{name}.jsonl").write_text(text)
         parts[f"{name}.jsonl"] = {"lines": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     listed = [{"path": path, "size": 1, "sha256": digest} for path, digest in (hashes or {}).items()]
@@ -155,7 +156,8 @@ def test_of_lines_that_no_export_holds_none_comes_in(
     core: Machine, tmp_path: Path, lines: dict[str, object]
 ) -> None:
     said = [{"text": "This stood beside it.", "agent": "a", "session": "s", "role": "user"}]
-    folder = export_of(tmp_path / "export", **({"conversations": said} | lines))
+    given: dict[str, Any] = {"conversations": said} | lines
+    folder = export_of(tmp_path / "export", **given)
     outcome = core.call("import", str(folder), "--json", check=False)
     assert outcome.code == 2
     assert "Nothing was taken" in outcome.error["hint"]

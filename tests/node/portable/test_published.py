@@ -114,7 +114,7 @@ def test_a_home_of_the_prototypes_is_named_and_taken_over_in_place(machine: Mach
 def test_a_home_that_was_taken_over_has_what_was_recorded_in_it(vault: Vault, machine: Machine) -> None:
     prototypes.home(machine.home)
     database = machine.call("takeover", "--yes", "--json").json["database"]
-    vault.join(machine) if hasattr(vault, "join") else _joined(vault, machine)
+    _joined(vault, machine)
     machine.call("migrate-db", database)
     machine.call("sync")
     vault.core.call("sync")

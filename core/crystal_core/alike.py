@@ -12,11 +12,12 @@ from functools import cached_property
 WORDS_MIN = 20
 SHARE_MIN = 0.9
 
-_WORDS = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
-_ASCII_WORDS = "".join(chr(code) if chr(code).isalnum() or code == ord("_") else " " for code in range(128))
-_ASCII_DIGITS = "".join(chr(code) if chr(code).isdigit() else " " for code in range(128))
-"""Tables for `str.translate`: blanks for what is no part of a word, or no digit. Ten times as quick as the expressions."""
+_ASCII = bytes(range(128))
+_WORD_BYTES = bytes(
+    code if code >= 128 or chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(256)
+)
+"""A table for `bytes.translate`: blanks for what is no part of a word, as far as that is ASCII."""
 _MARK_BITS = 256
 
 _Run = tuple[str, ...]
@@ -50,8 +51,7 @@ class Alike:
 
     def first_like(self, key: int, kind: str, text: str) -> int | None:
         """The key of the first text that this one is like; None if there is none: it is then compared with later ones."""
-        folded = text.casefold()
-        words = _words(folded)
+        words, numbers = words_of(text)
         whole = " ".join(words) or text
         same = self._exact.setdefault((kind, whole), key)
         if same != key:
@@ -59,7 +59,7 @@ class Alike:
         if len(words) < WORDS_MIN:
             return None
         this = _Text(key, words)
-        others = self._by_numbers.setdefault((kind, _numbers(folded, words)), [])
+        others = self._by_numbers.setdefault((kind, numbers), [])
         shared = {other.key: _shared(this, other) for other in others if not _apart(this, other)}
         most = max(shared, key=shared.__getitem__, default=None)
         if most is not None and shared[most] >= SHARE_MIN:
@@ -69,15 +69,20 @@ class Alike:
         return None
 
 
-def _words(folded: str) -> list[str]:
-    return folded.translate(_ASCII_WORDS).split() if folded.isascii() else _WORDS.findall(folded)
+def words_of(text: str) -> tuple[list[str], _Run]:
+    """The words (runs of letters, digits and underscores), case folded, and of these the ones with a digit, sorted.
 
-
-def _numbers(folded: str, words: list[str]) -> _Run:
-    """The words with a digit in them, sorted."""
-    if folded.isascii() and not folded.translate(_ASCII_DIGITS).strip():
-        return ()
-    return tuple(sorted(word for word in words if not word.isalpha() and _DIGIT.search(word)))
+    Several times as quick as the expression `\\w+`.
+    """
+    folded = text.casefold()
+    if not folded.isascii():
+        others = folded.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+        for sign in set(others.decode("utf-8", "surrogatepass")):
+            if not sign.isalnum():
+                folded = folded.replace(sign, " ")
+    plain = folded.encode("utf-8", "surrogatepass").translate(_WORD_BYTES)
+    words = plain.decode("utf-8", "surrogatepass").split()
+    return words, tuple(sorted(word for word in words if not word.isalpha() and _DIGIT.search(word)))
 
 
 def _apart(one: _Text, other: _Text) -> bool:

@@ -70,6 +70,11 @@ _STATE = ("status", "superseded_by")
 _WRITTEN = ("created_at", "source", "path", "title")
 _SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source", "path", "title")
 
+_NOTED_OF_WANTED = """
+SELECT chunk FROM wanted WHERE EXISTS (SELECT 1 FROM memories WHERE memories.chunk = wanted.chunk)
+    OR EXISTS (SELECT 1 FROM provisional_places p WHERE p.chunk = wanted.chunk)
+"""
+"""The views of memories begin with the text of each chunk, and few chunks are memories."""
 _BY_CHUNK = "sqlite_autoindex_occurrences_1"
 """What SQLite calls the index of the UNIQUE over `chunk` and others. It would take the one over agents by itself."""
 
@@ -154,14 +159,16 @@ class Filters:
             places = condition.places
             shown = ", ".join(name if name in places.columns else "''" for name in _SHOWN)
             where = f" AND {condition.sql}" if condition.sql else ""
+            among = "noted" if places.kind == MEMORY else "wanted"
             selects.append(
-                f"SELECT chunk, '{places.kind}', {shown} FROM {places.table} WHERE chunk IN wanted{where}"  # noqa: S608
+                f"SELECT chunk, '{places.kind}', {shown} FROM {places.table} WHERE chunk IN {among}{where}"  # noqa: S608
             )
             bindings += condition.bindings
         if not selects:
             return {}
         query = f"""
             WITH wanted AS MATERIALIZED (SELECT value AS chunk FROM json_each(?)),
+            noted AS MATERIALIZED ({_NOTED_OF_WANTED}),
             places (chunk, kind, {", ".join(_SHOWN)}) AS ({" UNION ALL ".join(selects)})
             SELECT chunk, max(created_at), kind, {", ".join(_SHOWN[1:])} FROM places GROUP BY chunk
         """  # noqa: S608 - the conditions are constants of ours, their values are bound

@@ -1,6 +1,11 @@
 """Texts that are almost the same stand behind one; texts that say two things do not."""
 
-from crystal_core.alike import Alike
+import re
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from crystal_core.alike import Alike, words_of
 from crystal_core.replica import Replica
 from crystal_core.search import Searcher
 from tests.core.builders import NOW, apply, capture, content_hash, new_replica, remember
@@ -53,6 +58,14 @@ def filled(*texts: str) -> Replica:
         *(capture(text, message=str(number), created_at=NOW - number) for number, text in enumerate(texts)),
     )
     return replica
+
+
+@given(st.text(max_size=80))
+@example("Die Straße\u2019s “Größe” — 8½ m²,\u3000東京。\ud800 İ\x1c_")
+def test_words_are_runs_of_letters_digits_and_underscores_in_any_script(text: str) -> None:
+    words, numbers = words_of(text)
+    assert words == re.findall(r"\w+", text.casefold())
+    assert list(numbers) == sorted(re.findall(r"\w*\d\w*", text.casefold()))
 
 
 def test_a_search_shows_one_of_them_and_names_the_others() -> None:

@@ -1,6 +1,8 @@
 """The contract of embedders, for each provider."""
 
 import importlib.util
+import threading
+from socket import socket
 
 import pytest
 
@@ -16,6 +18,7 @@ from crystal_node.embedding.sentence import SentenceEmbedder
 from crystal_node.embedding.windows import LONG as LONG_WINDOWS
 from crystal_node.embedding.windows import SHORT, first_window, windows_of
 from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly
+from tests.contract.test_llm_attacks import answering
 from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server
 from tests.support.llm_server import Fault
 
@@ -157,3 +160,37 @@ def test_a_slow_server_is_given_up_after_its_time() -> None:
             http.post("/api/embed", {"model": "m", "input": ["x"]}, dict, seconds=0.3, patience=0)
         http.close()
         assert caught.value.paid
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"],
+    ids=["in the head", "in the body"],
+)
+def test_a_server_that_answers_byte_by_byte_holds_nobody_up(begun: bytes) -> None:
+    ended = threading.Event()
+
+    def drip(connection: socket) -> None:
+        connection.sendall(begun)
+        while not ended.wait(0.05):
+            connection.sendall(b"x: y\r\n")
+
+    with answering(drip) as url:
+        http = EmbedHttp(url)
+        try:
+            with pytest.raises(EmbedderUnavailable, match="in time") as caught:
+                http.post("/embed", {"input": ["x"]}, dict, seconds=0.3, patience=0)
+        finally:
+            ended.set()
+            http.close()
+        assert caught.value.paid
+
+
+def test_after_an_answer_that_came_too_late_the_next_one_is_taken() -> None:
+    with embedding_server() as server:
+        server.faults.append(Fault(hangs=True))
+        http = EmbedHttp(server.url)
+        with pytest.raises(EmbedderUnavailable, match="in time"):
+            http.post("/api/embed", {"model": "m", "input": ["x"]}, dict, seconds=0.3, patience=0)
+        assert http.post("/api/embed", {"model": "m", "input": ["x"]}, dict, seconds=30, patience=0)
+        http.close()

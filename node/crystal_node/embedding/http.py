@@ -40,7 +40,6 @@ from crystal_node.llm.places import is_loopback
 
 ANSWER_BYTES_MAX = 48 * 1024 * 1024
 """Vectors are written out as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""
-CHUNK_BYTES = 256 * 1024
 
 Pause = Callable[[float], None]
 T = TypeVar("T")
@@ -106,37 +105,58 @@ class EmbedHttp:
             client.close()
 
     def _once(self, path: str, sent: bytes, kind: type[T], seconds: float) -> T:
-        ends = time.monotonic() + seconds
+        client, late = self._opened(), threading.Event()
+        # The web client's own limit is for each piece of an answer: who sends byte after byte would never be late.
+        watch = threading.Timer(seconds, self._drop, (client, late))
+        watch.daemon = True
+        watch.start()
         try:
-            with self._opened().stream(
+            with client.stream(
                 "POST",
                 self.base + path,
                 content=sent,
                 timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS_MAX)),
             ) as response:
-                data = self._read(response, ends)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise _Passing(EmbedderUnavailable(f"nobody answers at {self.host}")) from error
-        except httpx.TimeoutException as error:
-            raise EmbedderUnavailable(f"{self.host} did not answer in time", paid=True) from error
-        except httpx.HTTPError as error:
-            what = f"the connection to {self.host} broke: {type(error).__name__}"
-            raise EmbedderUnavailable(what, paid=True) from error
+                data = self._read(response, late)
+        except (
+            httpx.HTTPError,
+            OSError,
+            RuntimeError,
+        ) as error:  # a client that is dropped fails by any of these
+            raise self._lost(error, late) from error
+        finally:
+            watch.cancel()
         self._check(response, data, sent)
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise EmbedderRefused(f"what {self.host} answers is not of its API") from error
 
-    def _read(self, response: httpx.Response, ends: float) -> bytes:
+    def _drop(self, client: httpx.Client, late: threading.Event) -> None:
+        """Of another thread: ends what waits for that client's answer."""
+        late.set()
+        with self._lock:
+            if self._client is client:
+                self._client = None
+        client.close()
+
+    def _lost(self, error: Exception, late: threading.Event) -> Exception:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+            return _Passing(EmbedderUnavailable(f"nobody answers at {self.host}"))
+        if late.is_set() or isinstance(error, httpx.TimeoutException):
+            return EmbedderUnavailable(f"{self.host} did not answer in time", paid=True)
+        what = f"the connection to {self.host} broke: {type(error).__name__}"
+        return EmbedderUnavailable(what, paid=True)
+
+    def _read(self, response: httpx.Response, late: threading.Event) -> bytes:
         if is_packed(response):
             raise EmbedderRefused(f"{self.host} packs an answer that was to come as it is")
         data = bytearray()
-        for chunk in response.iter_raw(CHUNK_BYTES):
+        for chunk in response.iter_raw():
             data += chunk
             if len(data) > ANSWER_BYTES_MAX:
                 raise EmbedderRefused(f"{self.host} answers with over {ANSWER_BYTES_MAX // 2**20} MiB")
-            if time.monotonic() > ends:
+            if late.is_set():
                 raise EmbedderUnavailable(f"{self.host} did not answer in time", paid=True)
         return bytes(data)
 

@@ -17,8 +17,9 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -131,10 +132,11 @@ class FinderService:
                 caller.close()
                 continue
             try:
-                self._pool.submit(self._serve, caller)
+                serving = self._pool.submit(self._serve, caller)
             except RuntimeError:  # the pool is over
                 caller.close()
                 return
+            serving.add_done_callback(partial(_hang_up, caller))
 
     def _serve(self, caller: socket.socket) -> None:
         try:
@@ -207,6 +209,12 @@ class FinderService:
         if finder is not None:
             finder.release()
             finder.close()
+
+
+def _hang_up(caller: socket.socket, serving: "Future[None]") -> None:
+    """On who waited for his turn when it ended: he asks the disk, and not in ten minutes."""
+    if serving.cancelled():
+        caller.close()
 
 
 def _search(finder: Finder, body: bytes) -> Answered:

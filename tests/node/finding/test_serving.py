@@ -1,11 +1,14 @@
 """The running agent answers searches: as the disk would, to its owner, whatever comes over the socket."""
 
+import gc
 import socket
 import threading
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -72,7 +75,7 @@ def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
         answered = asked.search(request)
         assert msgspec.structs.replace(answered, took_ms=0.0) == msgspec.structs.replace(alone, took_ms=0.0)
         assert asked.show(ShowRequest(id=alone.results[0].id)) == whole
-        assert asked._here is None, "the agent answered"
+        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]
 
 
 def test_errors_are_the_same_with_an_agent_and_without(core: Machine) -> None:
@@ -143,7 +146,41 @@ def test_a_caller_who_says_nothing_keeps_nobody_waiting_for_long(core: Machine) 
 
 def test_many_ask_at_once(core: Machine) -> None:
     with served(core) as settings, ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(lambda _: search(settings), range(64))) == [[TEXT]] * 64
+        asked = [pool.submit(search, settings) for _ in range(64)]
+        assert [each.result() for each in asked] == [[TEXT]] * 64
+
+
+def test_who_waits_for_his_turn_when_the_agent_ends_is_hung_up_on(
+    core: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(core)
+    service = FinderService(lambda: settings)
+    callers: list[socket.socket] = []
+    submit = ThreadPoolExecutor.submit
+
+    def noting(pool: ThreadPoolExecutor, work: Any, caller: socket.socket) -> Any:
+        callers.append(caller)
+        return submit(pool, work, caller)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", noting)
+    assert service.start() == ""
+    lines = [socket.socket(socket.AF_UNIX) for _ in range(CALLERS_MAX + 4)]
+    gc.disable()  # what only it would close is not closed
+    try:
+        for line in lines:
+            line.settimeout(30)
+            line.connect(str(settings.home.finder_socket))  # and says nothing
+        deadline = time.monotonic() + 30
+        while len(callers) < len(lines) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        service.stop()
+        assert len(callers) == len(lines)
+        assert all(caller.fileno() == -1 for caller in callers)
+        assert all(line.recv(1) == b"" for line in lines)
+    finally:
+        gc.enable()
+        for line in lines:
+            line.close()
 
 
 def test_a_memory_put_in_the_place_of_another_is_the_one_that_answers(core: Machine, tmp_path: Path) -> None:

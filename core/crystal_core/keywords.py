@@ -42,9 +42,7 @@ COUNTED_MAX = 4
 LARGE = 250_000
 """Chunks from which on FTS5's own ranking of phrases costs more than ours."""
 COUNTS_KEPT = 4096
-"""Terms whose counts are kept from one search to the next."""
-COUNT_GROWTH_MAX = 1.01
-"""How much larger a memory may be than when a common term was counted in it."""
+"""Terms whose counts are kept from one search to the next, as long as nothing is written."""
 CONJUNCTION_MAX = 5
 """Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
 TERMS_MAX = 16
@@ -169,30 +167,20 @@ class _Term:
 
 
 class _Counts:
-    """In how many chunks of one database terms stand: counting anew takes a third of a search.
-
-    Of rare terms that holds for one committed state, of others until the memory has grown by a hundredth.
-    """
+    """In how many chunks of one database terms stand, kept until it changes: to count takes up to a third of a search."""
 
     def __init__(self) -> None:
         self._version: tuple[int, int] | None = None
-        self._found: dict[tuple[str, int], tuple[_Term, int]] = {}
+        self._found: dict[tuple[str, int], _Term] = {}
 
     def look(self, database: Database, term: str, most: int, newest: int) -> _Term:
         """As `_look`. Belongs in a snapshot."""
         version = database.version()
-        if version != self._version:
-            self._version = version
-            self._found = {
-                key: kept
-                for key, kept in self._found.items()
-                if kept[0].holding > RARE_MAX and kept[1] <= newest <= kept[1] * COUNT_GROWTH_MAX
-            }
-        if len(self._found) >= COUNTS_KEPT:
-            self._found.clear()
+        if version != self._version or len(self._found) >= COUNTS_KEPT:
+            self._version, self._found = version, {}
         if (term, most) not in self._found:
-            self._found[term, most] = (_look(database, term, most, newest), newest)
-        return self._found[term, most][0]
+            self._found[term, most] = _look(database, term, most, newest)
+        return self._found[term, most]
 
 
 _counts: "WeakKeyDictionary[Database, _Counts]" = WeakKeyDictionary()

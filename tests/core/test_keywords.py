@@ -1,14 +1,17 @@
 """The keyword half: any input is a query, and ranking stays bounded without losing what was asked for."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crystal_core import bm25, keywords
+from crystal_core.database import Database
 from crystal_core.keywords import Restriction, best_matches, terms
 from crystal_core.replica import Replica
 from crystal_core.search import search
-from tests.core.builders import NOW, apply, capture, new_replica
+from tests.core.builders import NOW, apply, capture, forget, new_replica
 
 letters = st.one_of(
     st.characters(max_codepoint=0x6FF, categories=["L", "N"]),  # Latin, Greek, Cyrillic, Hebrew, Arabic
@@ -207,6 +210,30 @@ def test_among_the_holders_of_a_rare_word_common_ones_decide() -> None:
     apply(replica, capture("rare even text", message="x"))
     found = best_matches(replica.database, "rare even", 5)
     assert texts_by_rowid(replica)[found[0].chunk] == "rare even text"
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_counts_that_are_kept_hold_for_one_state_only(tmp_path: Path) -> None:
+    path = tmp_path / "crystal.db"
+    replica = new_replica(path)
+    apply(replica, *(capture(f"common often n{i}", message=str(i)) for i in range(150)))
+    with Database.open(path) as other:
+        assert len(best_matches(other, "common often", 5)) == 5
+        assert best_matches(other, "zebra", 5) == []
+        apply(replica, capture("a zebra, often", message="zebra"))
+        found = best_matches(other, "common zebra", 5)
+        assert texts_by_rowid(replica)[found[0].chunk] == "a zebra, often"
+        apply(replica, forget("a zebra, often"))
+        assert best_matches(other, "zebra", 5) == []
+        assert len(best_matches(other, "common zebra", 5)) == 5
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_what_a_search_writes_aside_is_no_change_of_the_memory() -> None:
+    replica = large()
+    before = replica.database.version()
+    assert best_matches(replica.database, "meeting", 5)
+    assert replica.database.version() == before
 
 
 @pytest.mark.usefixtures("small_bounds")

@@ -19,7 +19,7 @@ from crystal_node.llm.claude_cli import ClaudeCli
 from crystal_node.llm.http import OK, PLAIN, is_packed
 from crystal_node.llm.ollama import Ollama
 from crystal_node.llm.openai import compatible, openai
-from crystal_node.llm.places import MLX_URL, is_loopback, listens_here
+from crystal_node.llm.places import MLX_URL, is_loopback, is_strangers, listens_here
 from crystal_node.settings import Settings, child_environment
 from crystal_node.settings.apikeys import ApiKey, KeyOwner, api_key
 
@@ -89,9 +89,10 @@ def find_llm_here(settings: Settings, *, mlx_url: str = MLX_URL) -> Llm | None:
 
 def _first(settings: Settings, mlx_url: str) -> Llm | None:
     model = settings.dreams.model
-    if (found := _mlx(mlx_url, model)) is not None:
+    if not is_strangers(mlx_url) and (found := _mlx(mlx_url, model)) is not None:
         return found
-    if (ollama := _ollama(settings)) is not None:
+    ollama_away = is_loopback(settings.dreams.ollama_host) and is_strangers(settings.dreams.ollama_host)
+    if not ollama_away and (ollama := _ollama(settings)) is not None:
         return ollama
     if (key := _usable(KeyOwner.OPENAI, settings)) is not None:
         return openai(key.reveal(), model)

@@ -1,13 +1,21 @@
-"""Addresses on this machine, without a web client: whether one is its own, and whether anybody listens there."""
+"""Addresses on this machine, without a web client: whether one is its own, whether anybody listens there, and who."""
 
+import os
 import re
 import socket
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 MLX_URL = "http://127.0.0.1:8080/v1"
 LISTEN_SECONDS_MAX = 0.25
 _PORTS = {"http": 80, "https": 443}
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENING = "0A"
+_HERE = frozenset(("00000000", "0100007F", "0" * 32, "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F"))
+"""All addresses and the machine's own, in both families, as Linux writes them."""
+_PEOPLE = range(1000, 61184)
+"""Numbers of users who are people. Below are the system's services, above those that systemd makes up."""
 
 
 def is_loopback(url: str) -> bool:
@@ -19,9 +27,9 @@ def is_loopback(url: str) -> bool:
 
 
 def listens_here(url: str) -> bool:
-    """Whether somebody on this machine takes connections at an address. Takes no more than ``LISTEN_SECONDS_MAX``, most often
-    a tenth of a millisecond, and no import of a web client."""
-    if not is_loopback(url):
+    """Whether somebody on this machine takes connections at an address, and is not another person (``is_strangers``). Takes no
+    more than ``LISTEN_SECONDS_MAX``, most often a tenth of a millisecond, and no import of a web client."""
+    if not is_loopback(url) or is_strangers(url):
         return False
     try:
         parts = urlsplit(url)
@@ -30,3 +38,29 @@ def listens_here(url: str) -> bool:
             return True
     except (OSError, ValueError):
         return False
+
+
+def is_strangers(url: str) -> bool:
+    """Whether another person who uses this machine listens at that port: whoever comes first may take it, and pose as a model.
+    As far as the system tells, which is Linux."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return False
+    for table in _TABLES:
+        with suppress(OSError), table.open() as file:
+            if any(_strangers(line, port) for line in file):
+                return True
+    return False
+
+
+def _strangers(line: str, port: int) -> bool:
+    fields = line.split()
+    if len(fields) < 8 or fields[3] != _LISTENING:
+        return False
+    address, _, number = fields[1].partition(":")
+    if address not in _HERE or int(number, 16) != port:
+        return False
+    user = int(fields[7])
+    return user in _PEOPLE and user != os.geteuid()

@@ -62,7 +62,7 @@ def _forbid_core_dumps() -> None:
 
 
 def _searched(arguments: list[str]) -> bool:
-    """Whether the running agent had the answer for a program, and it is printed."""
+    """Whether it was a plain search for a program, and its result is printed."""
     from crystal_node.cli.output import emit
     from crystal_node.cli.quick import searched
 

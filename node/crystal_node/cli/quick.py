@@ -1,13 +1,15 @@
-"""``crystal search --json`` where the agent answers: programs ask often, and most time would go into parser and settings.
+"""``crystal search --json`` with plain arguments: programs ask often, and most time would go into the parser and the settings.
 
-Whatever is not plain here, in the arguments or in the answer, is left to the command itself, which says it as it always does.
-Speaks what ``finding.wire`` describes, without loading it: tests hold both against each other.
+Where the agent answers, nothing of either is loaded; where it does not, the settings are, and this process searches. What is
+not plain in the arguments is left to the command itself, which says it as it always does. Speaks what ``finding.wire``
+describes, without loading it: tests hold both against each other.
 """
 
 import json
 import os
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 CONNECT_SECONDS_MAX = 0.5
 ANSWER_SECONDS_MAX = 630.0
@@ -39,19 +41,40 @@ _SWITCHES: dict[str, dict[str, object]] = {
 
 
 def searched(arguments: Sequence[str], home: str) -> dict[str, object] | None:
-    """The document that `search --json` prints; None if the command itself has to look at it."""
+    """The document that `search --json` prints; None if the command itself has to look at it. Raises what a search raises."""
     request = request_of(arguments)
     if request is None:
         return None
     try:
-        found = json.loads(_asked(home, json.dumps(request).encode("ascii")))
-        for part in (found, *found["results"]):
-            if part["explain"] is None:
-                del part["explain"]
+        return _without_gaps(json.loads(_asked(home, json.dumps(request).encode("ascii"))))
     except (OSError, ValueError, KeyError, TypeError):
+        return _searched_here(request)
+
+
+def _searched_here(request: dict[str, object]) -> dict[str, object] | None:
+    from msgspec import ValidationError, convert, to_builtins
+
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+    from crystal_node.finding.asking import finding
+    from crystal_node.finding.documents import SearchRequest
+    from crystal_node.settings import resolve
+
+    try:
+        wanted = convert(request, SearchRequest)
+    except ValidationError:
         return None
-    document: dict[str, object] = found
-    return document
+    os.environ.update(PROCESS_ENVIRONMENT)
+    with finding(resolve()) as found:
+        return _without_gaps(to_builtins(found.search(wanted)))
+
+
+def _without_gaps(document: Any) -> dict[str, object]:
+    """Without explanations where none was asked for. Raises KeyError, TypeError for what is no such document."""
+    for part in (document, *document["results"]):
+        if part["explain"] is None:
+            del part["explain"]
+    found: dict[str, object] = document
+    return found
 
 
 def request_of(arguments: Sequence[str]) -> dict[str, object] | None:

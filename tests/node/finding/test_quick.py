@@ -4,11 +4,12 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from crystal_node.cli.quick import ANSWER_SECONDS_MAX, request_of, searched
+from crystal_node.cli.quick import ANSWER_SECONDS_MAX, request_of
 from crystal_node.finding import asking
 from crystal_node.finding.documents import SearchRequest
 from crystal_node.finding.wire import frame, read_frame
@@ -78,6 +79,7 @@ def test_it_speaks_what_the_agent_speaks() -> None:
 def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> None:
     arguments = ["search", "--json", "--fast", "crane"]
     alone = json.loads(memory.call(*arguments).out)
+    of_the_command = memory.call("search", "--json", "--fast", "--page", "1", "crane").json
     with served(memory):
         finished = subprocess.run(
             [sys.executable, "-c", _LOADED, *arguments],
@@ -87,12 +89,34 @@ def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> N
             timeout=60,
             check=True,
         )
-        refused = searched(["--json", "--kind", "letter", "crane"], str(memory.home))
     answered = json.loads(finished.stdout)
-    del alone["took_ms"], answered["took_ms"]
+    del alone["took_ms"], answered["took_ms"], of_the_command["took_ms"]
     assert answered == alone
     assert answered["results"]
-    assert list(answered) == list(alone)
+    assert answered == of_the_command
+    assert list(answered) == list(alone) == list(of_the_command)
     assert finished.stderr == ""
-    assert refused is None
-    assert searched(["--json", "crane"], str(memory.home)) is None
+
+
+def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine) -> None:
+    refused = memory.call("search", "--json", "--kind", "letter", "crane", check=False)
+    assert (refused.code, refused.out) == (2, "")
+    assert "'letter' is no kind of text" in refused.err
+    refused = memory.call("search", "--json", "--since", "whenever", "crane", check=False)
+    assert (refused.code, refused.out) == (2, "")
+    assert json.loads(refused.err)["exit_code"] == 2
+
+
+def test_a_home_that_is_none_is_said_as_the_command_says_it(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "crystal_node", "search", "--json", "crane"],
+        env={"CRYSTAL_HOME": str(tmp_path / "none"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.stdout == ""
+    failure = json.loads(finished.stderr)
+    assert finished.returncode == failure["exit_code"] != 0
+    assert failure["hint"]

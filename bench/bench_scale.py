@@ -122,9 +122,10 @@ def _vectors(
     generator = np.random.default_rng(5)
     size = index.size
     only = np.sort(generator.choice(size, max(size // ONE_IN, 10), replace=False))
-    kept = np.stack(
-        [blocks[place // FILLED_AT_ONCE][place % FILLED_AT_ONCE] for place in only.tolist()]
-    ).astype(np.float32)
+    places: list[int] = only.tolist()
+    kept = np.stack([blocks[place // FILLED_AT_ONCE][place % FILLED_AT_ONCE] for place in places]).astype(
+        np.float32
+    )
     rowids = (only + 1).astype(np.int64)
     filtered = times(lambda i: index.nearest(database, queries[i], NEIGHBOURS, only=rowids), len(queries))
     hits = 0.0

@@ -143,7 +143,9 @@ def add_rows(
     kept: Kept, names: list[str], devices: list[bytes], contents: list[bytes], part: list[Any]
 ) -> None:
     """What the elements from 26 on, and the memories, of a snapshot's part hold. `contents`: its chunks, then the known."""
-    memories, states, changes, sources, documents, parts = (part[20], *(part[26:] or [[]] * 5))
+    none: list[list[Any]] = [[], [], [], [], []]
+    lists: list[list[Any]] = [part[20], *(part[26:] or none)]
+    memories, states, changes, sources, documents, parts = lists
     numbered: list[bytes] = []
     for chunk, category, agent, at, device in memories:
         content = contents[int(chunk)]
@@ -161,7 +163,7 @@ def add_rows(
     for number, confidence, status, successor, changed in states:
         kept.memories[numbered[number]][CONFIDENCE:] = [confidence, status, successor, changed]
     for chunk, number, *change in changes:
-        known = kept.changes.setdefault(contents[chunk], [])
+        known = kept.changes.setdefault(contents[int(chunk)], [])
         assert len(known) == number
         known.append((number, *change))
     for name, *source in sources:
@@ -169,5 +171,5 @@ def add_rows(
     for where, path, *document in documents:
         kept.documents[where, path] = tuple(document)
     for where, path, number, title, chunk in parts:
-        places = kept.parts.setdefault((names[where], names[path]), {})
+        places = kept.parts.setdefault((names[int(where)], names[int(path)]), {})
         places[number] = (contents[chunk], names[title])

@@ -64,8 +64,8 @@ class RecallBook:
         key = _session(session)
 
         def read() -> set[int]:
-            rows = self._db.execute("SELECT mark FROM given WHERE session = ?", (key,)).fetchall()
-            return {mark for (mark,) in cast("list[tuple[int]]", rows)}
+            found = self._db.execute("SELECT mark FROM given WHERE session = ?", (key,))
+            return {mark for (mark,) in cast("Iterable[tuple[int]]", found)}
 
         marks = self._whole(read)
         return {name for name in ids if _mark(session, name) in marks}

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +31,7 @@ def _made(machine: Machine) -> int:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(20_000)
     try:
-        return len(connection.execute("SELECT 1 FROM made").fetchall())
+        return sum(1 for _ in connection.execute("SELECT 1 FROM made"))
     finally:
         connection.close()
 
@@ -267,7 +268,7 @@ def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None
 def _vector_of_last(path: Path) -> bytes:
     connection = apsw.Connection(str(path))
     try:
-        last = connection.execute("SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1").fetchall()
-        return bytes(cast("list[tuple[bytes]]", last)[0][0])[:64]
+        last = connection.execute("SELECT vectors FROM made ORDER BY chunk DESC LIMIT 1")
+        return next(cast("Iterator[tuple[bytes]]", last))[0][:64]
     finally:
         connection.close()

@@ -1,5 +1,6 @@
 """A provider that is down, refuses or is off: everything is recorded, found by its words, and gets its vectors later."""
 
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -148,17 +149,18 @@ def test_a_watching_core_embeds_what_it_could_not_as_soon_as_the_provider_is_bac
     watching = vault.core.start("sync", "--watch")
     try:
         vault.core.call("remember", "the spare key hangs behind the barometer")
-        _until(lambda: "texts-without-vectors" in concerns(vault.core))
+        _until(watching, lambda: "texts-without-vectors" in concerns(vault.core))
         server.down = False
-        _until(lambda: standing(vault.core)["without_vectors"] == 0)
-        _until(lambda: "texts-without-vectors" not in concerns(vault.core))
+        _until(watching, lambda: standing(vault.core)["without_vectors"] == 0)
+        _until(watching, lambda: "texts-without-vectors" not in concerns(vault.core))
     finally:
         watching.terminate()
         watching.communicate()
 
 
-def _until(true: Callable[[], bool]) -> None:
+def _until(watching: "subprocess.Popen[str]", true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 90.0
     while not true():
+        assert watching.poll() is None, watching.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -161,7 +161,7 @@ def test_a_line_that_is_no_message_ends_nothing(memory: Machine) -> None:
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         process.stdin.write(json.dumps(HELLO) + "\n" + json.dumps(done) + "\n")
         for number, line in enumerate(rubbish, 99):
-            ask = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}
+            ask = {"jsonrpc": "2.0", "id": number, "method": "tools/list"}
             process.stdin.write(line + "\n" + json.dumps(ask) + "\n")
             process.stdin.flush()
             answer = json.loads(process.stdout.readline())

@@ -71,7 +71,7 @@ _MACHINERY_FOLDERS = _words(
 )
 _SECRET_FOLDERS = _words(
     """
-    .ssh .gnupg .aws .azure .kube .docker .password-store .gcloud gcloud keyrings Keychains .pki .mozilla .thunderbird .crystal
+    .ssh .gnupg .aws .azure .kube .docker .password-store .gcloud gcloud keyrings keychains .pki .mozilla .thunderbird .crystal
     """
 )
 _MACHINERY_FILES = _words(
@@ -140,7 +140,7 @@ _CODE_NAMES = _words(
 
 def skipped_folder(name: str) -> Skipped | None:
     """Why a folder is never looked into, by its name."""
-    if name in _SECRET_FOLDERS:
+    if name.casefold() in _SECRET_FOLDERS:  # where case does not count, another spelling leads there too
         return Skipped.SECRET
     if name in _MACHINERY_FOLDERS or name.endswith(
         (".egg-info", ".dist-info", ".xcassets", ".photoslibrary")

@@ -59,7 +59,7 @@ def test_files_that_hold_secrets_are_never_opened_and_what_is_no_text_of_a_perso
     )
     for name in (*secrets, "package-lock.json", "a.png", "b.min.js", "c.pyc"):
         (tmp_path / name).write_text("something")
-    for folder in (".ssh", "node_modules", ".venv", ".git", "pkg.egg-info"):
+    for folder in (".ssh", ".Aws", "Keychains", "node_modules", ".venv", ".git", "pkg.egg-info"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "inside.md").write_text("something")
     (tmp_path / ".env.example").write_text("NAME=value")
@@ -69,7 +69,7 @@ def test_files_that_hold_secrets_are_never_opened_and_what_is_no_text_of_a_perso
     os.mkfifo(tmp_path / "pipe")
     scan = Scan(tmp_path)
     assert [path for path, _ in scan.files()] == [".env.example", "about-credentials.md"]
-    assert scan.skips.counts[Skipped.SECRET] == len(secrets) + 1
+    assert scan.skips.counts[Skipped.SECRET] == len(secrets) + 3
     assert scan.skips.named == {"large.txt": Skipped.TOO_LARGE}
     assert scan.skips.counts[Skipped.SPECIAL] == 1
 

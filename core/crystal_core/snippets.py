@@ -8,7 +8,6 @@ Snippet and marks count characters (code points). All space in a snippet is sing
 """
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +29,7 @@ _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 Span = tuple[int, int]
 Token = tuple[int, int, str]
-"""Start, end (in characters) and stem of a word."""
+"""Start, end and stem of a word: in bytes, as the tokenizer counts, until it is found; then in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Snippets:
     def snippet(self, text: str, depth: float = 0.0) -> Snippet:
         """Around the place that has most of the query's words; without any, from so much (0 to 1) of the text on."""
         tokens = self._looked_at.pop(text, None) or self._tokens(text)
-        found = self._found(tokens)
+        found = _in_characters(self._found(tokens), text)
         begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
         begin, end = _bounds(text, begin)
         spans = [(start, stop) for start, stop, _ in found if begin <= start and stop <= end][:MARKS_MAX]
@@ -75,13 +74,8 @@ class Snippets:
         encoded = text.encode("utf-8", "surrogatepass")
         reason = apsw.FTS5_TOKENIZE_QUERY if query else apsw.FTS5_TOKENIZE_DOCUMENT
         found: Any = self._tokenizer(encoded, reason, None, include_offsets=True, include_colocated=False)
-        if text.isascii():
-            return [(start, end, token) for start, end, token in found]
-        characters = [place for place, byte in enumerate(encoded) if byte & 0xC0 != 0x80]
-        return [
-            (bisect_left(characters, start), bisect_left(characters, end), token)
-            for start, end, token in found
-        ]
+        tokens: list[Token] = list(found)
+        return tokens
 
     def _found(self, tokens: list[Token]) -> list[Token]:
         """The words and phrases of the query in the text, in order and apart from each other: start, end, stems."""
@@ -112,6 +106,21 @@ class Snippets:
             if value > best:
                 best, begin = value, start
         return begin
+
+
+def _in_characters(found: list[Token], text: str) -> list[Token]:
+    """What the tokenizer found, counted in characters instead of bytes."""
+    if text.isascii():
+        return found
+    encoded = text.encode("utf-8", "surrogatepass")
+    return [
+        (
+            len(encoded[:start].decode("utf-8", "surrogatepass")),
+            len(encoded[:end].decode("utf-8", "surrogatepass")),
+            token,
+        )
+        for start, end, token in found
+    ]
 
 
 def _bounds(text: str, begin: int) -> Span:

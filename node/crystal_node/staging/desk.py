@@ -232,8 +232,8 @@ def remove_staging(folder: Path) -> None:
 
 
 def forget_agent(device: Device, shop: Workshop, agent: str) -> tuple[int, int]:
-    """Forgets, everywhere, what this agent alone has said. Returns how many texts that is, and how many others said as well:
-    those stay."""
+    """Forgets, everywhere, what this agent alone has said. Returns how many texts that is, and how many others said as well, or
+    are remembered, or stand in a document: those stay."""
     database = shop.database
     said = int(database.value("SELECT count(DISTINCT chunk) FROM occurrences WHERE agent = ?", (agent,)))
     alone = [
@@ -241,7 +241,10 @@ def forget_agent(device: Device, shop: Workshop, agent: str) -> tuple[int, int]:
         for row in database.rows(
             "SELECT c.forget_hash FROM chunks c WHERE c.rowid IN (SELECT chunk FROM occurrences WHERE agent = ?1)"
             " AND NOT EXISTS (SELECT 1 FROM occurrences o WHERE o.chunk = c.rowid AND o.agent <> ?1)"
-            " AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.chunk = c.rowid)",
+            " AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.chunk = c.rowid)"
+            " AND NOT EXISTS (SELECT 1 FROM document_parts d WHERE d.chunk = c.rowid)"
+            " AND NOT EXISTS (SELECT 1 FROM provisional_places p WHERE p.chunk = c.rowid"
+            " AND (p.category IS NOT NULL OR p.path IS NOT NULL OR p.agent <> ?1))",
             (agent,),
         )
     ]

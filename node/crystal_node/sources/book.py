@@ -135,7 +135,10 @@ class SourceBook:
         return book
 
     def _is_sound(self) -> bool:
-        """Damage in the middle of the file does not show when it is opened. Looks at all of it, which takes some ten milliseconds for many files."""
+        """Damage in the middle of the file does not show when it is opened.
+
+        Looks at all of it, which takes some ten milliseconds for many files.
+        """
         try:
             return bool(self._db.execute("PRAGMA quick_check(1)").get == "ok")
         except (apsw.CorruptError, apsw.NotADBError):

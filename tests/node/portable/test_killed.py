@@ -1,11 +1,13 @@
 """Whoever is killed while a memory goes out, comes in or is taken over loses nothing, and what was decided stays so."""
 
 import json
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,15 +138,15 @@ def test_a_takeover_that_is_killed_while_it_takes_things_out_still_names_the_dat
     left = machine.home.with_name(f".{machine.home.name}-prototype-20260101-000000.0123abcd")
     left.mkdir()
     (left / "half.md").write_text("half of a copy")
-    out = takeover.shutil.rmtree
+    out = shutil.rmtree
 
-    def dying(path: Path, *arguments: object, **more: object) -> None:
+    def dying(path: Path, **more: Any) -> None:
         if Path(path).name == "state":
             raise Killed
-        out(path, *arguments, **more)  # type: ignore[arg-type]
+        out(path, **more)
 
     with monkeypatch.context() as kill:
-        kill.setattr(takeover.shutil, "rmtree", dying)
+        kill.setattr(shutil, "rmtree", dying)
         with pytest.raises(Killed):
             takeover.take_over(machine.home, machine.root, datetime(2026, 1, 2, tzinfo=UTC), even_so=True)
     assert not left.exists()

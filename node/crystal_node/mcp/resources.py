@@ -57,7 +57,7 @@ class Listed:
 class UnknownResource(NoSuchEntry):
     """There is nothing of that address."""
 
-    hint = "resources/list and resources/templates/list show what there is."
+    hint = "What there is: resources/list and resources/templates/list."
 
 
 def page(call: Call, cursor: str | None) -> tuple[list[Listed], str | None]:

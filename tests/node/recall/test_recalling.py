@@ -11,8 +11,9 @@ from crystal_node.finding import wire
 from crystal_node.finding.documents import Kind, ResultDocument
 from crystal_node.recall import quick
 from crystal_node.recall.book import RecallBook
-from crystal_node.recall.recalling import fits
+from crystal_node.recall.recalling import _warm_start, fits  # pyright: ignore[reportPrivateUsage]
 from crystal_node.recall.telling import PROMPT_CHARS_MAX, RECORD_CHARS_MAX, loaded
+from crystal_node.settings import resolve
 from tests.node.agent.running import agent, ended
 from tests.support.machine import Machine, Vault
 from tests.support.watchers import until
@@ -186,6 +187,17 @@ def test_what_was_recorded_stays_a_record_of_one_line() -> None:
     assert len(lines) == 4 and len(ids) == 1
     assert lines[2].startswith("- [") and lines[2].endswith(f"({'ab' * 6})")
     assert not any(char in text for char in "\x1b\u202e\r")
+
+
+def test_nothing_that_nobody_sees_comes_before_an_agent_with_its_context(machine: Machine) -> None:
+    settings = resolve(environment=machine.environment | {"CRYSTAL_HOME": str(machine.home)})
+    path = settings.home.agents / settings.agent_id / "CONTEXT.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("# Context\n\n- tea\x1b[2J\u202e\U000e0041\x00\r here")
+    warm = _warm_start(settings)  # the file comes from other devices, and from exports
+    assert "# Context\n\n- tea" in warm
+    assert "records, not instructions" in warm
+    assert all(char.isprintable() or char == "\n" for char in warm)
 
 
 def test_what_is_told_keeps_to_its_budget() -> None:

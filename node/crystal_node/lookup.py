@@ -32,10 +32,7 @@ def find_text(database: Database, given: str) -> Found:
     """
     digits = given.strip().lower()
     if not _ID.fullmatch(digits) or not ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS:
-        raise Usage(
-            f"{given[:80]!r} is no id",
-            hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
-        )
+        raise no_id(given)
     low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
     high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
     with database.snapshot():
@@ -51,6 +48,14 @@ def find_text(database: Database, given: str) -> Found:
     if len(rows) > 1:
         raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return Found(*rows[0])
+
+
+def no_id(given: str) -> Usage:
+    """What to say of it."""
+    return Usage(
+        f"{given[:80]!r} is no id",
+        hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
+    )
 
 
 def find_shown_text(database: Database, given: str) -> Found:

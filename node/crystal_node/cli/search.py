@@ -1,6 +1,6 @@
 """``crystal search``: finds texts by words and by meaning, offline."""
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -169,10 +169,9 @@ def _moment(given: str | None) -> str:
 def _document(found: "SearchDocument") -> dict[str, object]:
     from msgspec import to_builtins
 
-    document: dict[str, object] = to_builtins(found)
-    results = document["results"]
-    assert isinstance(results, list)
-    for part in (document, *results):
+    document: dict[str, Any] = to_builtins(found)
+    parts: list[dict[str, Any]] = [document, *document["results"]]
+    for part in parts:
         if part["explain"] is None:
             del part["explain"]
     return document
@@ -184,15 +183,21 @@ def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
     if not found.results:
-        say("Nothing found.")
+        say("Nothing more." if request.offset else "Nothing found.")
     elif is_terminal(output=True):
         _table(found)
     else:
         _lines(found)
     if found.more:
-        note(f"There is more: --offset {request.offset + request.limit}.")
+        note(f"There is more: {_next(request)}.")
     for line in _how(found):
         note(line)
+
+
+def _next(request: "SearchRequest") -> str:
+    """What shows it: a page where these were one."""
+    behind = request.offset + request.limit
+    return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
 
 
 def _how(found: "SearchDocument") -> list[str]:
@@ -264,6 +269,8 @@ def _who(result: "ResultDocument") -> str:
         parts = [result.source, result.path, result.title]
     if result.provisional:
         parts.append("not shared yet")
+    if result.weak:
+        parts.append("weak")
     if result.alike:
         parts.append(f"and {len(result.alike)} alike")
     return ", ".join(part for part in parts if part)

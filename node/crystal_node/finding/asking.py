@@ -10,7 +10,16 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.errors import NotSetUp
-from crystal_node.finding.documents import Depth, SearchDocument, SearchRequest, ShowDocument, ShowRequest
+from crystal_node.finding.documents import (
+    ID_DIGITS_MAX,
+    ID_DIGITS_MIN,
+    QUERY_CHARS_MAX,
+    Depth,
+    SearchDocument,
+    SearchRequest,
+    ShowDocument,
+    ShowRequest,
+)
 from crystal_node.finding.wire import (
     ANSWER_BYTES_MAX,
     REQUEST_BYTES_MAX,
@@ -57,14 +66,19 @@ class Asking:
         self._here: Finder | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """See ``Finding``. A deep search that is asked for outright is made here: its key may be in this process alone."""
+        """See ``Finding``. A deep search that is asked for outright is made here: its key may be in this process alone.
+
+        What is beyond the limits is refused here as well: the agent would say it in words for programs.
+        """
         outright = request.depth is Depth.DEEP or request.provider
-        answered = None if outright else self._asked("search", request, SearchDocument)
+        here = outright or not 0 < len(request.query) <= QUERY_CHARS_MAX
+        answered = None if here else self._asked("search", request, SearchDocument)
         return self._disk().search(request) if answered is None else answered
 
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``Finding``."""
-        answered = self._asked("show", request, ShowDocument)
+        here = not ID_DIGITS_MIN <= len(request.id) <= ID_DIGITS_MAX
+        answered = None if here else self._asked("show", request, ShowDocument)
         return self._disk().show(request) if answered is None else answered
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 QUERY_CHARS_MAX = 16 * 1024
 NAME_CHARS_MAX = 1024
+ID_DIGITS_MIN, ID_DIGITS_MAX = 8, 64
 HITS_MAX = 1000
 OFFSET_MAX = 10_000
 CANDIDATES_MAX = 200
@@ -127,7 +128,7 @@ class SearchDocument(Struct, frozen=True, kw_only=True):
 class ShowRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A text by its id (or the first 8 digits of it, or more), with what stands around it."""
 
-    id: Annotated[str, Meta(min_length=8, max_length=64)]
+    id: Annotated[str, Meta(min_length=ID_DIGITS_MIN, max_length=ID_DIGITS_MAX)]
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
 

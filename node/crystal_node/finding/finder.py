@@ -8,9 +8,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Protocol, Self, TypeVar
-
-from msgspec import ValidationError, convert, to_builtins
+from typing import Protocol, Self
 
 from crystal_core.database import Database
 from crystal_core.embed.port import EmbeddingError
@@ -18,7 +16,7 @@ from crystal_core.scope import Scope
 from crystal_core.search import Hit, Mode, Searcher, SearchResult
 from crystal_node.clock import now_ms
 from crystal_node.embedding import VaultEmbedder
-from crystal_node.errors import NotSetUp, Usage
+from crystal_node.errors import NotSetUp
 from crystal_node.finding.deep import Deep, Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.finding.documents import (
     Depth,
@@ -29,12 +27,10 @@ from crystal_node.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
+from crystal_node.finding.requesting import scope_of, within_limits
 from crystal_node.finding.showing import shown
 from crystal_node.settings import Settings
-from crystal_node.timespans import parse_since, parse_until
 from crystal_node.wording import iso
-
-_Request = TypeVar("_Request", SearchRequest, ShowRequest)
 
 
 class Finding(Protocol):
@@ -68,9 +64,9 @@ class Finder:
     def search(self, request: SearchRequest) -> SearchDocument:
         """See ``Finding``."""
         began = time.perf_counter()
-        request = _within_limits(request)
+        request = within_limits(request)
         now = now_ms()
-        scope = _scope(request, now)
+        scope = scope_of(request, now, self.settings.person_home)
         deep = self._deep.search(request, self._fast(scope, now)) if self._deep.wanted(request) else None
         if isinstance(deep, Deepened):
             found = replace(deep.plain, hits=deep.hits, more=deep.more)
@@ -115,7 +111,7 @@ class Finder:
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``Finding``."""
         with self._lock:
-            return shown(self._database, _within_limits(request))
+            return shown(self._database, within_limits(request))
 
     @property
     def ready(self) -> bool:
@@ -148,30 +144,6 @@ class Finder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _within_limits(request: _Request) -> _Request:
-    """The request, checked as if it had come from another program. Raises Usage."""
-    try:
-        return convert(to_builtins(request), type(request))
-    except ValidationError as error:
-        raise Usage(f"the request cannot be answered: {error}") from error
-
-
-def _scope(request: SearchRequest, now: int) -> Scope:
-    """Raises Usage for a time that is none."""
-    return Scope(
-        agent=request.agent or None,
-        project=request.project or None,
-        session=request.session or None,
-        role=request.role or None,
-        kind=None if request.kind is None else request.kind.value,
-        source=request.source or None,
-        since_ms=parse_since(request.since, now) if request.since else None,
-        until_ms=parse_until(request.until, now) if request.until else None,
-        category=request.category or None,
-        status=None if request.status is None else request.status.value,
-    )
 
 
 def _note(found: SearchResult) -> str:

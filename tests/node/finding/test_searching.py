@@ -1,12 +1,14 @@
 """`crystal search` and `crystal show` as people and programs use them: filters, snippets, pages, what stands around a text."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from crystal_node.errors import Usage
 from crystal_node.finding.documents import Kind, SearchRequest, ShowRequest
 from crystal_node.finding.finder import Finder
+from crystal_node.finding.requesting import scope_of
 from tests.node.finding.deep_memory import SAID, settings_of
 from tests.support.machine import Machine
 
@@ -50,6 +52,9 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
         ("--status", "nonsense"),
         ("--until", "yesterday"),
         ("--until", " "),
+        ("--since", "2026-01-06", "--until", "2026-01-04"),
+        ("--category", "nonsense"),
+        ("--provider", "nonsense"),
         ("--fast", "--deep"),
         ("--page", "2", "--offset", "3"),
         ("-n", "1000", "--page", "12"),
@@ -65,7 +70,7 @@ def test_a_filter_that_cannot_be_used_is_a_usage_error(memory: Machine, argument
 def test_a_page_says_where_the_next_one_begins(memory: Machine) -> None:
     first = memory.call("search", "--json", "crane", "-n", "2").json
     assert first["more"] is True
-    assert "--offset 2" in memory.call("search", "crane", "-n", "2").err
+    assert "--page 2" in memory.call("search", "crane", "-n", "2").err
     pages = [found(memory, "crane", "-n", "2", "--page", str(page)) for page in (1, 2, 3)]
     assert sorted(text for page in pages for text in page) == sorted(SAID)
 
@@ -124,3 +129,30 @@ def test_a_request_beyond_the_limits_is_refused_by_the_finder_itself(memory: Mac
                 finder.search(request)
         with pytest.raises(Usage):
             finder.show(ShowRequest(id="0" * 64, before=51))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("search", ""), "the query is empty"),
+        (("search", "x" * 16_385), "the query has 16,385 characters, and may have 16,384"),
+        (("show", "12"), "'12' is no id"),
+    ],
+)
+def test_what_is_beyond_the_limits_is_said_in_words_for_people(
+    memory: Machine, arguments: tuple[str, ...], said: str
+) -> None:
+    outcome = memory.call(*arguments, check=False)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"crystal: {said}")
+
+
+def test_a_folder_of_this_machine_is_the_project_that_it_was_recorded_as(tmp_path: Path) -> None:
+    for given, recorded in (
+        (f"{tmp_path}/src/crane", "src/crane"),
+        ("~/src/crane/", "src/crane"),
+        ("/elsewhere/src/crane", "…/src/crane"),
+        ("crane/", "crane"),
+        ("example.org/owner/crane", "example.org/owner/crane"),
+    ):
+        assert scope_of(SearchRequest(query="x", project=given), 0, tmp_path).project == recorded, given

@@ -21,14 +21,21 @@ group = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-_PORT = 18791
+_PORT = 18792
+"""Beside the gateway's, 18790, and a relay's, 18791: all three may run on one machine."""
 
 Http = Annotated[
     bool, typer.Option("--http", help="Serve over streamable HTTP on 127.0.0.1, with the gateway's token.")
 ]
 Port = Annotated[
-    int,
-    typer.Option("--port", metavar="N", min=0, max=65535, help="With --http: the port; 0 takes a free one."),
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help="With --http: the port; 0 takes a free one. 18792 if not given.",
+    ),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Offer only the tools that change nothing.")]
 
@@ -46,7 +53,7 @@ Clients = Annotated[
 def run(
     context: typer.Context,
     http: Http = False,
-    port: Port = _PORT,
+    port: Port = None,
     read_only: ReadOnly = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -64,6 +71,10 @@ def run(
     """
     if context.invoked_subcommand is not None:
         return
+    if not http and (port is not None or as_json):
+        from crystal_node.errors import Usage
+
+        raise Usage("--port and --json go with --http", hint="Add --http, or leave them out.")
     import logging
 
     from crystal_node.finding.keeping import Keeper
@@ -73,7 +84,7 @@ def run(
     logging.basicConfig(format="crystal mcp: %(message)s", level=logging.ERROR)
     keeper, tools = Keeper(resolve), READING_TOOLS if read_only else TOOLS
     if http:
-        _over_http(keeper, tools, port, as_json=as_json)
+        _over_http(keeper, tools, _PORT if port is None else port, as_json=as_json)
         return
     from crystal_node.mcp.stdio import serve
 

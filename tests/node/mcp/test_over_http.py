@@ -69,3 +69,8 @@ async def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(server
         assert nonsense.status_code == 400
     async with server.connected() as client:
         assert (await client.list_tools()).tools
+
+
+def test_a_port_without_http_is_refused_and_not_passed_over(machine: Machine) -> None:
+    assert "--http" in machine.call("mcp", "--port", "5", check=False).err
+    assert machine.call("mcp", "--json", check=False).code == 2

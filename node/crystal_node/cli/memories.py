@@ -108,8 +108,10 @@ def show(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
     say(printable(found.text))
     note(f"{found.id}")
-    note(f"{_standing(found)}, {found.confidence} % sure")
-    note(f"remembered {found.created_at or 'at an unknown moment'} by {found.agent} on {found.device}")
+    note(_standing(found))
+    note(
+        f"remembered {found.created_at[:16].replace('T', ' ') or 'at an unknown moment'} by {found.agent} on {found.device}"
+    )
     if found.superseded_by:
         note(f"{found.superseded_by[:12]} took its place")
 
@@ -248,4 +250,4 @@ def _event_line(event: "MemoryEventDocument") -> str:
     who = f"{one_line(event.agent, 80)} on {one_line(event.device, 80)}"
     how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}"
     when = event.at[:16].replace("T", " ") or "unknown         "
-    return f"{when}  {event.what} by {who}: {event.id[:12]} ({how})  {one_line(event.text, _TEXT_CHARS)}"
+    return f"{when}  {event.what}, by {who}: {event.id[:12]} ({how})  {one_line(event.text, _TEXT_CHARS)}"

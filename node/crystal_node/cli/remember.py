@@ -10,7 +10,7 @@ from crystal_node.cli.options import Agent, Debug, Json, is_terminal
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.memories import AlikeDocument, WhenAlike
+    from crystal_node.memories import AlikeDocument, RememberedDocument, WhenAlike
     from crystal_node.memories.writing import Choose
 
 _SHOWN_CHARS = 200
@@ -99,7 +99,7 @@ def run(
         emit(msgspec.to_builtins(done))
         return
     if done.merged:
-        say(f"That is remembered already, as {done.id[:12]}.")
+        say(f"That is remembered already, as {done.id[:12]}; it is {_judged(done)} now.")
     else:
         say(f"Remembered as {done.id[:12]}. Other devices have it after their next sync.")
     for each in done.supersedes:
@@ -107,7 +107,14 @@ def run(
     if done.redacted:
         say(f"{counted(done.redacted, 'credential')} in it blanked out.")
     for other in done.alike if choose is None else ():
-        note(f"Like {_shown(other)}. `crystal memories edit` or `--supersedes` makes one of the two.")
+        note(f"Almost the same is remembered: {_shown(other)}")
+    if done.alike and choose is None:
+        note("To have one of them: `crystal memories retire ID`, or `crystal remember TEXT --supersedes ID`.")
+
+
+def _judged(done: "RememberedDocument") -> str:
+    sure = "" if done.confidence == 100 else f", {done.confidence}%"
+    return f"{done.category}{sure}"
 
 
 def _merge(_alike: "Sequence[AlikeDocument]") -> "WhenAlike":

@@ -94,7 +94,7 @@ class WhichMemories(StrEnum):
     ACTIVE = "active"
     RETIRED = "retired"
     SUPERSEDED = "superseded"
-    ALL = "all"
+    ANY = "any"
 
 
 class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -92,7 +92,7 @@ def _listed(asked: MemoriesQuery, device: Device) -> MemoriesDocument:
     return list_memories(
         device,
         category=asked.category or None,
-        status=None if asked.status is WhichMemories.ALL else MemoryStatus(asked.status.value),
+        status=None if asked.status is WhichMemories.ANY else MemoryStatus(asked.status.value),
         limit=asked.limit,
         offset=asked.offset,
     )

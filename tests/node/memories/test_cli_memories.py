@@ -45,7 +45,7 @@ def test_a_memory_is_replaced_put_aside_and_told_of_on_every_device(vault: Vault
     assert all(event["device"] and event["agent"] for event in told)
     assert [event["provisional"] for event in told] == [False, False, False, False, True, True]
     plain = core.call("memories", "history", old[:8]).out
-    assert "superseded by" in plain
+    assert "superseded, by" in plain
 
 
 def test_other_words_are_a_new_memory_in_the_place_of_the_old(vault: Vault) -> None:
@@ -68,6 +68,8 @@ def test_the_same_words_are_remembered_once(vault: Vault) -> None:
         "remember", "--json", "  the staging database is restored every night, at TWO "
     ).json
     assert (again["id"], again["merged"]) == (old, True)
+    judged = vault.core.call("remember", OLD, "--category", "event", "--confidence", "50").out
+    assert "it is event, 50% now" in judged
     assert _ids(vault) == [old]
     assert len(_ids(vault)) == 1
     both = vault.core.call("remember", "--json", OLD.upper(), "--keep-both").json

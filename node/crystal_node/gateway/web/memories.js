@@ -5,7 +5,7 @@ import { ago, announce, choice, confirmed, counted, dialog, el, empty, failure, 
 
 const PAGE = 50;
 const CATEGORIES = [["fact", "Fact"], ["preference", "Preference"], ["event", "Event"], ["opinion", "Opinion"], ["skill", "Skill"]];
-const STATES = [["active", "In use"], ["superseded", "Replaced"], ["retired", "Put aside"], ["all", "All"]];
+const STATES = [["active", "In use"], ["superseded", "Replaced"], ["retired", "Put aside"], ["any", "All"]];
 
 export function memoriesView(root) {
   return new Memories(root);

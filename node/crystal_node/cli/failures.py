@@ -42,5 +42,6 @@ def _usage(error: BaseException) -> Failure | None:
         return Failure("stopped, nothing was done", "", ExitCode.INTERRUPTED)
     if isinstance(error, typer.TyperException):
         command = getattr(getattr(error, "ctx", None), "command_path", "crystal")
-        return Failure(error.format_message(), f"`{command} --help` shows how it is used.", ExitCode.USAGE)
+        message = error.format_message() or "say which of its commands"
+        return Failure(message, f"`{command} --help` shows how it is used.", ExitCode.USAGE)
     return None

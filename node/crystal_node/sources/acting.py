@@ -109,7 +109,9 @@ async def sync_sources(
     async with _locked(device, wait_seconds):
         with _book(device) as book:
             mine = _let_go(device, book)
-            wanted = [source for source in book.sources() if source.name in mine and name in (None, source.name)]
+            wanted = [
+                source for source in book.sources() if source.name in mine and name in (None, source.name)
+            ]
             if name is not None and not wanted:
                 raise _unknown(device, name)
             done: list[SourceSynced] = []
@@ -169,6 +171,11 @@ def root_of(device: Device, path: Path) -> Path:
     home = device.settings.home.root.resolve()
     if root == home or root.is_relative_to(home):
         raise Usage("the memory home cannot be a source of itself", hint="Its files are synced as they are.")
+    if root == Path(root.anchor):
+        raise Usage(
+            f"{root} is this machine's whole disk, and no folder of yours",
+            hint="Name the folders that you mean.",
+        )
     if any(skipped_folder(part) is Skipped.SECRET for part in root.parts):
         raise Usage(f"{shown(str(root))} holds keys and passwords: it is never read")
     return root

@@ -123,6 +123,8 @@ def test_what_is_missing_or_wrong_is_said(machine: Machine, vault: Vault, tmp_pa
     assert machine.call("sources", "status", check=False).code == 3
     assert core.call("sources", "add", str(tmp_path / "nowhere"), check=False).code == 2
     assert core.call("sources", "add", str(core.home), check=False).code == 2
+    assert "whole disk" in core.call("sources", "add", "/", check=False).err
+    assert "say which of its commands" in core.call("sources", check=False).err
     assert core.call("sources", "sync", "nothing", check=False).code == 10
     assert core.call("sources", "remove", "nothing", "--yes", check=False).code == 10
     root = notes(core, animals_md=FOX)

@@ -184,6 +184,15 @@ def transcript(machine: Machine, *texts: str, name: str = "session") -> Path:
     return path
 
 
+def core_that_heard(relay: RelayProcess, directory: Path, *texts: str) -> Machine:
+    """The Core of a new vault, with a conversation in its memory."""
+    machine = Vault(relay, directory).core
+    transcript(machine, *texts)
+    machine.call("capture")
+    machine.call("sync")
+    return machine
+
+
 def _checked(outcome: Outcome, arguments: tuple[str, ...], *, check: bool) -> Outcome:
     assert not check or outcome.code == 0, (
         f"crystal {' '.join(arguments)}: {outcome.code}\n{outcome.out}{outcome.err}"

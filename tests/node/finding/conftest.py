@@ -6,17 +6,13 @@ import pytest
 
 from tests.node.finding.deep_memory import SAID, model
 from tests.support.llm_server import LlmServer, llm_server
-from tests.support.machine import Machine, Vault, transcript
+from tests.support.machine import Machine, core_that_heard
 from tests.support.relay_process import RelayProcess
 
 
 @pytest.fixture(scope="module")
 def memory(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    machine = Vault(relay, tmp_path_factory.mktemp("memory")).core
-    transcript(machine, *SAID)
-    machine.call("capture")
-    machine.call("sync")
-    return machine
+    return core_that_heard(relay, tmp_path_factory.mktemp("memory"), *SAID)
 
 
 @pytest.fixture

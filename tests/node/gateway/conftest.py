@@ -5,7 +5,7 @@ from collections.abc import Generator
 import pytest
 
 from tests.support.gateway import Gateway, running_gateway
-from tests.support.machine import Machine, Vault, transcript
+from tests.support.machine import Machine, core_that_heard
 from tests.support.relay_process import RelayProcess
 
 SAID = (
@@ -17,11 +17,7 @@ SAID = (
 
 @pytest.fixture(scope="module")
 def memory(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    machine = Vault(relay, tmp_path_factory.mktemp("memory")).core
-    transcript(machine, *SAID)
-    machine.call("capture")
-    machine.call("sync")
-    return machine
+    return core_that_heard(relay, tmp_path_factory.mktemp("memory"), *SAID)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_the_same_words_are_remembered_once(vault: Vault) -> None:
         "remember", "--json", "  the staging database is restored every night, at TWO "
     ).json
     assert (again["id"], again["merged"]) == (old, True)
-    judged = vault.core.call("remember", OLD, "--category", "event", "--confidence", "50").out
+    judged = vault.core.call("remember", OLD.lower(), "--category", "event", "--confidence", "50").out
     assert "it is event, 50% now" in judged
     assert _ids(vault) == [old]
     assert len(_ids(vault)) == 1

@@ -2,13 +2,16 @@
 
 import ast
 import errno
+import importlib
 import json
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
+import crystal_node
 from crystal_crypto.errors import BadCode, CrystalError
 from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
@@ -103,6 +106,10 @@ def test_every_hint_begins_as_a_sentence_does() -> None:
 
 
 def test_every_error_of_the_device_says_what_to_do() -> None:
+    for module in pkgutil.walk_packages(crystal_node.__path__, "crystal_node."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
     def children(kind: type[CrystalError]) -> list[type[CrystalError]]:
         return [kind, *(found for child in kind.__subclasses__() for found in children(child))]
 

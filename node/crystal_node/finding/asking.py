@@ -49,6 +49,8 @@ class AgentAway(Exception):
 class AnsweredError(CrystalError):
     """What the agent said instead of an answer; the same that this process would have."""
 
+    hint = "Ask again, or stop the agent: `crystal agent stop`."
+
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error, hint=failure.hint)
         self.exit_code = failure.exit_code

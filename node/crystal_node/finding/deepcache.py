@@ -44,6 +44,8 @@ CREATE INDEX answer_by_age ON answer (made_at);
 class _Unusable(CrystalError):
     """Never told: the file is begun anew, or done without."""
 
+    hint = "Run the search again."
+
 
 _FILE = SqliteFile(
     application_id=0x43525951,  # "CRYQ"

@@ -8,14 +8,13 @@ class GatewayError(CrystalError):
     """The root. ``status`` and ``code`` are what the client is told."""
 
     exit_code = ExitCode.USAGE
+    hint = "GET /api/openapi.json describes what is understood."
     status = 400
     code = "bad-request"
 
 
 class BadRequest(GatewayError):
     """It cannot mean anything as it was sent."""
-
-    hint = "GET /api/openapi.json describes what is understood."
 
 
 class WrongHost(GatewayError):
@@ -31,6 +30,7 @@ class ForeignOrigin(GatewayError):
 
     status = 403
     code = "foreign-origin"
+    hint = "Only its own page and programs of this machine may ask the gateway."
 
 
 class NoToken(GatewayError):
@@ -61,6 +61,7 @@ class TooLarge(GatewayError):
 
     status = 413
     code = "too-large"
+    hint = "Send it in several parts."
 
 
 class TooSlow(GatewayError):
@@ -68,6 +69,7 @@ class TooSlow(GatewayError):
 
     status = 408
     code = "too-slow"
+    hint = "Send the body at once."
 
 
 class NoAgent(GatewayError):
@@ -85,6 +87,7 @@ class Running(GatewayError):
     exit_code = ExitCode.BUSY
     status = 409
     code = "running"
+    hint = "Ask again when that is over."
 
 
 class NoProvider(GatewayError):

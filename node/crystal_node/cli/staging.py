@@ -173,7 +173,9 @@ def reject(
     if forget:
         say(f"Forgotten: {counted(forgotten, 'text')}. Other devices follow with their next sync.")
         if shared:
-            say(f"{counted(shared, 'text')} stay: others said the same, or it is remembered or stands in a document.")
+            say(
+                f"{counted(shared, 'text')} stay: others said the same, or it is remembered or stands in a document."
+            )
 
 
 def _document(one: "Staged") -> dict[str, object]:

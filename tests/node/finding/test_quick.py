@@ -67,9 +67,9 @@ def test_what_is_not_plain_is_left_to_the_command(arguments: list[str]) -> None:
 def test_it_speaks_what_the_agent_speaks() -> None:
     from crystal_node.cli import quick
 
-    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (quick._GREETING, 2) + b"{}"), 100)
+    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (quick._GREETING, 2) + b"{}"), 100)  # pyright: ignore[reportPrivateUsage]
     assert (verb, body) == ("search", b"{}")
-    assert frame("ok", b"{}") == b"%s ok 2\n{}" % quick._GREETING
+    assert frame("ok", b"{}") == b"%s ok 2\n{}" % quick._GREETING  # pyright: ignore[reportPrivateUsage]
     assert (quick.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
         asking.CONNECT_SECONDS_MAX,
         asking.ANSWER_SECONDS_MAX,

@@ -5,14 +5,23 @@ Never what the session has: its own pieces, what it was given before (``book``),
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.capture.project import Place, Places
-from crystal_node.errors import LocalStorage, describe
-from crystal_node.finding.documents import Depth, Kind, ResultDocument, SearchDocument, SearchRequest
+from crystal_node.errors import LocalStorage, NoSuchEntry, describe
+from crystal_node.finding.documents import (
+    Depth,
+    Kind,
+    ResultDocument,
+    SearchDocument,
+    SearchRequest,
+    ShowDocument,
+    ShowRequest,
+)
 from crystal_node.recall.book import RecallBook
 from crystal_node.recall.hook import NOTHING, HookInput, Moment, Recalled
 from crystal_node.recall.telling import (
@@ -31,6 +40,10 @@ LOOKED_AT = 24
 """Results of the search from which the records are chosen."""
 QUERY_CHARS_MAX = 2_000
 """Of a prompt that are searched for: its beginning says what it is about."""
+ANSWERED_MAX = 2
+"""Questions among the records that are given with what was answered to them."""
+ANSWER_WITHIN = 4
+"""Pieces behind a question among which its answer is looked for; others may be thoughts."""
 SIMILARITY_MIN = 0.5
 """Cosine from which a text is near enough in meaning that an agent should see it unasked."""
 WORDS_MIN = 2
@@ -53,6 +66,8 @@ class Searching(Protocol):
     """Whoever searches: see ``finding.Finding``."""
 
     def search(self, request: SearchRequest) -> SearchDocument: ...
+
+    def show(self, request: ShowRequest) -> ShowDocument: ...
 
 
 def recall(
@@ -175,7 +190,18 @@ class _Recalling:
         others = {result.id: result for result in found if not session or result.session != session}
         given = self._book.given(session, others) if session else set[str]()
         chosen = [result for name, result in others.items() if name not in given][:most]
-        return loaded(chosen, self._now_ms, chars_max)
+        return loaded(chosen, self._now_ms, chars_max, self._answers(chosen))
+
+    def _answers(self, chosen: list[ResultDocument]) -> dict[str, str]:
+        """What was answered to the first of them that a person asked: a question alone is of little use."""
+        asked = [result.id for result in chosen if result.kind is Kind.CONVERSATION and result.role == "user"]
+        found: dict[str, str] = {}
+        for name in asked[:ANSWERED_MAX]:
+            with suppress(NoSuchEntry):  # forgotten meanwhile
+                pieces = self._searching.show(ShowRequest(id=name, after=ANSWER_WITHIN)).pieces
+                behind = pieces[[piece.asked for piece in pieces].index(True) + 1 :]
+                found[name] = next((piece.text for piece in behind if piece.role == "assistant"), "")
+        return found
 
 
 def _name(place: Place) -> str:

@@ -96,6 +96,37 @@ def test_the_agent_recalls_and_no_session_is_given_a_record_twice(remembering: M
         assert not socket.exists()
 
 
+def test_a_question_that_was_asked_before_comes_with_its_answer(remembering: Machine) -> None:
+    turns = (
+        ("user", "Who looks after the harbour crane?"),
+        ("assistant", "Ingrid does, on weekdays."),
+        ("user", "And at night nobody."),
+    )
+    transcript = remembering.projects / "-work" / "crane.jsonl"
+    transcript.parent.mkdir(parents=True)
+    transcript.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "type": role,
+                    "uuid": f"00000000-0000-4000-8000-{number:012d}",
+                    "sessionId": "33333333-3333-4333-8333-333333333333",
+                    "timestamp": f"2026-01-05T10:00:{number:02d}.000Z",
+                    "cwd": str(remembering.root / "work"),
+                    "message": {"role": role, "content": [{"type": "text", "text": text}]},
+                }
+            )
+            + "\n"
+            for number, (role, text) in enumerate(turns)
+        )
+    )
+    remembering.call("capture")
+    remembering.call("sync")
+    shown = remembering.call("recall", "who looks after the crane of the harbour", "--json").json["text"]
+    assert "Who looks after the harbour crane?" in shown
+    assert "-> answered: Ingrid does, on weekdays." in shown
+
+
 def test_a_memory_that_cannot_be_read_is_told_from_an_empty_one(remembering: Machine) -> None:
     database = remembering.home / "memory" / "crystal.db"
     for path in (database, database.with_name("crystal.db-wal"), database.with_name("crystal.db-shm")):

@@ -42,6 +42,7 @@ FULL_CHECK_ROUNDS = 64
 """Every how many rounds, from a process's first on, a device looks at everything again: at all void slots (besides: whenever
 the log has grown), at its own streams, and the Core at the whole mirror's listing."""
 _PAGE = 64
+_ANOTHER_COPY = "another copy of this device has written to the relay"
 
 _Own = list[tuple[PackedOrigin, bytes]]
 _own_decoder = msgspec.msgpack.Decoder(_Own)
@@ -66,9 +67,12 @@ def push(member: Member) -> Flow[int]:
         if sealed.generation < member.log.generation or sealed.sender != member.device_id:
             # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
             # device, which has not read the log since, may still add to the outbox. Or it was sealed by a device that this
-            # home was before, and a crash came before it was taken over.
-            with member.journal.transaction() as transaction:
-                restart_stream(member, transaction)
+            # home was before, and a crash came before it was taken over. The old places are put no more, so this is the last
+            # moment at which what another copy wrote there is met.
+            used_up = yield from _used_up(member, row)
+            if used_up:
+                member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
+            _begin_stream_anew(member, used_up)
             continue
         key = member.keys.conversation(member.device_id, row.incarnation, row.sequence)
         created = yield PutNew(key, row.sealed)
@@ -124,12 +128,16 @@ def _give_way(member: Member, row: OutboxRow, there: bytes) -> Flow[None]:
     """
     used_up: set[Origin] = set()
     if _signed_by_me(member, row.incarnation, row.sequence, there):
-        member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
+        member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
         used_up = yield from _used_up(member, row)
     else:
         member.notices.put(
             Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
         )
+    _begin_stream_anew(member, used_up)
+
+
+def _begin_stream_anew(member: Member, used_up: Container[Origin]) -> None:
     with member.journal.transaction() as transaction:
         renamed = restart_stream(member, transaction, used_up)
     for before, after in renamed.items():
@@ -196,11 +204,8 @@ def _give_names_up(member: Member) -> Flow[None]:
         used_up -= yield from _there_already(member, used_up)
     if not used_up and not overtaken:
         return
-    member.notices.put(Notice.RESTORED, "another copy of this device has written to the relay")
-    with member.journal.transaction() as transaction:
-        renamed = restart_stream(member, transaction, used_up)
-    for before, after in renamed.items():
-        member.rename_provisional(before, after)
+    member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
+    _begin_stream_anew(member, used_up)
 
 
 def _there_already(member: Member, names: set[Origin]) -> Flow[set[Origin]]:

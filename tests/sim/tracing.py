@@ -1,5 +1,6 @@
 """The trace: what a run says of each step, without ciphertext, and the hash that names the run (P12)."""
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -18,13 +19,20 @@ from crystal_mirror.requests import (
     Request,
 )
 
+_BLOB_NAME = re.compile("/blob/[0-9a-f]{64}")
+
 
 def hash_of(trace: Sequence[str]) -> str:
     return sha256("\n".join(trace).encode()).hexdigest()[:16]
 
 
 def describe(request: Request | None) -> str:
-    """A request without its ciphertext: its kind, key and size."""
+    """A request without its ciphertext: its kind, key and size. A blob's name stands for its content, which is ciphertext in a
+    pack: it is left out."""
+    return _BLOB_NAME.sub("/blob/", _described(request))
+
+
+def _described(request: Request | None) -> str:
     match request:
         case Get(key) | GetBlob(key):
             return f"get {key}"

@@ -56,8 +56,12 @@ def accept_left(member: Member, device: bytes) -> Flow[None]:
     yield from accept_held(member, device)
 
 
-def drop_left(member: Member, device: bytes) -> Flow[None]:
+def drop_left(world: World, member: Member, device: bytes) -> Flow[None]:
+    """The Core drops it wherever else it is kept, in the outbox of who revoked the device too: it need not be in the log."""
     yield from sync_round(member, MODEL)
+    if member.is_core:
+        here = {name.digest for name in member.journal.names()}  # what waits here is not held
+        world.lost |= (world.on_relay(device, held=True) & world.accepted.keys()) - here
     yield from drop_held(member, device)
 
 

@@ -9,7 +9,7 @@ from crystal_mirror.snapshots.making import make_snapshot
 from crystal_mirror.types import EntryState, Origin
 from tests.sim.checks import compare
 from tests.sim.filing import files_on, refused_on, standing_files
-from tests.sim.model import Violation
+from tests.sim.model import History, Violation
 
 if TYPE_CHECKING:
     from tests.sim.device import Home
@@ -91,7 +91,27 @@ def _disagreement(world: "World") -> str:
         )
     if len({d.split(" {")[0] for d in digests.values()}) != 1:
         return f"{digests}"
+    if _waits_for_a_core(world):
+        return f"nobody leads, and the relay has what nobody took: {digests}"
     return next(filter(None, (_files_differ(world, home) for home in world.homes)), "")
+
+
+def _waits_for_a_core(world: "World") -> bool:
+    """Whether only the relay has some operation, and no device leads that could take it in: all are equal without it.
+
+    The Core's disk was put back to before its claim, and it holds no operation any more that would show it.
+    """
+    members = [member for home in world.homes if (member := home.open()) is not None]
+    if any(member.is_core for member in members):
+        return False
+    history = world.checks.histories.get(members[0].replica.position().previous)
+    return history is not None and bool(_missing(world, history) & world.on_relay())
+
+
+def _missing(world: "World", history: History) -> set[bytes]:
+    """The operations that should be in the log and are not."""
+    missing = world.accepted.keys() - world.lost - history.operations
+    return missing - world.on_relay_only if world.deceived else missing
 
 
 def _files_differ(world: "World", home: "Home") -> str:
@@ -139,9 +159,7 @@ def _check_outcome(world: "World") -> None:
     assert member is not None, "checked before"
     history = world.checks.histories.get(member.replica.position().previous)
     assert history is not None, "checked after the step"
-    missing = world.accepted.keys() - world.lost - history.operations
-    if world.deceived:
-        missing -= world.on_relay_only
+    missing = _missing(world, history)
     world.filing.p1_no_file_is_lost(
         history.state,
         {home.name: home for home in world.homes},

@@ -166,7 +166,7 @@ class MembersChaos(Chaos):
         device = out.identity.id
         if self.draw.random() < 0.5:
             self._say(actor, "drops what is left of", out)
-            self.world.step(actor, lambda member: drop_left(member, device))
+            self.world.step(actor, lambda member: drop_left(self.world, member, device))
         else:
             self._say(actor, "accepts what is left of", out)
             condone(self.world, device)

@@ -158,7 +158,7 @@ def dropped(stage: MembersStage) -> None:
     device = stage.out(stage.phone)
     stage.sync(stage.laptop)
     stage.arm()
-    stage.act(stage.core, lambda member: drop_left(member, device))
+    stage.act(stage.core, lambda member: drop_left(stage.world, member, device))
     stage.end()
     stage.sync(stage.laptop, stage.core)
 

@@ -1,5 +1,7 @@
 """Random worlds with a restless membership, and what they once found."""
 
+from pathlib import Path
+
 import pytest
 
 from crystal_crypto.entry import parse
@@ -16,14 +18,29 @@ SEEDS = 4 * len(MOODS)
 SLICES = 3
 
 
+def kept_seeds() -> list[int]:
+    """The numbers in `members_seeds.txt`; what stands behind one says what it found."""
+    lines = (Path(__file__).parent / "members_seeds.txt").read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def run(seed: int) -> None:
+    chaos = MembersChaos(seed)
+    try:
+        chaos.run()
+    except AssertionError as error:
+        raise AssertionError(f"members world {seed} ({chaos.mood.name}): {error}") from error
+
+
 @pytest.mark.parametrize("part", range(SLICES))
 def test_whatever_becomes_of_the_membership_the_promises_are_kept(part: int) -> None:
     for seed in range(part, SEEDS, SLICES):
-        chaos = MembersChaos(seed)
-        try:
-            chaos.run()
-        except AssertionError as error:
-            raise AssertionError(f"members world {seed} ({chaos.mood.name}): {error}") from error
+        run(seed)
+
+
+@pytest.mark.parametrize("seed", kept_seeds())
+def test_members_worlds_that_failed_once_do_not_fail_again(seed: int) -> None:
+    run(seed)
 
 
 @pytest.mark.parametrize("seed", range(len(MOODS)))
@@ -96,6 +113,27 @@ def test_names_that_a_restored_device_had_given_before_a_new_generation_are_not_
     world.agree()
     assert not world.lost
     assert len(world.accepted) == 5
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_name_whose_place_only_the_relay_had_is_not_given_again_for_a_new_generation(number: int) -> None:
+    """Which of the two streams the Core takes first is drawn, so it is tried some times."""
+    stage = Stage(f"restored name {number}")
+    core, laptop, world = stage.core, stage.laptop, stage.world
+    stage.sync(core, laptop, laptop)
+    stage.write(laptop)
+    stage.sync(laptop, core, laptop)
+    backup = laptop.backup()
+    stage.write(laptop)
+    stage.sync(laptop)
+    world.disaster(laptop, lambda: laptop.restore(backup))
+    stage.write(laptop)
+    kit = world.root
+    assert world.run(core, lambda member: renew(member, kit))
+    stage.sync(laptop)
+    world.agree()
+    assert not world.lost
+    assert len(world.accepted) == 3
 
 
 def test_a_claimant_is_not_stopped_by_an_entry_that_the_relay_damaged() -> None:

@@ -231,7 +231,7 @@ class World:
         self.outsiders.expel(homes[0].identity)
         theirs = {name for home in homes for name in self.checks.released(home)}
         held = {name for home in self.homes for name in self.checks.held(home)}
-        stored = self._on_relay(device)
+        stored = self.on_relay(device)
         self.on_relay_only |= theirs - held
         self.lost |= theirs - held - stored
 
@@ -311,7 +311,7 @@ class World:
         for other in self.homes:
             held |= self.checks.held(other)
         self.on_relay_only |= self.accepted.keys() - held
-        self.lost |= self.accepted.keys() - held - self._on_relay()
+        self.lost |= self.accepted.keys() - held - self.on_relay()
         self.crasher.kill_at = armed
 
     def harm(self, strike: Callable[[], None]) -> None:
@@ -330,8 +330,9 @@ class World:
                 del self.store.objects[key]
             self.store.objects.update(log)
 
-    def _on_relay(self, device: bytes | None = None) -> set[bytes]:
-        """The operations on the relay. With ``device`` only those of its streams that count although it was revoked."""
+    def on_relay(self, device: bytes | None = None, *, held: bool = False) -> set[bytes]:
+        """The operations on the relay. With ``device`` only those of its streams that count although it was revoked, or
+        (``held``) those that do not."""
         info = self.outsiders.truth.member(device) if device else None
         found: set[bytes] = set()
         for data in self.store.objects.values():
@@ -339,7 +340,9 @@ class World:
                 entry = parse(data)
                 place = (entry.header.incarnation, entry.header.sequence)
                 counts = info is None or (
-                    info.revoked is not None and info.revoked.counts(*place) and entry.header.sender == device
+                    info.revoked is not None
+                    and info.revoked.counts(*place) is not held
+                    and entry.header.sender == device
                 )
                 if entry.header.kind is Kind.OFFER and counts:
                     found.add(sha256(open_offer(entry, self.generations.of(entry)).data).digest())

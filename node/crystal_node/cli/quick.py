@@ -11,10 +11,11 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from crystal_node.finding.reaching import reached
+
 CONNECT_SECONDS_MAX = 0.5
 ANSWER_SECONDS_MAX = 630.0
 """As ``finding.asking`` waits."""
-_PATH_BYTES_MAX = 100
 _GREETING = b"crystal-find/1"
 
 _TEXTS = frozenset(
@@ -111,11 +112,14 @@ def request_of(arguments: Sequence[str]) -> dict[str, object] | None:
 def _asked(home: str, body: bytes) -> bytes:
     """The agent's answer. Raises OSError, ValueError: there is no agent, or it has no result."""
     path = os.path.join(home, "state", "agent", "find.sock")  # noqa: PTH118  pathlib costs 5 ms
-    if len(os.fsencode(path)) > _PATH_BYTES_MAX or not hasattr(socket, "AF_UNIX"):
+    if not hasattr(socket, "AF_UNIX"):
         raise ValueError("no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(CONNECT_SECONDS_MAX)
-        line.connect(path)
+        with reached(path) as name:
+            if name is None:
+                raise ValueError("no socket")
+            line.connect(name)
         line.settimeout(ANSWER_SECONDS_MAX)
         line.sendall(b"%s search %d\n" % (_GREETING, len(body)) + body)
         with line.makefile("rb") as file:

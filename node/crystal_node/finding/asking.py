@@ -20,12 +20,12 @@ from crystal_node.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
+from crystal_node.finding.reaching import reached
 from crystal_node.finding.wire import (
     ANSWER_BYTES_MAX,
     REQUEST_BYTES_MAX,
     Failure,
     NotUnderstood,
-    address,
     frame,
     has_sockets,
     read_frame,
@@ -123,13 +123,15 @@ def finding(settings: Settings) -> Generator[Asking]:
 
 def ask_agent(settings: Settings, verb: str, body: bytes) -> bytes:
     """The body of the agent's answer. Raises AgentAway, AnsweredError."""
-    name = address(settings.home.finder_socket)
-    if name is None or not has_sockets():
+    if not has_sockets():
         raise AgentAway
     try:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as line:
             line.settimeout(CONNECT_SECONDS_MAX)
-            line.connect(name)
+            with reached(str(settings.home.finder_socket)) as name:
+                if name is None:
+                    raise AgentAway
+                line.connect(name)
             line.settimeout(ANSWER_SECONDS_MAX)
             line.sendall(frame(verb, body))
             with suppress(OSError):

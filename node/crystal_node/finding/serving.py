@@ -28,11 +28,11 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.errors import ExitCode, describe
 from crystal_node.finding.documents import SearchRequest, ShowRequest
 from crystal_node.finding.finder import Finder
+from crystal_node.finding.reaching import reached
 from crystal_node.finding.wire import (
     REQUEST_BYTES_MAX,
     Failure,
     NotUnderstood,
-    address,
     frame,
     has_sockets,
     read_frame,
@@ -81,19 +81,15 @@ class FinderService:
 
     def start(self) -> str:
         """Listens from now on. Returns why it cannot, "" if it does."""
-        name = address(self._path)
-        if not has_sockets() or name is None:
-            return "searches are not answered by the agent: the home's path is too long for a socket"
+        if not has_sockets():
+            return "searches are not answered by the agent: this system has no such sockets"
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()  # of an agent that was killed: the home's lock says that there is no other
-            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                _bind(listening, name)
-                listening.listen(_WAITING_MAX)
-            except BaseException:
-                listening.close()
-                raise
+            with reached(str(self._path)) as name:
+                if name is None:
+                    return "searches are not answered by the agent: the home's path is too long for a socket"
+                listening = _listening_at(name)
         except OSError as error:
             return f"searches are not answered by the agent: {error.strerror or error}"
         self._listening = listening
@@ -242,10 +238,17 @@ def _stamp(settings: Settings) -> tuple[int, int]:
     return stamps[0], stamps[1]
 
 
-def _bind(listening: socket.socket, name: str) -> None:
-    """Bound, and its owner's only, at no moment anybody else's: its folder is private too."""
-    listening.bind(name)
-    os.chmod(name, 0o600)  # noqa: PTH101  the name is the socket's
+def _listening_at(name: str) -> socket.socket:
+    """Its owner's only, at no moment anybody else's: its folder is private too."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(name)
+        os.chmod(name, 0o600)  # noqa: PTH101  the name is the socket's
+        listening.listen(_WAITING_MAX)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 def _is_other(caller: socket.socket) -> bool:

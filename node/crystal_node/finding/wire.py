@@ -8,7 +8,6 @@ after the slash is another version of the program: whoever asks then answers fro
 """
 
 import socket
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,8 +18,6 @@ HEADER_BYTES_MAX = 64
 REQUEST_BYTES_MAX = 1024 * 1024
 ANSWER_BYTES_MAX = 128 * 1024 * 1024
 """A thousand texts of 64 KiB, escaped."""
-SOCKET_PATH_BYTES_MAX = 100
-"""Of 104 (macOS) to 108 (Linux)."""
 
 
 class NotUnderstood(Exception):
@@ -64,12 +61,6 @@ def read_frame(file: Reading, bytes_max: int) -> tuple[str, bytes]:
     if len(body) != size:
         raise NotUnderstood("a message that ends early")
     return word.decode("ascii"), body
-
-
-def address(path: Path) -> str | None:
-    """The socket's path as the system takes it; None if it is too long for that."""
-    text = str(path)
-    return text if len(text.encode("utf-8", "surrogateescape")) <= SOCKET_PATH_BYTES_MAX else None
 
 
 def has_sockets() -> bool:

@@ -7,11 +7,12 @@ import os
 import socket
 import time
 
+from crystal_node.finding.reaching import reached
+
 SECONDS_MAX = 0.24
 """Until an answer is there; the start of Python comes on top."""
 INPUT_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 64 * 1024
-PATH_BYTES_MAX = 100
 
 
 def asked(home: str, data: bytes) -> bytes | None:
@@ -20,12 +21,15 @@ def asked(home: str, data: bytes) -> bytes | None:
     Raises OSError, ValueError: there is no agent, or none that understands.
     """
     path = os.path.join(home, "state", "agent", "find.sock")  # noqa: PTH118
-    if len(os.fsencode(path)) > PATH_BYTES_MAX or not hasattr(socket, "AF_UNIX"):
+    if not hasattr(socket, "AF_UNIX"):
         raise ValueError("no socket")
     deadline = time.monotonic() + SECONDS_MAX
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(SECONDS_MAX)
-        line.connect(path)
+        with reached(path) as name:
+            if name is None:
+                raise ValueError("no socket")
+            line.connect(name)
         line.sendall(b"crystal-find/1 recall %d\n" % len(data) + data)
         answer = b""
         while len(answer) <= _ANSWER_BYTES_MAX and not _whole(answer):

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.finding import reaching
 from crystal_node.finding.asking import AgentAway, AnsweredError, ask_agent, finding
 from crystal_node.finding.documents import Depth, SearchRequest, ShowRequest
 from crystal_node.finding.serving import CALLERS_MAX, FinderService
@@ -56,7 +57,8 @@ def raw(settings: Settings, data: bytes) -> bytes:
     """What comes back for these bytes."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(30)
-        line.connect(str(settings.home.finder_socket))
+        with reaching.reached(str(settings.home.finder_socket)) as name:
+            line.connect(str(name))
         try:
             line.sendall(data)
             line.shutdown(socket.SHUT_WR)
@@ -137,7 +139,8 @@ def test_a_caller_who_says_nothing_keeps_nobody_waiting_for_long(core: Machine) 
         silent = [socket.socket(socket.AF_UNIX) for _ in range(CALLERS_MAX + 2)]
         try:
             for line in silent:
-                line.connect(str(settings.home.finder_socket))
+                with reaching.reached(str(settings.home.finder_socket)) as name:
+                    line.connect(str(name))
             assert search(settings) == [TEXT]
         finally:
             for line in silent:
@@ -169,7 +172,8 @@ def test_who_waits_for_his_turn_when_the_agent_ends_is_hung_up_on(
     try:
         for line in lines:
             line.settimeout(30)
-            line.connect(str(settings.home.finder_socket))  # and says nothing
+            with reaching.reached(str(settings.home.finder_socket)) as name:
+                line.connect(str(name))  # and says nothing
         deadline = time.monotonic() + 30
         while len(callers) < len(lines) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -210,7 +214,8 @@ def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) 
     with pytest.raises(AgentAway):
         ask_agent(settings, "search", b"{}")
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(settings.home.finder_socket))
+    with reaching.reached(str(settings.home.finder_socket)) as name:
+        listening.bind(str(name))
     listening.listen()
 
     def dies() -> None:
@@ -229,11 +234,24 @@ def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) 
     assert search(settings) == [TEXT], "a socket that nobody listens at"
 
 
-def test_a_path_too_long_for_a_socket_leaves_the_disk(core: Machine, tmp_path: Path) -> None:
+def test_a_home_whose_path_is_too_long_for_a_socket_is_answered_all_the_same(
+    core: Machine, tmp_path: Path
+) -> None:
     longer = tmp_path / ("long" * 30)
     core.home.parent.rename(longer)
-    moved = Machine(longer, core.extra)
-    settings = settings_of(moved)
+    with served(Machine(longer, core.extra)) as settings, finding(settings) as asked:
+        request = SearchRequest(query="retry budget", depth=Depth.FAST)
+        assert [hit.text for hit in asked.search(request).results] == [TEXT]
+        assert asked._here is None, "the agent answered"
+
+
+def test_where_a_folder_cannot_be_named_by_its_number_the_disk_answers(
+    core: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crystal_node.finding.reaching.sys.platform", "darwin")
+    longer = tmp_path / ("long" * 30)
+    core.home.parent.rename(longer)
+    settings = settings_of(Machine(longer, core.extra))
     service = FinderService(lambda: settings)
     assert "too long" in service.start()
     service.stop()

@@ -269,4 +269,3 @@ def test_a_damaged_book_is_begun_anew(machine: Machine) -> None:
 def test_the_quick_way_and_the_wire_are_one() -> None:
     assert wire.frame("recall", b"{}") == b"crystal-find/1 recall 2\n{}"
     assert quick.INPUT_BYTES_MAX == wire.REQUEST_BYTES_MAX
-    assert quick.PATH_BYTES_MAX == wire.SOCKET_PATH_BYTES_MAX

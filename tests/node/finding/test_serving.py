@@ -217,6 +217,7 @@ def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) 
     with reaching.reached(str(settings.home.finder_socket)) as name:
         listening.bind(str(name))
     listening.listen()
+    listening.settimeout(30)
 
     def dies() -> None:
         line, _ = listening.accept()

@@ -15,6 +15,7 @@ What was made lately is held for a while, so that a batch that has to be repeate
 import hashlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
@@ -40,7 +41,7 @@ BATCH_SECONDS_MAX = 90.0
 _PROBE = "The quick brown fox jumps over the lazy dog."
 
 
-class RemoteEmbedder:
+class RemoteEmbedder(ABC):
     """A provider's model. ``patience``: seconds of waiting that a call may add when the provider asks for it.
 
     A provider says how it is asked (``_ask``), and no more.
@@ -147,9 +148,9 @@ class RemoteEmbedder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @abstractmethod
     def _ask(self, inputs: Sequence[str], *, query: bool, seconds: float) -> list[list[float]]:
         """One request: a row for each input, in order. Raises EmbeddingError."""
-        raise NotImplementedError
 
     def _batches(self, missing: dict[bytes, str]) -> list[list[bytes]]:
         batches: list[list[bytes]] = []

@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from crystal_core.schema import APPLICATION_ID
 from crystal_mirror.operations import CONFIDENCE_MAX, MILLISECONDS_MAX, NAME_CHARS_MAX
 from crystal_node.capture.agents import agent_id
 from crystal_node.capture.gathering import derived_id
@@ -57,14 +58,16 @@ class PublishedMemory:
             self._db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
             # What the file's schema names (views, virtual tables, functions) has no more rights than a query has.
             self._db.execute("PRAGMA trusted_schema = OFF")
-            self._tables = {
-                str(name): self._columns(str(name))
-                for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            }
+            # Of other tables nothing is asked: the vectors' one cannot be looked at without its extension.
+            known = ("chunks", "memories", "source_collections", "conversation_chunks")
+            self._tables = {name: columns for name in known if (columns := self._columns(name))}
+            ours = self._db.execute("PRAGMA application_id").get == APPLICATION_ID
         except (apsw.Error, UnicodeDecodeError) as error:
             raise NotPublished(f"{path} cannot be read: {error}") from error
-        if not (self._has(_TABLES) or self._has(_FORMER)):
+        if ours or not (self._has(_TABLES) or self._has(_FORMER)):
             self._db.close()
+            if ours:
+                raise NotPublished(f"{path} is Crystal's own database, not the prototype's")
             raise NotPublished(f"{path} is no database of the prototype's")
 
     @property

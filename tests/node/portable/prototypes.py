@@ -5,6 +5,8 @@ from pathlib import Path
 
 import apsw
 
+from crystal_core.database import extension_path
+
 _SCHEMA = """
 CREATE TABLE sources (id INTEGER PRIMARY KEY AUTOINCREMENT, type TEXT NOT NULL, uri TEXT NOT NULL, title TEXT,
     agent_id TEXT NOT NULL, metadata TEXT DEFAULT '{}', ingested_at TEXT NOT NULL, chunk_count INTEGER DEFAULT 0);
@@ -71,6 +73,13 @@ def database(path: Path) -> Path:
     db = apsw.Connection(str(path))
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(_SCHEMA)
+    db.enable_load_extension(True)
+    db.load_extension(extension_path())
+    db.execute(
+        "CREATE VIRTUAL TABLE chunks_vec USING vec0"
+        " (chunk_id INTEGER PRIMARY KEY, embedding float[4] distance_metric = cosine)"
+    )
+    db.execute("INSERT INTO chunks_vec VALUES (1, '[1, 0, 0, 0]')")
     db.executemany(
         "INSERT INTO chunks (text, text_hash, role, source_type, source_id, agent_id, created_at)"
         " VALUES (?1, hex(?1), ?2, ?3, ?4, ?5, ?6)",

@@ -80,10 +80,16 @@ def test_what_is_no_database_of_the_prototypes_is_refused(
 ) -> None:
     path = tmp_path / "some.db"
     path.write_bytes(content)
-    for given in (path, tmp_path / "nowhere.db", vault.core.home / "memory" / "crystal.db"):
+    own = vault.core.home / "memory" / "crystal.db"
+    vault.core.call("remember", "There is a memory of one's own.")
+    vault.core.call("sync")
+    said: list[str] = []
+    for given in (path, tmp_path / "nowhere.db", own):
         outcome = vault.core.call("migrate-db", str(given), "--json", check=False)
         assert outcome.code == 2
         assert "memory/crystal.db" in outcome.error["hint"]
+        said.append(outcome.error["error"])
+    assert said[-1] == f"{own} is Crystal's own database, not the prototype's"
 
 
 def test_nothing_is_migrated_in_private_mode(vault: Vault, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_results_stand_in_a_table_without_foreign_escapes(vault: Vault, more: tu
     vault.core.call("remember", "A [bold]bracketed[/bold] \x1b]0;title\x07 memory.")
     terminal = Terminal(vault.core, "search", "bracketed", *more)
     assert terminal.end() == 0
-    assert "[bold]bracketed[/bold]" in terminal.shown
+    assert "A [bold]\x1b[1;33mbracketed\x1b[0m[/bold]" in terminal.shown, "only what was found stands out"
     assert "\x1b]0;" not in terminal.shown
     assert "memory: fact" in terminal.shown
     devices = Terminal(vault.core, "devices")

@@ -1,6 +1,7 @@
 """The list of verbs, and the parser that is built from it: only the verb that is asked for is imported."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import cleandoc
@@ -106,22 +107,22 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             app.add_typer(found, name=verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)
         else:
             app.command(verb.name, rich_help_panel=verb.panel, hidden=verb.hidden)(found)
-    if {"-h", "--help"} & set(arguments):
-        _flow(app)
-    return app
+    return _flowed(app) if {"-h", "--help"} & set(arguments) else app
 
 
-def _flow(app: typer.Typer) -> None:
-    """Has the paragraphs of all help fill the terminal's width, whatever that is, not the source's."""
-    for command in app.registered_commands:
-        if command.callback is not None and command.callback.__doc__:
+def _flowed(app: typer.Typer) -> typer.Typer:
+    """A copy of it whose help has paragraphs that fill the terminal's width, whatever that is, not the source's."""
+    flowed = copy(app)
+    flowed.registered_commands = [copy(command) for command in app.registered_commands]
+    flowed.registered_callback = copy(app.registered_callback)
+    flowed.registered_groups = [copy(group) for group in app.registered_groups]
+    for command in (*flowed.registered_commands, flowed.registered_callback):
+        if command is not None and command.callback is not None and command.callback.__doc__:
             command.help = flowing(command.callback.__doc__)
-    whole = app.registered_callback
-    if whole is not None and whole.callback is not None and whole.callback.__doc__:
-        whole.help = flowing(whole.callback.__doc__)
-    for group in app.registered_groups:
+    for group in flowed.registered_groups:
         if group.typer_instance is not None:
-            _flow(group.typer_instance)
+            group.typer_instance = _flowed(group.typer_instance)
+    return flowed
 
 
 def flowing(text: str) -> str:

@@ -5,6 +5,7 @@ document does to it, it is the child that fails.
 """
 
 import io
+import logging
 import os
 import re
 import resource
@@ -50,6 +51,7 @@ _STAGING = (
 
 def main() -> None:
     limited()
+    logging.disable(logging.CRITICAL)  # what the readers of documents would say of them goes to nobody
     answer(READY)
     while True:
         head = sys.stdin.buffer.read(HEAD.size)
@@ -103,9 +105,6 @@ def answer(letter: bytes, data: bytes = b"") -> None:
 
 def pdf_text(data: bytes) -> str:
     """The pages' texts with an empty line between them. One that is locked with a password gives nothing."""
-    import logging
-
-    logging.disable(logging.CRITICAL)
     from pypdf import PdfReader
 
     reader = PdfReader(io.BytesIO(data))

@@ -1,48 +1,24 @@
 """`make bench`: runs every bench/bench_*.py and writes bench/RESULTS.md.
 
-`python -m bench.run [--quick] [PART …]`: a PART is the name after `bench_`. The table is written only by a
-full run of all parts; `--quick` and chosen parts only print. Exit code 1 when a target is missed (not with
-`--quick`, whose work is too small to judge), 2 for a part that does not exist.
+`python -m bench.run [--quick | --record] [PART …]`: a PART is the name after `bench_`. A run of all parts records each of
+them in the table as soon as it is done; one of chosen parts prints, and records with `--record`; `--quick`, whose work is too
+small to judge, only prints. Exit code 1 when a target is missed (not with `--quick`), 2 for a part that does not exist.
 """
 
 import argparse
 import importlib
-import importlib.metadata
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from bench.harness import Row, Subject
+from bench.harness import Row
+from bench.results import RESULTS, Part, recorded, table, this_machine
 
 BENCH = Path(__file__).resolve().parent
-RESULTS = BENCH / "RESULTS.md"
-
-_SHOWN_VERSIONS = (
-    "apsw",
-    "cryptography",
-    "httpx",
-    "numpy",
-    "onnxruntime",
-    "sqlite-vec",
-    "starlette",
-    "uvicorn",
-    "zstandard",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The rows of one module and how long it took, in seconds."""
-
-    name: str
-    rows: tuple[Row, ...]
-    seconds: float
 
 
 def parts() -> list[str]:
@@ -54,49 +30,23 @@ def run_part(name: str, *, quick: bool) -> Part:
     """Run one part. Whatever it raises passes through: a benchmark that fails is not a figure."""
     module = importlib.import_module(f"bench.bench_{name}")
     run = cast(Callable[[bool], list[Row]], module.run)
+    began, load = datetime.now(UTC), os.getloadavg()[0]
     start = time.perf_counter()
     rows = tuple(run(quick))
-    return Part(name, rows, time.perf_counter() - start)
+    return Part(name, rows, began, time.perf_counter() - start, load)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table."""
-    lines = ["| what | value | baseline | ratio | target | met |", "|---|---:|---:|---:|---:|---|"]
-    for row in rows:
-        baseline = (
-            f"{row.baseline}: {_number(row.baseline_value)} {row.unit}"
-            if row.baseline_value is not None
-            else ""
-        )
-        ratio = _number(row.ratio) if row.ratio is not None else ""
-        target = ""
-        if row.target is not None:
-            unit = f" {row.unit}" if row.target.subject is Subject.VALUE else " ×"
-            target = f"{row.target.bound.value} {_number(row.target.limit)}{unit}"
-        met = "" if row.met is None else "yes" if row.met else "**no**"
-        name = f"{row.name} ({row.note})" if row.note else row.name
-        lines.append(
-            f"| {name} | {_number(row.value)} {row.unit} | {baseline} | {ratio} | {target} | {met} |"
-        )
-    return "\n".join(lines)
-
-
-def report(results: Sequence[Part], *, when: datetime) -> str:
-    """The whole of RESULTS.md."""
-    sections = "\n\n".join(
-        f"## {part.name}\n\n{table(part.rows)}\n\nTook {part.seconds:.0f} s." for part in results
-    )
-    return (
-        "# Benchmark results\n\n"
-        "Written by `make bench`; medians, each ratio measured against its baseline in the same run. "
-        "[README.md](README.md) says how they are made.\n\n"
-        f"{machine()}; {when:%Y-%m-%d}.\n\n{sections}\n"
-    )
+def record(part: Part) -> None:
+    """Put it into RESULTS.md."""
+    page = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    RESULTS.write_text(recorded(page, part, this_machine()), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description="Run the benchmarks.")
-    parser.add_argument("--quick", action="store_true", help="a few seconds a part; nothing is written")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="a few seconds a part; nothing is written")
+    how.add_argument("--record", action="store_true", help="write the chosen parts into RESULTS.md, too")
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"one of: {', '.join(parts()) or 'none yet'}"
     )
@@ -106,40 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(chosen) - set(parts()))
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}")
-    results: list[Part] = []
+    missed: list[str] = []
     for name in chosen or parts():
         print(f"{name} …", flush=True)
         part = run_part(name, quick=quick)
-        results.append(part)
         print(table(part.rows), flush=True)
-    if not quick and not chosen:
-        RESULTS.write_text(report(results, when=datetime.now(UTC)), encoding="utf-8")
-        print(f"Written: {RESULTS.relative_to(BENCH.parent)}")
-    missed = [row.name for part in results for row in part.rows if row.met is False]
+        missed += [row.name for row in part.rows if row.met is False]
+        if options.record or not (quick or chosen):
+            record(part)
     for name in missed:
         print(f"target missed: {name}", file=sys.stderr)
     return 1 if missed and not quick else 0
-
-
-def machine() -> str:
-    """What a figure was measured on."""
-    versions = [f"Python {platform.python_version()}"]
-    for name in _SHOWN_VERSIONS:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"{name} not installed")
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; {', '.join(versions)}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 if __name__ == "__main__":

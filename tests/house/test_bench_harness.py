@@ -1,5 +1,7 @@
 """The benchmark table tells the truth about what was met and what was missed."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from bench.harness import (
@@ -12,7 +14,8 @@ from bench.harness import (
     value_at_least,
     value_at_most,
 )
-from bench.run import parts, run_part, table
+from bench.results import Part, recorded, table
+from bench.run import parts, run_part
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,20 @@ def test_every_benchmark_can_be_found() -> None:
     assert all(name.isidentifier() for name in parts())
     with pytest.raises(ModuleNotFoundError):
         run_part("that_does_not_exist", quick=True)
+
+
+def test_a_part_is_recorded_beside_the_others_and_another_machines_figures_are_left_out() -> None:
+    def part(name: str, value: float) -> Part:
+        row = Row(name=f"the {name}'s row", value=value, unit="ms", target=value_at_most(5))
+        return Part(name, (row,), datetime(2026, 1, 2, tzinfo=UTC), 3.4, 0.5)
+
+    page = recorded("", part("wire", 9), "One machine")
+    page = recorded(page, part("core", 1), "One machine")
+    assert page.index("## core") < page.index("## wire")
+    assert "1 of 2 targets are met. Missed:\n\n- the wire's row\n" in page
+    assert "2026-01-02; took 3 s, load before it 0.5." in page
+    again = recorded(page, part("wire", 4), "One machine")
+    assert again.count("## wire") == 1
+    assert "2 of 2 targets are met.\n" in again
+    assert recorded(again, part("core", 1), "One machine") == again
+    assert "## core" not in recorded(again, part("wire", 4), "Another machine")

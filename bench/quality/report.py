@@ -22,7 +22,8 @@ def report(result: Measured, asked: Measured | None, model: str, *, when: dateti
         "# What search finds\n\n"
         "Written by `make bench-quality`. [README.md](README.md#quality) says what the sets are and what the ways of ranking"
         " mean. In brackets: 95 % confidence, by resampling the queries.\n\n"
-        f"{len(sets.passages):,} passages, {len(sets.queries)} queries; vectors by `{model}`. {this_machine()}; {when:%Y-%m-%d}.\n\n"
+        f"{len(sets.passages):,} passages, {len(sets.queries)} queries; vectors by `{model}`."
+        f" {this_machine()}; {when:%Y-%m-%d}.\n\n"
         f"## All sets\n\n{_whole(result)}\n\n{by_model}## Each set\n\nrecall@10 and MRR@10.\n\n{_by_set(result)}\n"
     )
 

@@ -98,16 +98,17 @@ class PublishedMemory:
         """What was said, in the order in which it was written. Raises NotPublished if the file is damaged."""
         if self.former:
             query = (
-                "SELECT rowid, chunk_text, role, session_key, agent_id, timestamp FROM conversation_chunks"
+                "SELECT rowid, CAST(chunk_text AS BLOB), role, session_key, agent_id, timestamp FROM conversation_chunks"
                 " ORDER BY rowid"
             )
         else:
             query = (
-                "SELECT id, text, role, source_id, agent_id, created_at FROM chunks"
+                "SELECT id, CAST(text AS BLOB), role, source_id, agent_id, created_at FROM chunks"
                 " WHERE source_type IS NOT 'file' ORDER BY id"
             )
-        for number, text, role, place, agent, moment in self._rows(query):
-            if not isinstance(text, str) or not text.strip():
+        for number, written, role, place, agent, moment in self._rows(query):
+            text = _text(written)
+            if not text.strip():
                 continue
             session = _name(place)
             yield PieceRecord(
@@ -124,9 +125,13 @@ class PublishedMemory:
         """What was remembered; not what was deleted. Raises NotPublished if the file is damaged."""
         if "memories" not in self._tables:
             return
-        query = "SELECT text, category, confidence, status, created_at FROM memories WHERE status IS NOT 'deleted' ORDER BY id"
-        for text, category, confidence, status, moment in self._rows(query):
-            if not isinstance(text, str) or not text.strip():
+        query = (
+            "SELECT CAST(text AS BLOB), category, confidence, status, created_at FROM memories"
+            " WHERE status IS NOT 'deleted' ORDER BY id"
+        )
+        for written, category, confidence, status, moment in self._rows(query):
+            text = _text(written)
+            if not text.strip():
                 continue
             yield MemoryRecord(
                 text=text.strip(),
@@ -159,6 +164,11 @@ class PublishedMemory:
 def opened(path: Path, fallback_agent: str) -> "closing[PublishedMemory]":
     """As a context."""
     return closing(PublishedMemory(path, fallback_agent))
+
+
+def _text(value: object) -> str:
+    """Of the bytes that stand in the file, so that one text which is no UTF-8 does not end the reading of all others."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _name(value: object) -> str:

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.node.portable import prototypes
@@ -63,6 +65,14 @@ def test_what_was_forgotten_here_does_not_come_back_by_a_migration(vault: Vault,
     assert (again["new"], again["forgotten"]) == (0, 2)
     core.call("sync")
     assert "We raised the retry budget to nine." not in core.found("retry budget")
+
+
+def test_a_text_that_is_no_utf_8_keeps_no_other_out(vault: Vault, tmp_path: Path) -> None:
+    path = prototypes.database(tmp_path / "crystal.db")
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("UPDATE chunks SET text = CAST(x'54656120ff2068657265' AS TEXT) WHERE id = 1")
+    assert vault.core.call("migrate-db", str(path), "--json").json["new"] == 5
+    assert vault.core.found("Tea here") == ["Tea \ufffd here"]
 
 
 def test_openclaws_older_memory_comes_in(vault: Vault) -> None:

@@ -67,6 +67,8 @@ class Member:
     keys: VaultKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
+    names_compared: bool = field(init=False, default=False)
+    """Whether the names of what is pending were compared with what the relay holds, since this process began."""
     doubted_head: bytes = field(init=False, default=b"")
     """The log's head when all void slots were last judged."""
 

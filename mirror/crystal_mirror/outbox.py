@@ -56,8 +56,10 @@ def push(member: Member) -> Flow[int]:
     """
     pushed = 0
     patience = Patience("an entry of this device")
-    if member.rounds % FULL_CHECK_ROUNDS == 0:
+    if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
+        # The first of all rounds may have ended before it came here: the relay was away.
         yield from _give_names_up(member)
+        member.names_compared = True
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)

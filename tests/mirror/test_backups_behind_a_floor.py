@@ -10,8 +10,10 @@ import pytest
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Forget, Operation, Remember
 from crystal_mirror.outbox import push
+from crystal_mirror.requests import List
+from crystal_mirror.round import sync_round
 from crystal_node.journal import SqliteJournal
-from tests.mirror.household import Household, has, same
+from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import new_device
 from tests.mirror.test_snapshots import house, remember, snapshot
 
@@ -56,3 +58,27 @@ def test_what_is_made_under_a_used_up_name_is_not_lost(kind: str, push_first: bo
     assert has(home.core, "after the backup 4")
     assert has(home.core, FACT) == (kind == "remember")
     assert has(home.core, "after the restoration") == (kind == "remember")
+
+
+def test_names_are_compared_in_the_first_round_that_reaches_the_relay() -> None:
+    home = Household()
+    laptop = home.add("laptop")
+    home.sync(laptop)
+    assert isinstance(laptop.journal, SqliteJournal)
+    laptop = home.open(laptop.identity, laptop.journal)
+    remember(laptop, "made while the relay was away")
+    away = sync_round(laptop, MODEL)
+    next(away)
+    with pytest.raises(OSError, match="away"):
+        away.throw(OSError("the relay is away"))
+    own = laptop.keys.conversation(laptop.device_id, bytes(8), 0).split(laptop.device_id.hex())[0]
+    asked: list[str] = []
+    flow, reply = sync_round(laptop, MODEL), None
+    while True:
+        try:
+            request = flow.send(reply)
+        except StopIteration:
+            break
+        asked += [request.prefix] if isinstance(request, List) else []
+        reply = home.store.answer(request)
+    assert any(prefix.startswith(own + laptop.device_id.hex()) for prefix in asked)

@@ -23,7 +23,7 @@ from crystal_node.device import Device
 from crystal_node.embedding.choosing import BUILTIN, NONE, builtin
 from crystal_node.embedding.held import HeldEmbedder
 from crystal_node.embedding.made import MadeVectors
-from crystal_node.errors import Usage
+from crystal_node.errors import BadConfig, Usage
 from crystal_node.llm.places import is_loopback
 from crystal_node.settings import Settings
 from crystal_node.settings.options import BY_NAME
@@ -77,8 +77,7 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
     """These settings with the embedding that is asked for; "" is as it is configured.
 
     Raises:
-        Usage: nothing is there to migrate to, or the environment says otherwise.
-        BadConfig: no such provider, no such address.
+        Usage: no such provider, no such address; nothing is there to migrate to; or the environment says otherwise.
     """
     before = settings.embedding
     provider = provider or before.provider
@@ -98,7 +97,10 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
     options = dict(settings.options)
     for name, value in wanted.items():
         option, now = BY_NAME[name], options[name]
-        checked = option.check(value, "the command line")
+        try:
+            checked = option.check(value, "the command line")
+        except BadConfig as error:
+            raise Usage(str(error), hint=error.hint) from error
         if now.source is Source.ENVIRONMENT and now.value != checked:
             raise Usage(
                 f"{option.variable} says {now.value[:80]!r}, and comes before what is configured",

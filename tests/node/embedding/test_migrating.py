@@ -48,6 +48,9 @@ def test_a_dry_run_says_what_it_costs_and_sends_no_text(vault: Vault, server: Em
     said = vault.core.call("embed", "migrate", "google", "--dry-run", GOOGLE_API_KEY="k" * 20).out
     assert "They are sent to generativelanguage.googleapis.com, which reads them." in said
     assert vault.core.call(*dry, "openai", check=False).code == 12, "there is no key"
+    mistyped = vault.core.call(*dry, "olama", check=False)
+    assert mistyped.code == 2
+    assert "ollama" in mistyped.err
     assert standing(vault.core)["vault_model"] != plan["model"]
     assert (
         vault.core.call("embed", "migrate", "ollama", "--url", server.url, typed="no\n", check=False).code

@@ -47,7 +47,9 @@ def within_limits(request: _Request) -> _Request:
     try:
         return convert(to_builtins(request), type(request))
     except ValidationError as error:
-        raise Usage(f"the request cannot be answered: {error}") from error
+        from crystal_node.finding.schemawords import Unfit, words_of
+
+        raise Unfit(words_of(error, type(request))) from error
 
 
 def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:

@@ -29,6 +29,7 @@ from crystal_node.errors import ExitCode, describe
 from crystal_node.finding.documents import SearchRequest, ShowRequest
 from crystal_node.finding.finder import Finder
 from crystal_node.finding.reaching import reached
+from crystal_node.finding.schemawords import decoded
 from crystal_node.finding.wire import (
     REQUEST_BYTES_MAX,
     Failure,
@@ -163,8 +164,6 @@ class FinderService:
             with self._open() as finder:
                 answered = answer(finder, body)
             return Answered(frame("ok", answered.body), answered.lost)
-        except msgspec.ValidationError as error:
-            return _failed(Failure(f"that cannot be searched: {error}", "", ExitCode.USAGE))
         except Exception as error:  # noqa: BLE001  whoever asks is told, as by any command
             failure = describe(error)
             if failure.exit_code == ExitCode.UNEXPECTED:
@@ -214,11 +213,11 @@ def _hang_up(caller: socket.socket, serving: "Future[None]") -> None:
 
 
 def _search(finder: Finder, body: bytes) -> Answered:
-    return Answered(msgspec.json.encode(finder.search(msgspec.json.decode(body, type=SearchRequest))))
+    return Answered(msgspec.json.encode(finder.search(decoded(body, SearchRequest))))
 
 
 def _show(finder: Finder, body: bytes) -> Answered:
-    return Answered(msgspec.json.encode(finder.show(msgspec.json.decode(body, type=ShowRequest))))
+    return Answered(msgspec.json.encode(finder.show(decoded(body, ShowRequest))))
 
 
 def _failed(failure: Failure) -> Answered:

@@ -9,9 +9,23 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 # A $ alone lets a line break through at the end, in Python's reading.
-Id = Annotated[str, Meta(min_length=8, max_length=64, pattern=r"^[0-9A-Fa-f]+$(?!\n)")]
+Id = Annotated[
+    str,
+    Meta(
+        min_length=8,
+        max_length=64,
+        pattern=r"^[0-9A-Fa-f]+$(?!\n)",
+        description="an id: 8 to 64 hexadecimal digits",
+    ),
+]
 Code = Annotated[str, Meta(max_length=128)]
-AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)")]
+AgentName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)",
+        description="an agent's id: 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+    ),
+]
 
 MemoryText = Annotated[str, Meta(min_length=1, max_length=64 * 1024)]
 Confidence = Annotated[int, Meta(ge=0, le=100)]
@@ -100,7 +114,7 @@ class WhichMemories(StrEnum):
 class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which memories."""
 
-    category: Annotated[str, Meta(max_length=64)] = ""
+    category: Literal["", "fact", "preference", "event", "opinion", "skill"] = ""
     status: WhichMemories = WhichMemories.ACTIVE
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0

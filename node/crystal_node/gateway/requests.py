@@ -1,4 +1,4 @@
-"""Reading requests strictly: within their size and time, as JSON of one kind, nothing unknown, nothing repeated."""
+"""Reading requests strictly: within their size and time, as JSON of one kind, nothing unknown, no parameter twice."""
 
 import asyncio
 from typing import TypeVar
@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from crystal_node.finding.schemawords import Unfit, decoded, words_of
 from crystal_node.gateway.errors import BadRequest, TooLarge, TooSlow
 from crystal_node.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 
@@ -20,15 +21,9 @@ async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY
         raise BadRequest("the body has to be application/json")
     body = await _body(request, bytes_max)
     try:
-        return msgspec.json.decode(body, type=kind)
-    except UnicodeDecodeError as error:
-        raise BadRequest("the body is no UTF-8") from error
-    except RecursionError as error:
-        raise BadRequest("the body is nested too deeply") from error
-    except msgspec.ValidationError as error:
-        raise BadRequest(f"the body is not as it has to be: {_place(error)}") from error
-    except msgspec.DecodeError as error:
-        raise BadRequest("the body is no JSON") from error
+        return decoded(body, kind)
+    except Unfit as error:
+        raise BadRequest(str(error)) from error
 
 
 def query_of(request: Request, kind: type[Parsed]) -> Parsed:
@@ -48,7 +43,7 @@ def query_of(request: Request, kind: type[Parsed]) -> Parsed:
     try:
         return msgspec.convert(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"a parameter is not as it has to be: {_place(error)}") from error
+        raise BadRequest(words_of(error, kind)) from error
 
 
 def no_query(request: Request) -> None:
@@ -72,8 +67,3 @@ async def _body(request: Request, bytes_max: int) -> bytes:
     except ClientDisconnect as error:
         raise BadRequest("the body broke off") from error
     return b"".join(pieces)
-
-
-def _place(error: msgspec.ValidationError) -> str:
-    """Which field, and what it should be; never what it holds, beyond the name of an unknown one."""
-    return str(error)[:200]

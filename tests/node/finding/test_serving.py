@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.errors import ExitCode
 from crystal_node.finding import reaching
 from crystal_node.finding.asking import AgentAway, AnsweredError, ask_agent, finding
 from crystal_node.finding.documents import Depth, SearchRequest, ShowRequest
@@ -116,15 +117,19 @@ def test_what_is_not_understood_ends_and_the_next_is_answered(core: Machine) -> 
             b"x" * 100_000,
         ):
             assert raw(settings, rubbish) == b""
-        for verb, body in (
-            ("search", b"rubbish"),
-            ("search", b"{}"),
-            ("purge", b"{}"),
-            ("show", b'{"id": 7}'),
+        for verb, body, told in (
+            ("search", b"rubbish", "the body is no JSON"),
+            ("search", b"\xff", "the body is no JSON"),
+            ("search", b"{}", "`query` is missing"),
+            ("search", b'{"query": "x", "kind": "memo"}', "one of conversation, memory, document"),
+            ("purge", b"{}", "does not know 'purge'"),
+            ("show", b'{"id": 7}', "`id` has to be a text of 8 to 64 characters"),
         ):
             word, said = read_answer(raw(settings, frame(verb, body)))
             assert word == "failed"
-            assert msgspec.json.decode(said, type=Failure).exit_code
+            failure = msgspec.json.decode(said, type=Failure)
+            assert failure.exit_code != ExitCode.UNEXPECTED or verb == "purge"
+            assert told in failure.error
         assert search(settings) == [TEXT]
 
 

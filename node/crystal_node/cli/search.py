@@ -179,6 +179,8 @@ def _document(found: "SearchDocument") -> dict[str, object]:
 
 def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     from crystal_node.cli.options import is_terminal
+    from crystal_node.finding.explaining import how
+    from crystal_node.wording import one_line
 
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
@@ -190,8 +192,8 @@ def _print(found: "SearchDocument", request: "SearchRequest") -> None:
         _lines(found)
     if found.more:
         note(f"There is more: {_next(request)}.")
-    for line in _how(found):
-        note(line)
+    for line in how(found.explain):
+        note(one_line(line, _LINE_CHARS))
 
 
 def _next(request: "SearchRequest") -> str:
@@ -200,24 +202,12 @@ def _next(request: "SearchRequest") -> str:
     return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
 
 
-def _how(found: "SearchDocument") -> list[str]:
-    """What a language model had to do with it; nothing where none was to be asked."""
-    from crystal_node.wording import one_line
-
-    return [
-        one_line(
-            f"{name.replace('_', ' ')}: {'; '.join(value) if isinstance(value, list) else value}", _LINE_CHARS
-        )
-        for name, value in (found.explain or {}).items()
-        if value not in ("", [])
-    ]
-
-
 def _table(found: "SearchDocument") -> None:
     from rich.table import Table
     from rich.text import Text
 
     from crystal_node.cli.terminal import console
+    from crystal_node.finding.explaining import why
     from crystal_node.wording import one_line, printable
 
     explained = any(result.explain for result in found.results)
@@ -234,19 +224,20 @@ def _table(found: "SearchDocument") -> None:
             text.stylize("bold yellow", start, end)
         row: list[str | Text] = [result.id[:12], _when(result), one_line(_who(result), 60), text]
         if explained:
-            row.append(_why(result))
+            row.append(why(result))
         table.add_row(*row)
     console().print(table)
 
 
 def _lines(found: "SearchDocument") -> None:
+    from crystal_node.finding.explaining import why
     from crystal_node.wording import one_line
 
     for result in found.results:
         say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
         say(f"    {one_line(result.text, _LINE_CHARS)}")
         if result.explain:
-            say(f"    {_why(result)}")
+            say(f"    {why(result)}")
 
 
 def _when(result: "ResultDocument") -> str:
@@ -274,12 +265,3 @@ def _who(result: "ResultDocument") -> str:
     if result.alike:
         parts.append(f"and {len(result.alike)} alike")
     return ", ".join(part for part in parts if part)
-
-
-def _why(result: "ResultDocument") -> str:
-    parts = result.explain or {}
-    return f"score {result.score:.4f}: " + ", ".join(
-        f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in parts.items()
-        if value is not None
-    )

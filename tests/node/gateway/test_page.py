@@ -89,7 +89,8 @@ def test_a_search_finds_marks_and_narrows(shown: Tab) -> None:
     page.get_by_role("button", name="Clear filters").click()
     expect(first).to_contain_text("eleven attempts")
     page.locator("select[name=explain]").select_option("yes")
-    expect(page.locator(".scores").first).to_contain_text("score")
+    expect(page.locator(".scores").first).to_contain_text("by words (100% of the best match")
+    assert "_" not in page.locator(".scores").first.inner_text()
 
 
 def test_the_keyboard_alone_is_enough(shown: Tab) -> None:

@@ -204,7 +204,7 @@ class Search {
     if (found.note) this.said.append(el("span", { class: "note" }, ` ${found.note}`));
     if (found.weak && this.hits.length && fresh) this.said.append(el("span", { class: "note" }, " Nothing fits well; these are the nearest."));
     if (this.asked.explain && found.explain) {
-      this.said.append(el("span", { class: "note" }, ` ${Object.entries(found.explain).map(pair).join(" · ")}`));
+      this.said.append(el("span", { class: "note" }, ` ${how(found.explain)}`));
     }
     if (fresh && !this.hits.length) {
       this.place.append(empty("Nothing found", "Try other words, or fewer filters. What was forgotten is not found either."));
@@ -221,6 +221,7 @@ class Search {
     if (hit.agent) meta.append(el("span", {}, hit.agent));
     meta.append(ago(hit.created_at));
     if (hit.freshness === "fresh" || hit.freshness === "stale") meta.append(el("span", { class: `fresh ${hit.freshness}` }, hit.freshness));
+    if (hit.weak) meta.append(el("span", { class: "flag" }, "weak"));
     if (hit.provisional) meta.append(el("span", { class: "flag" }, "not shared yet"));
     const row = el(
       "li",
@@ -239,7 +240,7 @@ class Search {
       el("p", { class: "snippet" }, marked(hit.snippet || hit.text, hit.marks)),
     );
     if (hit.alike?.length) row.append(el("p", { class: "quiet small" }, `${counted(hit.alike.length, "text")} almost the same left out`));
-    if (hit.explain) row.append(el("p", { class: "scores" }, `score ${hit.score} · ${Object.entries(hit.explain).map(pair).join(" · ")}`));
+    if (hit.explain) row.append(el("p", { class: "scores" }, why(hit)));
     return row;
   }
 
@@ -310,7 +311,41 @@ function kindOf(hit) {
   return hit.kind;
 }
 
-function pair([name, value]) {
-  const text = typeof value === "number" && !Number.isInteger(value) ? value.toPrecision(3) : value;
-  return `${name.replaceAll("_", " ")} ${text ?? "–"}`;
+function place(rank) {
+  const number = rank + 1;
+  const ending = [11, 12, 13].includes(number % 100) ? "th" : ["th", "st", "nd", "rd"][number % 10] || "th";
+  return `${number}${ending}`;
+}
+
+/** Where a score comes from; ranks that come from the search count from 0. */
+function why({ score, explain }) {
+  const parts = [`score ${score.toPrecision(3)}`];
+  const { keyword_rank: words, vector_rank: meaning, deep_rank: deep } = explain;
+  const strength = Math.round(100 * explain.keyword_strength);
+  parts.push(words == null ? "not found by its words" : `${place(words)} by words (${strength}% of the best match, weight ${explain.keyword_weight.toFixed(1)})`);
+  parts.push(meaning == null ? "not found by its meaning" : `${place(meaning)} by meaning (likeness ${explain.similarity.toFixed(2)})`);
+  if (explain.recency != null) parts.push(`times ${explain.recency.toFixed(2)} for its age`);
+  if (deep != null) parts.push(`${place(deep - 1)} before the model${explain.judgement == null ? ", which did not judge it" : ` gave it ${explain.judgement} of 10`}`);
+  return parts.join(" · ");
+}
+
+const HOW = {
+  fallen_back: "searched without a language model",
+  provider: "language model",
+  host: "asked at",
+  expansions: "also searched for",
+  expansion_skipped: "searched in no other words",
+  candidates: "texts to judge",
+  from_cache: "judged in an earlier search",
+  tokens_in: "tokens sent",
+  tokens_out: "tokens received",
+  seconds: "seconds it took",
+  dollars_estimated: "dollars, about",
+  failure: "what failed",
+};
+
+/** What a language model had to do with it. */
+function how(explain) {
+  const said = Object.entries(explain).filter(([, value]) => value !== "" && !(Array.isArray(value) && !value.length));
+  return said.map(([name, value]) => `${HOW[name] || name.replaceAll("_", " ")}: ${Array.isArray(value) ? value.join("; ") : value}`).join(" · ");
 }

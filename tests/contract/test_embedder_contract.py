@@ -61,13 +61,13 @@ class TestOpenAi(HttpEmbedderContract):
     def make(self, server: EmbeddingServer) -> RemoteEmbedder:
         return self.keep(
             OpenAiEmbedder(
-                server.openai, KEY, "text-embedding-3-small", DIMENSIONS, LONG_WINDOWS, pause=quickly
+                server.openai, "text-embedding-3-small", DIMENSIONS, LONG_WINDOWS, key=KEY, pause=quickly
             )
         )
 
     def patient(self, server: EmbeddingServer, pause: Pause) -> RemoteEmbedder:
         return self.keep(
-            OpenAiEmbedder(server.openai, KEY, "other", 0, LONG_WINDOWS, patience=300, pause=pause)
+            OpenAiEmbedder(server.openai, "other", 0, LONG_WINDOWS, key=KEY, patience=300, pause=pause)
         )
 
     def test_it_speaks_the_published_api(self, server: EmbeddingServer) -> None:
@@ -80,12 +80,14 @@ class TestOpenAi(HttpEmbedderContract):
 class TestGoogle(HttpEmbedderContract):
     def make(self, server: EmbeddingServer) -> RemoteEmbedder:
         return self.keep(
-            GoogleEmbedder(server.google, KEY, "text-embedding-004", DIMENSIONS, LONG_WINDOWS, pause=quickly)
+            GoogleEmbedder(
+                server.google, "text-embedding-004", DIMENSIONS, LONG_WINDOWS, key=KEY, pause=quickly
+            )
         )
 
     def patient(self, server: EmbeddingServer, pause: Pause) -> RemoteEmbedder:
         return self.keep(
-            GoogleEmbedder(server.google, KEY, "other", 0, LONG_WINDOWS, patience=300, pause=pause)
+            GoogleEmbedder(server.google, "other", 0, LONG_WINDOWS, key=KEY, patience=300, pause=pause)
         )
 
     def test_it_speaks_the_published_api(self, server: EmbeddingServer) -> None:
@@ -134,7 +136,7 @@ def test_without_its_extra_sentence_transformers_names_what_to_install() -> None
 def test_a_key_is_not_sent_over_plain_http_to_another_machine() -> None:
     for make in (OpenAiEmbedder, GoogleEmbedder):
         with pytest.raises(EmbedderRefused, match="plain http"):
-            make("http://example.org/v1", KEY, "model", 8, SHORT)
+            make("http://example.org/v1", "model", 8, SHORT, key=KEY)
 
 
 def test_windows_cover_a_text_in_order_and_overlap() -> None:

@@ -1,14 +1,11 @@
 """Google's API for embeddings: many texts a request, and it is told which of them are looked for and which look."""
 
-import time
 from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from crystal_node.embedding.http import EmbedHttp, Pause
-from crystal_node.embedding.remote import RemoteEmbedder
-from crystal_node.embedding.windows import Scheme
+from crystal_node.embedding.remote import HttpEmbedder
 
 GOOGLE_URL = "https://generativelanguage.googleapis.com/v1beta"
 
@@ -21,25 +18,16 @@ class _Answer(msgspec.Struct):
     embeddings: list[_Row]
 
 
-class GoogleEmbedder(RemoteEmbedder):
+class GoogleEmbedder(HttpEmbedder):
     """One model of Google."""
 
+    provider = "google"
     batch_texts = 100
     batch_bytes = 96 * 1024
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        model: str,
-        dimensions: int,
-        scheme: Scheme,
-        *,
-        patience: float = 0.0,
-        pause: Pause = time.sleep,
-    ) -> None:
-        super().__init__("google", model, dimensions, scheme, patience=patience)
-        self._http = EmbedHttp(url, secret={"x-goog-api-key": key} if key else {}, pause=pause)
+    @staticmethod
+    def _secret(key: str) -> dict[str, str]:
+        return {"x-goog-api-key": key}
 
     def _ask(self, inputs: Sequence[str], *, query: bool, seconds: float) -> list[list[float]]:
         name = f"models/{self._model}"
@@ -52,7 +40,3 @@ class GoogleEmbedder(RemoteEmbedder):
         path = f"/models/{quote(self._model, safe='')}:batchEmbedContents"
         answer = self._http.post(path, body, _Answer, seconds=seconds, patience=self._patience)
         return [row.values for row in answer.embeddings]
-
-    def close(self) -> None:
-        super().close()
-        self._http.close()

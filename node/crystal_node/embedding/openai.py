@@ -1,14 +1,11 @@
 """OpenAI's API for embeddings, and servers that speak the same."""
 
-import time
 from collections.abc import Sequence
 
 import msgspec
 
 from crystal_core.embed.port import EmbedderRefused
-from crystal_node.embedding.http import EmbedHttp, Pause
-from crystal_node.embedding.remote import RemoteEmbedder
-from crystal_node.embedding.windows import Scheme
+from crystal_node.embedding.remote import HttpEmbedder
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -22,25 +19,16 @@ class _Answer(msgspec.Struct):
     data: list[_Row]
 
 
-class OpenAiEmbedder(RemoteEmbedder):
+class OpenAiEmbedder(HttpEmbedder):
     """One model of OpenAI, or of the server at ``url`` (with its ``/v1``)."""
 
+    provider = "openai"
     batch_texts = 128
     batch_bytes = 192 * 1024
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        model: str,
-        dimensions: int,
-        scheme: Scheme,
-        *,
-        patience: float = 0.0,
-        pause: Pause = time.sleep,
-    ) -> None:
-        super().__init__("openai", model, dimensions, scheme, patience=patience)
-        self._http = EmbedHttp(url, secret={"Authorization": f"Bearer {key}"} if key else {}, pause=pause)
+    @staticmethod
+    def _secret(key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"}
 
     def _ask(self, inputs: Sequence[str], *, query: bool, seconds: float) -> list[list[float]]:
         body = {"model": self._model, "input": list(inputs), "encoding_format": "float"}
@@ -49,7 +37,3 @@ class OpenAiEmbedder(RemoteEmbedder):
         if [row.index for row in rows] != list(range(len(inputs))):
             raise EmbedderRefused(f"{self._http.host} gives other vectors than were asked for")
         return [row.embedding for row in rows]
-
-    def close(self) -> None:
-        super().close()
-        self._http.close()

@@ -46,10 +46,10 @@ def provided(
         return OllamaEmbedder(url, model, dimensions, scheme, before=before, patience=patience)
     if provider == "openai":
         url, key = chosen.url or OPENAI_URL, _key(settings, KeyOwner.OPENAI)
-        return OpenAiEmbedder(url, key, model, dimensions, scheme, patience=patience)
+        return OpenAiEmbedder(url, model, dimensions, scheme, key=key, patience=patience)
     if provider == "google":
         url, key = chosen.url or GOOGLE_URL, _key(settings, KeyOwner.GOOGLE)
-        return GoogleEmbedder(url, key, model, dimensions, scheme, patience=patience)
+        return GoogleEmbedder(url, model, dimensions, scheme, key=key, patience=patience)
     return SentenceEmbedder(place, model, dimensions, scheme, patience=patience)
 
 

@@ -18,12 +18,12 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from crystal_core.embed.identities import DIMENSIONS_MAX, ModelIdentity
 from crystal_core.embed.port import AnotherModel, EmbedderClosed, EmbedderRefused
 from crystal_node.embedding.held import Sample
-from crystal_node.embedding.http import InputTooLong
+from crystal_node.embedding.http import EmbedHttp, InputTooLong, Pause
 from crystal_node.embedding.windows import Scheme, first_window, windows_of
 
 if TYPE_CHECKING:
@@ -233,6 +233,38 @@ class RemoteEmbedder(ABC):
         self._lately.update(new)
         while self._lately and len(self._lately) * (2 * self._dimensions + 100) > MADE_LATELY_BYTES_MAX:
             self._lately.popitem(last=False)
+
+
+class HttpEmbedder(RemoteEmbedder):
+    """A model behind a server at ``url``. A provider says what it is called, and where in a request its key stands."""
+
+    provider: ClassVar[str]
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        dimensions: int,
+        scheme: Scheme,
+        *,
+        key: str = "",
+        before: tuple[str, str] = ("", ""),
+        patience: float = 0.0,
+        pause: Pause = time.sleep,
+    ) -> None:
+        """Raises EmbedderRefused: the key would go where others can read it."""
+        super().__init__(self.provider, model, dimensions, scheme, before=before, patience=patience)
+        self._http = EmbedHttp(url, secret=self._secret(key) if key else {}, pause=pause)
+
+    def close(self) -> None:
+        super().close()
+        self._http.close()
+
+    @staticmethod
+    def _secret(key: str) -> dict[str, str]:
+        """The headers that hold the key. None here: a server without keys."""
+        del key
+        return {}
 
 
 def _key(window: str) -> bytes:

@@ -27,7 +27,7 @@ from crystal_node.capture.redact import Redacted, redact
 from crystal_node.clock import now_ms, uptime_ms
 from crystal_node.device import Device
 from crystal_node.errors import Usage
-from crystal_node.health.moments import Moment, note, note_problems
+from crystal_node.health.moments import Moment, Strange, note, note_problems, note_strange, read_strange
 from crystal_node.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.replication.forgetting import without_forgotten
 from crystal_node.settings.again import options_again
@@ -39,7 +39,8 @@ _TRIES_MAX = 10
 
 @dataclass
 class RecordReport:
-    """What a capture pass did. ``problems`` are transcripts that could not be read, and why.
+    """What a capture pass did. ``problems`` are transcripts that could not be read, and why. ``strange``: by tool, lines that
+    are not understood since words of it were last read.
 
     Nothing was read in ``private`` mode, or while recording is ``off``.
     """
@@ -48,8 +49,21 @@ class RecordReport:
     operations: int = 0
     counts: Counts = field(default_factory=Counts)
     problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    strange: dict[str, Strange] = field(default_factory=dict[str, Strange])
     private: bool = False
     off: bool = False
+
+    def meet(self, tool: str, counts: Counts, now_ms: int) -> None:
+        """One reading of one of a tool's transcripts. Words in it show that the tool's format is known still."""
+        self.counts.add(counts)
+        if counts.understood:
+            self.strange.pop(tool, None)
+        elif counts.spots:
+            first = counts.spots[0]
+            before = self.strange.get(tool) or Strange(
+                tool, 0, str(first.path), first.offset, first.reason, now_ms, now_ms
+            )
+            self.strange[tool] = structs.replace(before, lines=before.lines + counts.strange, at=now_ms)
 
     @property
     def redacted(self) -> int:
@@ -102,9 +116,12 @@ class Recorder:
                 return RecordReport(off=True)
             named = None if paths is None else list(paths)
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
-            report = await self._pass(choices, privacy, privacy.hides)
+            journal = self._device.journal
+            report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
+            await self._pass(choices, privacy, privacy.hides, report)
+            note_strange(journal, report.strange.values())
             looked_at = None if named is None else [str(path) for path in named]
-            note_problems(self._device.journal, report.problems, looked_at=looked_at)
+            note_problems(journal, report.problems, looked_at=looked_at)
             return report
 
     async def go_private(self) -> RecordReport:
@@ -141,7 +158,8 @@ class Recorder:
         """Records what was said before private mode went on, once."""
         if not privacy.on or privacy.caught_up:
             return RecordReport()
-        report = await self._pass(discovered(self._wanted()), privacy, privacy.hides)
+        report = RecordReport()
+        await self._pass(discovered(self._wanted()), privacy, privacy.hides, report)
         journal = self._device.journal
         with journal.transaction():
             if read_privacy(journal) == privacy:
@@ -165,8 +183,9 @@ class Recorder:
             states[key] = encode_state(state)
         return states
 
-    async def _pass(self, choices: Iterable[Choice], privacy: Privacy, hides: Hides) -> RecordReport:
-        report = RecordReport()
+    async def _pass(
+        self, choices: Iterable[Choice], privacy: Privacy, hides: Hides, report: RecordReport
+    ) -> None:
         # What its tool moved comes before what now stands under its name, whose state is still that of what was moved.
         for adapter, found in sorted(choices, key=_stays):
             if found.problem is not None:
@@ -178,7 +197,6 @@ class Recorder:
                 _problem(report, found.path, error)
                 continue
             report.files += recorded
-        return report
 
     async def _file(
         self, adapter: Adapter, path: Path, privacy: Privacy, hides: Hides, report: RecordReport
@@ -213,7 +231,7 @@ class Recorder:
                 if tries >= _TRIES_MAX or read_privacy(self._device.journal) != privacy:
                     return recorded
                 continue
-            report.counts.add(reading.counts)
+            report.meet(adapter.name, reading.counts, now_ms())
             report.operations += len(reading.operations)
             recorded = recorded or bool(reading.operations)
             if not reading.more:

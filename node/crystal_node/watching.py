@@ -62,6 +62,7 @@ class DeviceWork:
         self._report = report
         self._told_slot = shown_slot(device.member)
         self._told_problem = ""
+        self._told_strange: Path | None = None
         self._syncer = syncer
         self._recorder = Recorder(device)
         self._keys = VaultKeys(device.member.vault)
@@ -77,7 +78,13 @@ class DeviceWork:
             return ""
         # Whoever asks for a look knows no path: a hook may come before the file system's event, or where there are none.
         chosen = None if changed is None or self._look in changed else sorted(changed)
-        return (await self._recorder.record(chosen)).words()
+        report = await self._recorder.record(chosen)
+        spots = report.counts.spots
+        # A tool may write such lines all day: each file is told once, as long as no other one is met.
+        if spots and spots[0].path != self._told_strange:
+            self._told_strange = spots[0].path
+            self._report(WatchEvent.PROGRESS, f"capture: {report.counts.strange_words()}")
+        return report.words()
 
     async def round(self) -> str:
         heed, self._cursor_written = self._cursor_written, False

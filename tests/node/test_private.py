@@ -41,6 +41,8 @@ def test_what_was_said_in_private_is_not_recorded_later(person: Machine) -> None
         "off": False,
         "redacted_kinds": {},
         "skipped_reasons": {},
+        "strange": 0,
+        "spots": [],
         "problems": [],
     }
     assert person.call("status", "--json").json["private"]["on"] is True

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from crystal_node.capture.lines import QUIET_MS
+from crystal_node.health.moments import STRANGE_LINES
 from tests.node.capture.tools import TOOLS, Tool
 from tests.node.capture.transcripts import FIXTURES
-from tests.support.machine import Machine, Vault
+from tests.support.machine import Machine, Vault, transcript
 
 FOLDERS = {
     "openclaw": ".openclaw",
@@ -185,3 +186,34 @@ def test_a_file_that_cannot_be_stepped_over_gives_nothing_without_a_time_later(p
     path.write_text("## user\n\nprivate 1\n")
     assert _messages(person) == 0
     assert person.found("private") == []
+
+
+def test_a_tool_whose_lines_are_not_understood_any_more_is_told_until_words_of_it_are(
+    person: Machine,
+) -> None:
+    """A tool that changes its format must not stop being recorded without anybody hearing of it."""
+    strange = person.root / ".claude/projects/-work/strange.jsonl"
+    strange.parent.mkdir(parents=True)
+    strange.write_text('{"kind":"turn","speaker":"user"}\n' * STRANGE_LINES)
+    report = person.call("capture", "--json").json
+    assert (report["messages"], report["strange"]) == (0, STRANGE_LINES)
+    assert report["spots"][1] == {"path": str(strange), "offset": 33, "reason": "record of unknown form"}
+    (told,) = person.call("status", "--json").json["stuck"]
+    assert (told["name"], str(strange) in told["text"]) == ("capture", True)
+    (check,) = [
+        each
+        for each in person.call("doctor", "--offline", "--json").json["checks"]
+        if each["name"] == "transcripts"
+    ]
+    assert (check["state"], "crystal backfill" in check["fix"]) == ("warning", True)
+    transcript(person, "It is understood again.")
+    person.call("capture")
+    assert person.call("status", "--json").json["stuck"] == []
+
+
+def test_lines_that_are_not_understood_are_named_to_who_records_by_hand(person: Machine) -> None:
+    path = transcript(person, "Words.")
+    with path.open("a") as file:
+        file.write("{half\n")
+    done = person.call("capture")
+    assert f"1 line is of no kind that is known here: {path}, byte " in done.err

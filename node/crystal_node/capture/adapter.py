@@ -50,22 +50,39 @@ class Spot:
 class Counts:
     """What a pass met: messages taken, secrets redacted by kind, records and blocks skipped by reason.
 
-    ``spots`` are the first of those lines that are damaged or of an unknown kind; all of them are in ``skipped``, too.
+    ``strange`` counts those lines that are damaged or of an unknown kind; all of them are in ``skipped``, too, and the first
+    are in ``spots``.
     """
 
     messages: int = 0
     redacted: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[str] = field(default_factory=Counter[str])
+    strange: int = 0
     spots: list[Spot] = field(default_factory=list[Spot])
+
+    @property
+    def understood(self) -> bool:
+        """Whether there were words of a conversation, recorded or not."""
+        return bool(self.messages or self.skipped["said before"] or self.skipped["private"])
+
+    def strange_words(self) -> str:
+        """One line for people on what could not be read, "" when there was nothing."""
+        if not self.strange:
+            return ""
+        first = self.spots[0]
+        lines = "1 line is" if self.strange == 1 else f"{self.strange:,} lines are"
+        return f"{lines} of no kind that is known here: {first.path}, byte {first.offset} ({first.reason})"
 
     def add(self, other: "Counts") -> None:
         self.messages += other.messages
         self.redacted.update(other.redacted)
         self.skipped.update(other.skipped)
+        self.strange += other.strange
         self.spots = (self.spots + other.spots)[:SPOTS_MAX]
 
     def damaged(self, path: Path, offset: int, reason: str) -> None:
         self.skipped[reason] += 1
+        self.strange += 1
         if len(self.spots) < SPOTS_MAX:
             self.spots.append(Spot(path, offset, reason))
 

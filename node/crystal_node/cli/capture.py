@@ -52,6 +52,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     from crystal_node.errors import NoSuchEntry
     from crystal_node.recording import Recorder
     from crystal_node.settings import Flags, resolve
+    from crystal_node.wording import printable
 
     missing = [path for path in paths if not path.exists()]
     if missing:
@@ -72,6 +73,11 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
                 "off": report.off,
                 "redacted_kinds": dict(report.counts.redacted),
                 "skipped_reasons": dict(report.counts.skipped),
+                "strange": report.counts.strange,
+                "spots": [
+                    {"path": str(spot.path), "offset": spot.offset, "reason": spot.reason}
+                    for spot in report.counts.spots
+                ],
                 "problems": [{"path": path, "problem": problem} for path, problem in report.problems],
             }
         )
@@ -86,5 +92,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     if report.skipped:
         common = ", ".join(f"{count:,} {reason}" for reason, count in report.counts.skipped.most_common(4))
         say(f"Not words of a conversation, left out: {common}.")
+    if report.counts.strange:
+        note(printable(f"! {report.counts.strange_words()}"))
     for path, problem in report.problems:
         note(f"! {path} {problem}")

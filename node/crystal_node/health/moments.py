@@ -28,6 +28,10 @@ NOTED_MS = 60_000
 """Notes get a transaction of their own at most this often."""
 MOVED_MS = 10_000
 """After a round that moved something, which has written a good deal itself, at most this often."""
+STRANGE_LINES = 20
+"""So many lines of a tool that are not understood, with no word between them, are told: it may write another format by now."""
+STRANGE_TOLD_MS = 7 * 24 * 3_600_000
+"""And as long after the last of them."""
 PROBLEMS_MAX = 50
 """Transcripts that cannot be read, of which the reason is kept."""
 TEXT_CHARS_MAX = 500
@@ -35,6 +39,7 @@ TEXT_CHARS_MAX = 500
 _META = "node.moment."
 _META_TROUBLE = "node.trouble"
 _META_PROBLEMS = "node.capture-problems"
+_META_STRANGE = "node.capture-strange"
 
 
 class Moment(StrEnum):
@@ -67,6 +72,24 @@ class Problem(msgspec.Struct, frozen=True, array_like=True):
     why: str
 
 
+class Strange(msgspec.Struct, frozen=True, array_like=True):
+    """Lines of one tool that were not understood since words of it were last read: how many, the first one's place and fault,
+    when that one was met, and when the last."""
+
+    tool: str
+    lines: int
+    path: str
+    offset: int
+    why: str
+    since: int
+    at: int
+
+    def is_told(self, now_ms: int) -> bool:
+        """Whether a person is to know."""
+        return self.lines >= STRANGE_LINES and now_ms - self.at < STRANGE_TOLD_MS
+
+
+_strange = msgspec.msgpack.Decoder(list[Strange])
 _trouble = msgspec.msgpack.Decoder(Trouble)
 _problems = msgspec.msgpack.Decoder(list[Problem])
 _encoder = msgspec.msgpack.Encoder()
@@ -120,6 +143,23 @@ def note_problems(
     if kept != before:
         with suppress(apsw.Error), journal.transaction() as transaction:
             transaction.meta_set(_META_PROBLEMS, _encoder.encode(kept) if kept else None)
+
+
+def read_strange(journal: SqliteJournal) -> list[Strange]:
+    """Of each tool of which lines were not understood lately."""
+    data = journal.meta_get(_META_STRANGE)
+    try:
+        return _strange.decode(data) if data else []
+    except msgspec.MsgspecError:
+        return []
+
+
+def note_strange(journal: SqliteJournal, found: Iterable[Strange]) -> None:
+    """Keeps these in place of those from before. Written only when they are others."""
+    kept = sorted(found, key=lambda one: one.tool)
+    if kept != read_strange(journal):
+        with suppress(apsw.Error), journal.transaction() as transaction:
+            transaction.meta_set(_META_STRANGE, _encoder.encode(kept) if kept else None)
 
 
 class Rounds:

@@ -13,7 +13,14 @@ from crystal_node.health.background import Background, background
 from crystal_node.health.channels import Channels, channels
 from crystal_node.health.concerns import Concern, concerns
 from crystal_node.health.disks import disks_of
-from crystal_node.health.moments import Moment, Trouble, read_moments, read_problems, read_trouble
+from crystal_node.health.moments import (
+    Moment,
+    Trouble,
+    read_moments,
+    read_problems,
+    read_strange,
+    read_trouble,
+)
 from crystal_node.health.others import others
 from crystal_node.health.stuck import CoreSeen, Facts, Stuck, stuck
 from crystal_node.members.listing import Row, rows_of
@@ -89,6 +96,7 @@ def standing(device: Device) -> Standing:
         files_halted=files.last.halted,
         files_withheld=len(files.withheld),
         others=other,
+        strange=tuple(read_strange(device.journal)),
     )
     return Standing(
         member=member,

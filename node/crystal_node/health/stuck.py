@@ -14,7 +14,7 @@ from crystal_node.errors import ExitCode
 from crystal_node.health.background import Background
 from crystal_node.health.channels import Channels
 from crystal_node.health.disks import Disk
-from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.health.moments import Moment, Problem, Strange, Trouble
 from crystal_node.health.others import STAGED_MAX, Others
 from crystal_node.noticetexts import notice_text
 from crystal_node.wording import ago, counted, one_line
@@ -33,6 +33,7 @@ TRIED_MS_MAX = _HOUR_MS // 30
 """A round that failed is noted once a minute: only beyond twice that it says something that the last one was long ago."""
 CLOCK_BACK_MS = _HOUR_MS // 6
 """A clock that is so much behind its own notes was set back."""
+STRANGE_REMEDY = "A newer Crystal may know them; with it, `crystal backfill` records what was missed."
 
 _DISTRUST = (
     "`crystal doctor` compares once more. If it stays so, move to another relay; what is here stays whole."
@@ -106,6 +107,7 @@ class Facts:
     files_halted: str
     files_withheld: int
     others: Others = field(default_factory=Others)
+    strange: tuple[Strange, ...] = ()
 
 
 def stuck(facts: Facts) -> list[Stuck]:
@@ -259,6 +261,16 @@ def _capture(facts: Facts) -> Iterator[Stuck]:
         yield Stuck(
             StuckName.CAPTURE, text, "Make them readable for you; `crystal capture` then records them."
         )
+    for each in facts.strange:
+        if each.is_told(facts.now_ms):
+            yield Stuck(StuckName.CAPTURE, strange_text(each), STRANGE_REMEDY, each.since)
+
+
+def strange_text(found: Strange) -> str:
+    """What is told of lines that are not understood."""
+    where = f"{one_line(found.path, 120)}, byte {found.offset} ({one_line(found.why, 60)})"
+    what = f"{found.lines:,} lines that {one_line(found.tool, 40)} wrote are of no kind that is known here"
+    return f"{what}, and no words are among them: {where}."
 
 
 def _jobs(facts: Facts) -> Iterator[Stuck]:

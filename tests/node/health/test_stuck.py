@@ -12,7 +12,7 @@ from crystal_node.errors import ExitCode
 from crystal_node.health.background import Background, JobTrouble
 from crystal_node.health.channels import Channels, CommandsOpen, Conversations, FilesOut, MirrorIn
 from crystal_node.health.disks import Disk
-from crystal_node.health.moments import Moment, Problem, Trouble
+from crystal_node.health.moments import STRANGE_LINES, STRANGE_TOLD_MS, Moment, Problem, Strange, Trouble
 from crystal_node.health.others import Others, Waiting
 from crystal_node.health.stuck import CoreSeen, Facts, StuckName, stuck
 
@@ -127,6 +127,17 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             "crystal capture",
         ),
         (
+            replace(
+                WELL,
+                strange=(
+                    Strange("codex", 40, "/a\x1b[31m/b.jsonl", 7, "record of unknown type", NOW - HOUR, NOW),
+                ),
+            ),
+            StuckName.CAPTURE,
+            "40 lines that codex wrote are of no kind that is known here",
+            "crystal backfill",
+        ),
+        (
             replace(WELL, background=Background(None, (JobTrouble("backup", "no room", 3, NOW),))),
             StuckName.JOB,
             "The job backup failed 3 times in a row: no room",
@@ -218,3 +229,9 @@ def test_when_the_relay_was_last_tried_is_told_only_once_it_was_long_ago() -> No
     )
     assert "last tried" not in just.text
     assert "last tried 10 min ago" in long.text
+
+
+@pytest.mark.parametrize(("lines", "ago_ms"), [(STRANGE_LINES - 1, 0), (STRANGE_LINES, STRANGE_TOLD_MS)])
+def test_of_a_few_strange_lines_and_of_old_ones_nothing_is_said(lines: int, ago_ms: int) -> None:
+    found = Strange("codex", lines, "/a.jsonl", 0, "record of unknown type", NOW - ago_ms, NOW - ago_ms)
+    assert stuck(replace(WELL, strange=(found,))) == []

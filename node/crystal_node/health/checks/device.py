@@ -8,8 +8,8 @@ from crystal_node.errors import ExitCode
 from crystal_node.health.check import Check, State, guarded
 from crystal_node.health.checks.memory import embedding, indexes
 from crystal_node.health.kitreminder import KIT_FIX, kit_reminder
-from crystal_node.health.moments import Moment, read_moments, read_problems, read_trouble
-from crystal_node.health.stuck import CLOCK_BACK_MS
+from crystal_node.health.moments import Moment, read_moments, read_problems, read_strange, read_trouble
+from crystal_node.health.stuck import CLOCK_BACK_MS, STRANGE_REMEDY, strange_text
 from crystal_node.kit.state import KitState, kit_state
 from crystal_node.settings import Settings
 from crystal_node.wording import ago, counted, one_line
@@ -86,6 +86,9 @@ def _transcripts(device: "Device") -> Iterator[Check]:
         why = one_line(first.why.removeprefix("cannot be read: "), 120)
         what = f"{counted(len(problems), 'transcript')} cannot be read: {one_line(first.path, 120)} ({why})"
         yield Check("transcripts", State.WARNING, what, "Make them readable for you, then: crystal capture")
+    for each in read_strange(device.journal):
+        if each.is_told(now_ms()):
+            yield Check("transcripts", State.WARNING, strange_text(each).removesuffix("."), STRANGE_REMEDY)
 
 
 def _snapshots(device: "Device") -> Check:

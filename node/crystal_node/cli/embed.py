@@ -110,7 +110,7 @@ def migrate(
             made = make_all(device, embedder, plan, None if as_json else pace)
         save(settings, chosen)
         device.settings = resolve()
-        done = asyncio.run(change_over(device, plan.model, None if as_json else note, anew=anew))
+        done = asyncio.run(change_over(device, plan.model, None if as_json else note, anew=plan.anew))
     _done(plan, done, made, as_json=as_json)
 
 
@@ -149,6 +149,8 @@ def _words(plan: "Plan") -> list[str]:
     ]
     if not plan.texts and not plan.changes_over:
         return [f"Nothing to do: all vectors are of {plan.model}."]
+    if plan.anew and plan.former == plan.model:
+        lines = [f"The vault's vectors are of {plan.model}, and are all made anew."]
     before = f" ({plan.made:,} are made already)" if plan.made else ""
     lines.append(
         f"{counted(plan.texts, 'text')} to embed, {size(plan.bytes)}{before}: {ago(plan.seconds)} or so."

@@ -15,6 +15,7 @@ migrate` shows the cost and asks).
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -138,12 +139,16 @@ class Ingest:
             raise EmbedderUnavailable(f"{model} is not at hand: {why}")
         step = await self._runs().run(embed_some(self._device.member, model))
         if step is None:
-            self._drop_made(anew=True)
+            self._drop_made()
         return step
 
     def begin_anew(self) -> None:
         """All vectors were dropped: what embeds is chosen and compared afresh."""
         self._for = None
+        path = self._device.settings.home.embedding_database
+        if path.exists():
+            with closing(MadeVectors.open(path)) as made:
+                made.changed_over()
 
     async def catch_up(self) -> None:
         """Embeds some of what has no vectors, if it may be. Belongs under the home's lock, after a round that led."""
@@ -230,11 +235,9 @@ class Ingest:
             made.close()
         self._drop_made()
 
-    def _drop_made(self, *, anew: bool = False) -> None:
-        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more.
-
-        Where both are of one model nothing tells whether it has: ``anew`` is for who knows."""
-        if self._made is None or (self._made.anew and not anew):
+    def _drop_made(self) -> None:
+        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more."""
+        if self._made is None or self._made.anew:
             return
         replica = self._device.replica
         kept = (replica.meta_get(META_MODEL) or b"").decode()

@@ -71,7 +71,8 @@ class MadeVectors:
 
     @property
     def anew(self) -> bool:
-        """Whether they are to replace vectors of the same model: nothing but the migration itself knows when that is done."""
+        """Whether they are to replace vectors of the same model, and the vault has not changed over yet: where nothing lacks vectors,
+        nothing else tells that there is something to do."""
         row = self._row("SELECT anew FROM model")
         return bool(row and row[0])
 
@@ -81,6 +82,10 @@ class MadeVectors:
         if self.model != model:
             self.clear()
         self._change("INSERT OR REPLACE INTO model VALUES (1, ?, ?, ?)", [self._begun])
+
+    def changed_over(self) -> None:
+        """The vault's vectors were dropped for these: from now on what lacks vectors is all that is left to do."""
+        self._change("UPDATE model SET anew = 0", [()])
 
     def clear(self) -> None:
         """Drops all vectors."""

@@ -121,16 +121,18 @@ def target(settings: Settings) -> HeldEmbedder:
 
 
 def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew: bool) -> Plan:
-    """What it will come to. Asks a model that is on this machine for some vectors, to see how quick it is; one that costs money
-    is asked nothing, but for the dimensions of a model that is not known.
+    """What it will come to. ``anew``, once begun, holds for a repetition without it. Asks a model that is on this machine for
+    some vectors, to see how quick it is; one that costs money is asked nothing, but for the dimensions of a model that is not
+    known.
 
     Raises:
         EmbeddingError: the model cannot be used.
     """
     former = (device.replica.meta_get(META_MODEL) or b"").decode()
     model = embedder.identity
-    lacking = former == model and not anew
     database, path = device.replica.database, device.settings.home.embedding_database
+    anew = anew or (former == model and _anew_begun(device, model))
+    lacking = former == model and not anew
     texts = size = made = 0
     if path.exists() and not lacking:
         with closing(MadeVectors.open(path)) as kept:
@@ -157,6 +159,15 @@ def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew:
         seconds=_seconds(database, embedder, model, size),
         anew=anew,
     )
+
+
+def _anew_begun(device: Device, model: str) -> bool:
+    """Whether all vectors of ``model`` were being made anew, and the vault has not changed over to them."""
+    path = device.settings.home.embedding_database
+    if not path.exists():
+        return False
+    with closing(MadeVectors.open(path)) as kept:
+        return kept.anew and kept.model == model
 
 
 def make_all(device: Device, embedder: HeldEmbedder, plan: Plan, progress: Progress | None = None) -> int:

@@ -20,7 +20,7 @@ from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 
-from crystal_mirror.files.names import fault_of
+from crystal_mirror.files.names import DEPTH_MAX, fault_of
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.backup.manifest import Item, LeftOut, is_safe
 from crystal_node.backup.meter import Meter
@@ -52,7 +52,7 @@ class Found:
 
 
 class _Everything(TreeRules):
-    """Below ``BESIDE``, where a folder's name is an agent's, nothing is Crystal's own."""
+    """Below ``BESIDE``, where a folder's name is an agent's, and in a folder of an odd name nothing is Crystal's own."""
 
     def is_own(self, path: str) -> bool:
         return False
@@ -68,7 +68,7 @@ def find_files(home: Home, *, with_keys: bool) -> Found:
     """What is to be copied, as it stands now. ``with_keys``: keys of services, too."""
     files, refused = _scanned(home.root, rules_of(home))
     for folder in BESIDE:
-        if (home.root / folder).is_dir() and not (home.root / folder).is_symlink():
+        if _is_folder(home.root / folder):
             below, refused_below = _scanned(home.root / folder, _Everything())
             files += [(f"{folder}/{path}", length) for path, length in below]
             refused |= {f"{folder}/{path}": why for path, why in refused_below.items()}
@@ -90,18 +90,32 @@ def may_be_restored(path: str, home: Home) -> bool:
     return path == CONFIG or not rules_of(home).is_own(path)
 
 
-def _scanned(root: Path, rules: TreeRules) -> tuple[list[tuple[str, int]], dict[str, str]]:
-    """The files below a folder, and what is refused there. A name that not every system takes is no reason here."""
+def _scanned(root: Path, rules: TreeRules, depth: int = 0) -> tuple[list[tuple[str, int]], dict[str, str]]:
+    """The files below a folder, and what is refused there. A name that not every system takes is no reason here, neither a
+    file's nor a folder's."""
     scan = Scan(root, rules)
     files = [(local.path, local.stamp.size) for local in scan]
     refused: dict[str, str] = {}
     for path, why in scan.refused.items():
-        length = _plain_length(root / path) if fault_of(path) is not None and is_safe(path) else None
-        if length is None:
-            refused[path] = why
-        else:
+        named_oddly = fault_of(path) is not None and is_safe(path)
+        length = _plain_length(root / path) if named_oddly else None
+        if length is not None:
             files.append((path, length))
+        elif named_oddly and depth < DEPTH_MAX and _is_folder(root / path):
+            try:
+                below, refused_below = _scanned(root / path, _Everything(), depth + 1)
+            except FileTrouble as error:
+                refused[path] = str(error)
+                continue
+            files += [(f"{path}/{each}", size) for each, size in below]
+            refused |= {f"{path}/{each}": reason for each, reason in refused_below.items()}
+        else:
+            refused[path] = why
     return files, refused
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _plain_length(path: Path) -> int | None:

@@ -237,6 +237,28 @@ def test_a_name_that_not_every_system_takes_is_backed_up_all_the_same(lived: Mac
         assert (new.home / "notes" / name).read_text() == name
 
 
+def test_what_lies_in_folders_of_such_names_is_backed_up_too(lived: Machine, tmp_path: Path) -> None:
+    """Else it would be in no backup, and each backup would take it for a file that cannot be read, and delete no older one."""
+    places = ("notes/Q: why?/deep. /one.md", "drop/helper /two.md", "con/.env")
+    for place in places:
+        (lived.home / place).parent.mkdir(parents=True)
+        (lived.home / place).write_text(place)
+    (lived.home / "notes" / "Q: why?" / "link").symlink_to("/etc")
+    shelf = tmp_path / "shelf"
+    older = backed_up(lived, shelf)
+    made = lived.call("backup", "--to", str(shelf), "--keep", "1", "--with-keys", "--json").json
+    assert {each["path"] for each in made["left_out"]} == {"notes/Q: why?/link"}
+    assert made["deleted"] == [str(older)]
+    plain = backed_up(lived, tmp_path / "plain")
+    assert not list(plain.rglob(".env"))
+    shutil.rmtree(lived.home)
+    new = Machine(tmp_path / "new")
+    new.root.mkdir()
+    new.call("backup", "restore", made["folder"], "--yes")
+    for place in places:
+        assert (new.home / place).read_text() == place
+
+
 def test_keys_come_back_closed_or_from_the_keyring_as_files(
     lived: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ Windows stand in blocks of `BLOCK`, so that growing copies nothing and a scan's 
 cache. See docs/decisions/0038-vectors-at-a-million.md.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -241,9 +242,12 @@ class VectorIndex:
         return found
 
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        # One lookup each: sqlite-vec answers `rowid IN (…)` several times slower.
-        query = "SELECT embedding FROM chunks_vec WHERE rowid = ?"
-        found = [row[0] for row in database.rows_of_many(query, [(rowid,) for rowid in rowids.tolist()])]
+        # A lookup each: sqlite-vec answers `rowid IN (…)` several times slower, and a query each takes half as long again.
+        query = """
+            SELECT vectors.embedding FROM json_each(?) AS wanted
+            CROSS JOIN chunks_vec AS vectors ON vectors.rowid = wanted.value
+        """
+        found = [row[0] for row in database.rows(query, (json.dumps(rowids.tolist()),))]
         if len(found) != len(rowids):
             raise VaultDamaged(f"{database.path} is damaged: a window has no vector")
         return np.frombuffer(b"".join(found), "<f4").reshape(len(found), self.dimensions)

@@ -38,9 +38,9 @@ FEW_MAX = 256
 FEW_ADMITTED_MAX = 3072
 """The same, for what a filter admits."""
 COUNTED_MAX = 4
-"""A word that seems to stand in this many times `RANKED_MAX` chunks is not counted to that bound."""
+"""A word that seems to stand in this many times `RANKED_MAX` chunks is not counted to that bound, nor is a phrase."""
 LARGE = 250_000
-"""Chunks from which on FTS5's own ranking of phrases costs more than ours."""
+"""Chunks from which on FTS5's own ranking of phrases costs more than ours, and words are not counted to their end."""
 COUNTS_KEPT = 4096
 """Terms whose counts are kept from one search to the next, as long as nothing is written."""
 CONJUNCTION_MAX = 5
@@ -214,12 +214,13 @@ def _whole(searched: Sequence[str]) -> list[str]:
 def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
     """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
     counts = _counts.setdefault(database, _Counts())
-    found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
-    room = RANKED_MAX - sum(term.holding for term in found if term.complete)
+    with bm25.vocabulary(database):
+        found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
+    room = RANKED_MAX - sum(term.holding for term in found if term.complete and term.holding <= RARE_MAX)
     if room >= RARE_MAX:
         found = [
             term
-            if term.complete or term.holding > COUNTED_MAX * RANKED_MAX
+            if term.complete or " " in term.text or term.holding > COUNTED_MAX * RANKED_MAX
             else counts.look(database, term.text, RANKED_MAX, newest)
             for term in found
         ]
@@ -234,6 +235,9 @@ def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tupl
 
 
 def _look(database: Database, term: str, most: int, newest: int) -> _Term:
+    holding = bm25.holding(database, term.strip('"')) if newest <= LARGE and " " not in term else None
+    if holding is not None:
+        return _Term(term, holding, complete=True)
     counted, oldest = database.rows(
         "SELECT count(*), min(rowid) FROM"
         " (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rowid DESC LIMIT ?)",

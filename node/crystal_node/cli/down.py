@@ -29,7 +29,10 @@ def run(as_json: Json = False, debug: Debug = False) -> int:
         steps = [step_document(outcome) for outcome in outcomes]
         emit({"home": str(settings.home.root), "steps": steps, "exit_code": int(code)})
     elif not code:
+        home = settings.home.root
         say(
-            f"Nothing is recorded or synced any more. Everything stays in {settings.home.root}; `crystal up` goes on."
+            f"Nothing is recorded or synced any more. Everything stays in {home}; `crystal up` goes on."
+            if home.exists()
+            else f"Nothing is recorded or synced here. There is no home {home}: `crystal up` makes one."
         )
     return code

@@ -139,8 +139,11 @@ def _purge(settings: "Settings", *, lose: bool) -> "Loss":
 
 def _tell_end(settings: "Settings", lost: "Loss | None") -> None:
     if lost is None:
+        home = settings.home.root
         say(
-            f"Nothing of Crystal is left in this system but the program and {settings.home.root}, with all of its memory."
+            f"Nothing of Crystal is left in this system but the program and {home}, with all of its memory."
+            if home.exists()
+            else f"Nothing of Crystal is in this system but the program: there is no home {home}."
         )
         return
     say(f"{settings.home.root} is gone, and nothing of Crystal is left here but the program.")

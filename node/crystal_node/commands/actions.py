@@ -40,10 +40,10 @@ async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
     from crystal_node.wording import counted
 
     found = standing(work.device)
-    stuck = len(found.stuck)
+    told = len(found.stuck) + len(found.concerns)
     text = (
-        f"{counted(stuck, 'thing')} need{'s' if stuck == 1 else ''} a person"
-        if stuck
+        f"{counted(told, 'thing')} need{'s' if told == 1 else ''} a person"
+        if told
         else "nothing needs a person"
     )
     return Done(text, status_document(work.device, found))

@@ -42,6 +42,27 @@ def test_it_records_and_sends_what_is_said_and_says_so_in_its_log(vault: Vault) 
         assert ended(process) == (0, "", "")
 
 
+def test_a_file_of_lines_that_are_not_understood_is_named_in_the_log_once(vault: Vault) -> None:
+    core = vault.core
+    strange = core.projects / "-work" / "strange.jsonl"
+    strange.parent.mkdir(parents=True)
+    with agent(core, "--quiet"):
+        for word in ("walrus", "heron"):
+            with strange.open("a") as file:
+                file.write('{"kind":"turn"}\n')
+            transcript(core, f"the {word} sleeps")
+            until(lambda: core.found(word) == [f"the {word} sleeps"], "the text")  # noqa: B023  called at once
+            until(lambda: all(not tool["waiting_bytes"] for tool in _tools(core)), "all of it")
+        log = (core.home / "logs" / "agent.log").read_text()
+    assert log.count("of no kind that is known here") == 1
+    assert str(strange) in log
+
+
+def _tools(machine: Machine) -> list[dict[str, int]]:
+    tools: list[dict[str, int]] = machine.call("capture", "status", "--json").json["tools"]
+    return tools
+
+
 def test_a_second_agent_on_a_home_says_who_runs_and_leaves_it_alone(vault: Vault) -> None:
     core = vault.core
     with agent(core) as first:

@@ -79,6 +79,8 @@ def test_a_node_has_the_core_tell_how_it_stands(shop: Shop) -> None:
     result = done["result"]
     assert result["role"] == "core"
     assert result["device"] == done["device"]
+    assert [each["name"] for each in result["concerns"]] == ["recovery-kit"], "nobody has checked it"
+    assert (result["stuck"], done["text"]) == ([], "1 thing needs a person")
     assert "the tide gauge" not in json.dumps(result)
 
 

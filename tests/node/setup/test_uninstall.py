@@ -197,3 +197,12 @@ def test_keys_in_a_keyring_go_too(person: Machine, tmp_path: Path) -> None:
     assert json.loads(kept.read_text()) != {}
     person.call("uninstall", "--purge", "--yes")
     assert json.loads(kept.read_text()) == {}
+
+
+def test_where_there_is_no_home_no_memory_is_said_to_stay(machine: Machine) -> None:
+    for verb in ("down", "uninstall"):
+        told = machine.call(verb).out
+        assert f"no home {machine.home}" in told
+        assert "memory" not in told
+        assert "stays" not in told
+    assert not machine.home.exists()

@@ -33,7 +33,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -287,11 +287,16 @@ def _make_private(folder: Path) -> None:
 
 def write_private(path: Path, data: bytes) -> None:
     """Replaces a file as a whole, durably: after a crash it holds the old bytes or the new. Owner only."""
+    write_private_blocks(path, (data,))
+
+
+def write_private_blocks(path: Path, blocks: Iterable[bytes]) -> None:
+    """``write_private`` for what is not held in memory. If ``blocks`` raises, nothing is replaced."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(blocks)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

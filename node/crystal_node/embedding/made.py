@@ -71,8 +71,8 @@ class MadeVectors:
 
     @property
     def anew(self) -> bool:
-        """Whether they are to replace vectors of the same model, and the vault has not changed over yet: where nothing lacks vectors,
-        nothing else tells that there is something to do."""
+        """Whether they are to replace vectors of the same model, and the vault has not changed over yet: where nothing lacks
+        vectors, nothing else tells that there is something to do."""
         row = self._row("SELECT anew FROM model")
         return bool(row and row[0])
 

@@ -28,7 +28,7 @@ from crystal_node.clock import now_ms
 from crystal_node.device import Device
 from crystal_node.errors import LocalStorage, Usage
 from crystal_node.files.folders import READ, folder_of, troubles
-from crystal_node.home import write_private
+from crystal_node.home import write_private_blocks
 from crystal_node.portable.records import (
     CONVERSATIONS,
     DOCUMENTS,
@@ -160,10 +160,7 @@ class _Import:
             with folder_of(root, target.relative_to(root).as_posix(), create=True):
                 pass  # its folders are there, and none is a link
             with _opened(self._folder, f"{FILES}/{record.path}") as file:
-                data = file.read()
-            if hashlib.sha256(data).hexdigest() != record.sha256:
-                raise DamagedExport(f"{self._folder / FILES / record.path} changed while it was read")
-            write_private(target, data)
+                write_private_blocks(target, self._same(file, record))
         except FileTrouble as error:
             raise LocalStorage(
                 f"{target} cannot be written: {error}", hint="Put it right, then run it again."
@@ -171,11 +168,20 @@ class _Import:
         except OSError as error:
             raise LocalStorage(f"{target} cannot be written: {error.strerror or error}") from error
 
+    def _same(self, file: BufferedReader, record: FileRecord) -> Iterator[bytes]:
+        """What is read of it. Raises DamagedExport at the end if that is another file by now."""
+        digest = hashlib.sha256()
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            yield block
+        if digest.hexdigest() != record.sha256:
+            raise DamagedExport(f"{self._folder / FILES / record.path} changed while it was read")
+
 
 def _manifest(folder: Path) -> Manifest:
     try:
         with _opened(folder, MANIFEST) as file:
-            data = file.read(MANIFEST_BYTES_MAX)
+            data = file.read(min(os.fstat(file.fileno()).st_size, MANIFEST_BYTES_MAX))
     except (OSError, FileTrouble) as error:
         raise DamagedExport(f"{folder} is no export: {MANIFEST} cannot be read ({error})") from error
     try:

@@ -97,18 +97,13 @@ class PublishedMemory:
     def pieces(self) -> Iterator[PieceRecord]:
         """What was said, in the order in which it was written. Raises NotPublished if the file is damaged."""
         if self.former:
-            query = (
-                "SELECT rowid, CAST(chunk_text AS BLOB), role, session_key, agent_id, timestamp FROM conversation_chunks"
-                " ORDER BY rowid"
-            )
+            columns = _readable("chunk_text", "role", "session_key", "agent_id", "timestamp")
+            query = f"SELECT {columns}, rowid FROM conversation_chunks ORDER BY rowid"  # noqa: S608  constants
         else:
-            query = (
-                "SELECT id, CAST(text AS BLOB), role, source_id, agent_id, created_at FROM chunks"
-                " WHERE source_type IS NOT 'file' ORDER BY id"
-            )
-        for number, written, role, place, agent, moment in self._rows(query):
-            text = _text(written)
-            if not text.strip():
+            columns = _readable("text", "role", "source_id", "agent_id", "created_at")
+            query = f"SELECT {columns}, id FROM chunks WHERE source_type IS NOT 'file' ORDER BY id"  # noqa: S608  constants
+        for text, role, place, agent, moment, number in self._rows(query):
+            if not isinstance(text, str) or not text.strip():
                 continue
             session = _name(place)
             yield PieceRecord(
@@ -125,13 +120,10 @@ class PublishedMemory:
         """What was remembered; not what was deleted. Raises NotPublished if the file is damaged."""
         if "memories" not in self._tables:
             return
-        query = (
-            "SELECT CAST(text AS BLOB), category, confidence, status, created_at FROM memories"
-            " WHERE status IS NOT 'deleted' ORDER BY id"
-        )
-        for written, category, confidence, status, moment in self._rows(query):
-            text = _text(written)
-            if not text.strip():
+        columns = _readable("text", "category", "confidence", "status", "created_at")
+        query = f"SELECT {columns} FROM memories WHERE status IS NOT 'deleted' ORDER BY id"  # noqa: S608  constants
+        for text, category, confidence, status, moment in self._rows(query):
+            if not isinstance(text, str) or not text.strip():
                 continue
             yield MemoryRecord(
                 text=text.strip(),
@@ -156,7 +148,10 @@ class PublishedMemory:
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         try:
-            yield from self._db.execute(query)
+            for row in self._db.execute(query):
+                yield tuple(
+                    value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row
+                )
         except (apsw.Error, UnicodeDecodeError) as error:
             raise NotPublished(f"{self._path} is damaged: {error}") from error
 
@@ -166,9 +161,13 @@ def opened(path: Path, fallback_agent: str) -> "closing[PublishedMemory]":
     return closing(PublishedMemory(path, fallback_agent))
 
 
-def _text(value: object) -> str:
-    """Of the bytes that stand in the file, so that one text which is no UTF-8 does not end the reading of all others."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+def _readable(*columns: str) -> str:
+    """What to select for them: texts as the bytes that stand in the file, so that one which is no UTF-8 does not end the
+    reading of all others; nothing for what is no text and no number."""
+    return ", ".join(
+        f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) WHEN 'blob' THEN NULL ELSE {each} END"
+        for each in columns
+    )
 
 
 def _name(value: object) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from crystal_node.portable.published import NotPublished, opened
+from crystal_node.portable.published import opened
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 
@@ -177,27 +178,36 @@ def test_credentials_in_an_imported_document_are_blanked_out(core: Machine, tmp_
     assert token not in found
 
 
-def _odd_text(db: apsw.Connection) -> None:
-    db.execute("INSERT INTO chunks VALUES (1, CAST(x'ff41' AS TEXT), 'user', 'conversation', 's', 'a', 0)")
-
-
-def _odd_values(db: apsw.Connection) -> None:
-    db.execute("INSERT INTO chunks VALUES (1, 5, x'00', 7, 9e999, x'ff', -9e999)")
-    db.execute("INSERT INTO chunks VALUES (2, 'said', NULL, NULL, NULL, NULL, 9e999)")
-
-
-def test_a_prototypes_database_with_bytes_that_are_no_text_is_damaged_and_other_odd_values_are_passed_over(
+def test_values_of_a_prototypes_database_that_are_no_text_are_passed_over_and_bytes_that_are_none_replaced(
     tmp_path: Path,
 ) -> None:
-    for number, fill in enumerate((_odd_text, _odd_values)):
-        path = tmp_path / f"{number}.db"
-        db = apsw.Connection(str(path))
-        db.execute("CREATE TABLE chunks (id, text, role, source_type, source_id, agent_id, created_at)")
-        fill(db)
-        db.close()
-        with opened(path, "a") as memory:
-            if fill is _odd_text:
-                with pytest.raises(NotPublished):
-                    list(memory.pieces())
-            else:
-                assert [(each.text, each.created_at) for each in memory.pieces()] == [("said", 0)]
+    path = tmp_path / "crystal.db"
+    db = apsw.Connection(str(path))
+    db.execute("CREATE TABLE chunks (id, text, role, source_type, source_id, agent_id, created_at)")
+    db.execute("INSERT INTO chunks VALUES (1, 5, x'00', 7, 9e999, x'ff', -9e999)")
+    db.execute("INSERT INTO chunks VALUES (2, x'4142', 'user', 'conversation', 's', 'a', 0)")
+    db.execute("INSERT INTO chunks VALUES (3, 'said', NULL, NULL, NULL, NULL, 9e999)")
+    db.execute("INSERT INTO chunks SELECT 4, o, o, o, o, o, o FROM (SELECT CAST(x'ff41' AS TEXT) AS o)")
+    db.close()
+    with opened(path, "a") as memory:
+        said, replaced = memory.pieces()
+    assert (said.text, said.session, said.created_at) == ("said", "", 0)
+    assert (replaced.text, replaced.session, replaced.role) == ("\ufffdA", "\ufffdA", "user")
+    assert replaced.created_at == 0
+
+
+def test_a_file_that_is_larger_than_memory_comes_in_block_by_block(core: Machine, tmp_path: Path) -> None:
+    size = 96 * 1024 * 1024
+    folder = export_of(tmp_path / "export", hashes={"large.bin": hashlib.sha256(bytes(size)).hexdigest()})
+    (folder / "files").mkdir()
+    with (folder / "files" / "large.bin").open("wb") as file:
+        file.truncate(size)
+    tracemalloc.start()
+    try:
+        core.call("import", str(folder))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (core.home / "large.bin").stat().st_size == size
+    assert peak < size / 2
+    (core.home / "large.bin").unlink()

@@ -20,9 +20,10 @@ from crystal_node.backup.databases import FILES, WEAVER, WORKS, database_paths
 from crystal_node.backup.keys import SECRETS
 from crystal_node.backup.manifest import HOME_NAME, Manifest
 from crystal_node.backup.meter import Tell
-from crystal_node.backup.placing import adopt_files, begin, checked, end, fill, read_progress
+from crystal_node.backup.placing import begin, checked, end, fill, read_progress
 from crystal_node.backup.tree import CONFIG
 from crystal_node.device import opened
+from crystal_node.files.comeback import adopt_files
 from crystal_node.kit.standing import WrongKit
 from crystal_node.recovery.outcome import Core, Restored
 from crystal_node.recovery.restoring import restore
@@ -78,9 +79,10 @@ async def restore_as_new(
         enrolment_token=enrolment_token,
         lead=lead,
         wants_lead=wants_lead,
+        with_files=False,
     )
     with opened(restored.settings) as device:
-        adopt_files(device, manifest, relay_lost=restored.relay_lost)
+        adopt_files(device, {item.path for item in manifest.items}, relay_lost=restored.relay_lost)
     end(home)
     return RestoredAnew(restored, manifest)
 

@@ -1,4 +1,4 @@
-"""Filling an empty home from a backup: what may be overwritten, where each file goes, and what is known of files afterwards.
+"""Filling an empty home from a backup: what may be overwritten, and where each file goes.
 
 While it is under way, ``state/backup-restore.json`` says of which backup; it is the first thing that is written and the last
 that goes. In between the home has no ``config.json``, and so no other command uses it.
@@ -17,11 +17,7 @@ from crystal_node.backup.manifest import HOME_NAME, BackupDamaged, Item, Manifes
 from crystal_node.backup.meter import Meter, Tell
 from crystal_node.backup.tree import CONFIG, copy_file, may_be_restored, rules_of
 from crystal_node.backup.verifying import verify_backup
-from crystal_node.device import Device
 from crystal_node.errors import LocalStorage, Usage
-from crystal_node.files.book import FileBook
-from crystal_node.files.marker import Marker, write_marker
-from crystal_node.files.rounds import put_parts_back
 from crystal_node.files.scan import Scan
 from crystal_node.home import FILE_MODE, Home, sync_directory, write_private
 
@@ -124,26 +120,6 @@ def fill(
     for each in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         sync_directory(each)
     sync_directory(home.root)
-
-
-def adopt_files(device: Device, manifest: Manifest, *, relay_lost: bool = False) -> None:
-    """Makes the files that came back this device's, and gives up what is known of files that did not. ``relay_lost``: the relay
-    has no file of the vault, and gets those that are here.
-
-    Such a file was in nobody's way to be deleted: it comes again from the vault, and is not taken for deleted here.
-    """
-    home, member = device.settings.home, device.member
-    there = {item.path for item in manifest.items}
-    book = FileBook.open(home.files_database)
-    try:
-        book.forget_seen([seen.local.path for seen in book.seen()])
-        for agreed in [each for each in book.agreed() if not each.aside and each.path not in there]:
-            book.drop_agreed(agreed.path)
-        if relay_lost:
-            put_parts_back(book)
-    finally:
-        book.close()
-    write_marker(home.root, Marker(member.vault.hex(), member.device_id.hex()))
 
 
 def _place(home: Home, path: str) -> Path | None:

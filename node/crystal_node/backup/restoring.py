@@ -21,10 +21,11 @@ from crystal_mirror.outbox import restart_stream
 from crystal_node.backup.keys import SECRETS
 from crystal_node.backup.manifest import HOME_NAME, BackupDamaged, Keys, Manifest
 from crystal_node.backup.meter import Tell
-from crystal_node.backup.placing import adopt_files, begin, checked, end, fill, read_progress
+from crystal_node.backup.placing import begin, checked, end, fill, read_progress
 from crystal_node.backup.tree import CONFIG
 from crystal_node.device import opened
 from crystal_node.errors import NotSetUp
+from crystal_node.files.comeback import adopt_files
 from crystal_node.home import write_private
 from crystal_node.keys.devicekeys import file_store, keyring_store
 from crystal_node.locking import FileLock
@@ -86,7 +87,7 @@ def restore_device(settings: Settings, folder: Path, tell: Tell | None = None) -
                 raise KeysMissing("the keys that are here are another device's than the backup's")
             with device.journal.transaction() as transaction:
                 restart_stream(device.member, transaction)
-            adopt_files(device, manifest)
+            adopt_files(device, {item.path for item in manifest.items})
         write_private(home.config_file, config_bytes)
         end(home)
     return RestoredDevice(with_config, manifest, kind, with_keys)

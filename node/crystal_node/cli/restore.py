@@ -10,6 +10,7 @@ from crystal_node.cli.options import Debug, Json, Relay, Yes, ask, is_terminal, 
 from crystal_node.cli.output import emit, note, say
 
 if TYPE_CHECKING:
+    from crystal_node.recovery.files import FilesBack
     from crystal_node.recovery.outcome import Core, Restored
 
 Kit = Annotated[
@@ -49,6 +50,7 @@ Keys = Annotated[
 
 _STANDARD_INPUT = "-"
 _NAME_CHARS_MAX = 40
+_SHOWN_MAX = 20
 
 
 def run(
@@ -135,6 +137,10 @@ def _tell(restored: "Restored") -> None:
         )
     if restored.taken_over:
         say(f"  {counted(restored.taken_over, 'record')} that the other home had not sent came along.")
+    if restored.files is not None:
+        _tell_files(restored.files)
+    else:
+        say("  The files of the memory home come with the next `crystal sync`.")
     if restored.private:
         say("  Private mode is on, as it was there: nothing is recorded. `crystal private off` ends it.")
     if restored.from_home:
@@ -149,6 +155,21 @@ def _tell(restored: "Restored") -> None:
     if not restored.is_core:
         say()
         say("If the Core is lost, make this machine the Core: `crystal promote --force`")
+
+
+def _tell_files(files: "FilesBack") -> None:
+    from crystal_node.wording import counted, one_line
+
+    if files.gone:
+        say("! Its files could not be copied: that home is not there any more. What the relay has comes with `crystal sync`.")
+        return
+    say(f"  {counted(files.count, 'file')} of that home came along; `crystal sync` compares them with the vault's.")
+    if files.unread:
+        say(f"! {counted(len(files.unread), 'file')} of that home did not come along:")
+    for path, why in files.unread[:_SHOWN_MAX]:
+        say(f"    {one_line(f'{path}: {why}', 300)}")
+    if len(files.unread) > _SHOWN_MAX:
+        say(f"    and {len(files.unread) - _SHOWN_MAX:,} more (--json lists them)")
 
 
 def _tell_lacks(restored: "Restored") -> None:
@@ -192,6 +213,13 @@ def _document(restored: "Restored") -> dict[str, object]:
             for lack in restored.lacks
         ],
         "private": restored.private,
+        "files": None
+        if restored.files is None
+        else {
+            "copied": restored.files.count,
+            "home_gone": restored.files.gone,
+            "left_out": [{"path": path, "why": why} for path, why in restored.files.unread],
+        },
         "others": [{"id": device.hex(), "name": name} for device, name in restored.others],
     }
 

@@ -134,6 +134,27 @@ def copy_journal(old: OldHome, target: Path) -> bytes | None:
     return claim
 
 
+def copy_book(source: Path, target: Path) -> None:
+    """Puts a copy of what is known of a home's files at ``target``. One that is damaged is left: what it says can be found out
+    again.
+
+    Raises HomeBusy if somebody is writing there.
+    """
+    copy = _copied(source, target)
+    try:
+        database = apsw.Connection(str(copy))
+        try:
+            whole = [str(row[0]) for row in database.execute("PRAGMA integrity_check(1)")] == ["ok"]
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            database.close()
+    except (apsw.NotADBError, apsw.CorruptError):
+        whole = False
+    if whole:
+        _move(copy, target)
+    shutil.rmtree(copy.parent, ignore_errors=True)
+
+
 def clear_scratch(home: Home) -> None:
     """Removes what copying has left beside this home's databases."""
     for target in (home.database, home.state_database):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from crystal_node.recovery.files import FilesBack
 from crystal_node.settings import Settings
 
 CORE_SEEN_MS = 24 * 3600 * 1000
@@ -35,7 +36,8 @@ class Restored:
     """What came of it.
 
     ``fresh`` is False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
-    devices that are not revoked, by id and name; ``private``: nothing is recorded here, as in the home that was copied.
+    devices that are not revoked, by id and name; ``private``: nothing is recorded here, as in the home that was copied;
+    ``files``: what came along of that home's files, None if they were not to.
     """
 
     settings: Settings
@@ -55,3 +57,4 @@ class Restored:
     lacks: tuple[Lack, ...]
     others: tuple[tuple[bytes, str | None], ...]
     private: bool
+    files: FilesBack | None = None

@@ -4,7 +4,7 @@
 
     nothing --keys stored--> keyed --(from a home: its databases copied)--> at the relay by the root's power
       --(the relay lacks the device log: put back)--> added by the root --> the other device's outbox taken over
-      --> config.json names the vault: set up --(mirror put back, lead taken)--> synced
+      --> config.json names the vault: set up --(mirror put back, lead taken)--> synced --(files copied)--> done
 
 This device gets an identity of its own: two devices with one key would write over each other, and the lost one may come
 back. A process that dies anywhere is followed by another that finds what is done and goes on. The other home is only read.
@@ -48,6 +48,7 @@ from crystal_node.recovery.copying import (
     copy_home,
     undo_copy,
 )
+from crystal_node.recovery.files import bring_files
 from crystal_node.recovery.oldhome import DamagedHome, find_old_home
 from crystal_node.recovery.outcome import Core, Lack, Restored
 from crystal_node.recovery.progress import Phase, Progress, end_progress, read_progress, write_progress
@@ -69,11 +70,12 @@ async def restore(
     enrolment_token: str = "",
     lead: bool = False,
     wants_lead: Callable[[Core], bool] = lambda _: False,
+    with_files: bool = True,
 ) -> Restored:
     """Brings the vault of ``kit`` to this home, as a new device.
 
     ``source`` is another device's home, ``enrolment_token`` for a relay that does not have the vault. ``lead``: take the
-    lead; else ``wants_lead`` is asked if the Core was not seen lately.
+    lead; else ``wants_lead`` is asked if the Core was not seen lately. ``with_files``: the files of ``source`` come along.
 
     Raises:
         WrongKit: the kit is another vault's, or outdated.
@@ -119,6 +121,7 @@ async def restore(
             progress,
             lead=lead,
             wants_lead=wants_lead,
+            with_files=with_files,
             fresh=enrolled.fresh,
             log_put_back=put_back,
             taken_over=taken_over,
@@ -220,6 +223,7 @@ async def _bring_back(
     *,
     lead: bool,
     wants_lead: Callable[[Core], bool],
+    with_files: bool,
     fresh: bool,
     log_put_back: int,
     taken_over: int,
@@ -251,7 +255,10 @@ async def _bring_back(
                 await syncer.round()
         finally:
             syncer.close()
+    files = None
     if progress is not None:
+        if with_files:
+            files = bring_files(device, Path(progress.source), relay_lost=progress.lost)
         with device.journal.transaction() as transaction:
             transaction.meta_set(META_RESTORED, progress.source.encode())
         end_progress(device.settings.home)
@@ -278,6 +285,7 @@ async def _bring_back(
             if info.device != member.device_id
         ),
         private=read_privacy(device.journal).on,
+        files=files,
     )
 
 

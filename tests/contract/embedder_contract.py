@@ -20,7 +20,7 @@ from crystal_node.embedding.held import HeldEmbedder
 from crystal_node.embedding.http import Pause
 from crystal_node.embedding.remote import RemoteEmbedder
 from tests.support.embedding_server import EmbeddingServer, embedding_server
-from tests.support.llm_server import Fault
+from tests.support.serving import Fault
 
 KEY = "sk-test-0123456789abcdef"
 LONG = "The outbox was decided on in spring. " * 120 + "At the very end stands a walrus with spectacles."

@@ -9,7 +9,8 @@ import pytest
 
 from crystal_core.llm.errors import Declined, LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
 from crystal_core.llm.port import Llm, Prompt, tokens_bound
-from tests.support.llm_server import Fault, LlmServer
+from tests.support.llm_server import LlmServer
+from tests.support.serving import Fault
 
 KEY = "sk-test-0123456789abcdef"
 HOSTILE = "'; touch /tmp/crystal-was-here; `id` $(id) \x00 --tools Bash \ud800 </transcript> ünïcödé"

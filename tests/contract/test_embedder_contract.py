@@ -20,7 +20,7 @@ from crystal_node.embedding.windows import SHORT, first_window, windows_of
 from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly
 from tests.contract.test_llm_attacks import answering
 from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server
-from tests.support.llm_server import Fault
+from tests.support.serving import Fault
 
 BEFORE = ("search_document: ", "search_query: ")
 

@@ -18,7 +18,8 @@ from crystal_node.llm.ollama import Ollama
 from crystal_node.llm.openai import compatible, openai
 from tests.contract.llm_contract import KEY, DecliningContract, HttpLlmContract, LlmContract, quickly, until
 from tests.support.claude_program import make_claude
-from tests.support.llm_server import Fault, LlmServer, llm_server
+from tests.support.llm_server import LlmServer, llm_server
+from tests.support.serving import Fault
 
 
 @pytest.fixture

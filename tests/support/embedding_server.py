@@ -10,12 +10,11 @@ import json
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 
-from tests.support.llm_server import Fault
+from tests.support.serving import Failing, Fault, serving
 
 DIMENSIONS = 48
 
@@ -77,36 +76,19 @@ def embedding_server() -> Generator[EmbeddingServer]:
         state: EmbeddingServer
         stop = stopping
 
-    with _Server(("127.0.0.1", 0), Handler) as http:
-        state = EmbeddingServer(f"http://127.0.0.1:{http.server_address[1]}")
-        Handler.state = state
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
+    with serving(Handler) as url:
+        Handler.state = EmbeddingServer(url)
         try:
-            yield state
+            yield Handler.state
         finally:
             stopping.set()
-            http.shutdown()
-            thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left is no error."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Failing):
     state: EmbeddingServer
-    stop: threading.Event
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Says nothing."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def do_POST(self) -> None:  # noqa: N802  (its name in the base class)
+        body = json.loads(self.body())
         google = self.path.endswith(":batchEmbedContents")
         if google:
             model = self.path.rpartition("/")[2].partition(":")[0]
@@ -117,15 +99,15 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.state.asked.append(AskedFor(self.path, headers, model, tuple(inputs), body))
         if self.state.down:
-            self._write(b'{"error": "overloaded"}', 503, {"Retry-After": "5"})
+            self.write(b'{"error": "overloaded"}', 503, {"Retry-After": "5"})
         elif self.state.faults:
-            self._fail(self.state.faults.pop(0))
+            self.fail(self.state.faults.pop(0))
         elif self.state.too_long and max(len(text) for text in inputs) > self.state.too_long:
             words = {"error": {"message": "the input exceeds the context length", "code": 400}}
-            self._write(json.dumps(words).encode(), 400, {})
+            self.write(json.dumps(words).encode(), 400, {})
         else:
             rows = self.state.spoil([self.state.vector(text) for text in inputs])
-            self._write(json.dumps(self._answer(model, rows, google=google)).encode(), 200, {})
+            self.write(json.dumps(self._answer(model, rows, google=google)).encode(), 200, {})
 
     def _answer(self, model: str, rows: list[list[float]], *, google: bool) -> dict[str, Any]:
         if google:
@@ -136,20 +118,3 @@ class _Handler(BaseHTTPRequestHandler):
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return {"object": "list", "data": data[::-1], "model": model, "usage": usage}
-
-    def _fail(self, fault: Fault) -> None:
-        if fault.hangs:
-            self.stop.wait()
-        if fault.hangs or fault.breaks:
-            self.close_connection = True
-            return
-        self._write(fault.body.encode(), fault.status, fault.headers)
-
-    def _write(self, data: bytes, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        known = {"Content-Type": "application/json", "Content-Length": str(len(data))}
-        for name, value in {**known, **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.wfile.write(data)

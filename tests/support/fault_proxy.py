@@ -7,16 +7,14 @@ Requests are passed on with their headers, so that signatures stay right.
 """
 
 import contextlib
-import http.client
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
 
-_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "expect"})
+from tests.support.serving import HOP, PassingOn, serving
+
 STALL_SECONDS = 30.0
 
 
@@ -86,43 +84,24 @@ class FaultProxy:
 @contextlib.contextmanager
 def fault_proxy(endpoint: str) -> Generator[FaultProxy]:
     """In front of an http endpoint on loopback."""
-    proxy = FaultProxy()
-    upstream = urlsplit(endpoint)
+    proxy, upstream = FaultProxy(), endpoint
 
     class Handler(_Handler):
         faults = proxy
-        host, port = upstream.hostname or "", upstream.port or 80
+        endpoint = upstream
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    proxy.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        proxy.ending.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as proxy.url:
+        try:
+            yield proxy
+        finally:
+            proxy.ending.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(PassingOn):
     faults: FaultProxy
-    host: str
-    port: int
-
-    def handle_one_request(self) -> None:
-        # Clients of these tests leave in the middle; that is not worth a traceback.
-        with contextlib.suppress(ConnectionError):
-            super().handle_one_request()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (its name in the base class)
-        """Nothing is logged."""
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         fault = self.faults.fault_for(self.command, self.path)
         if fault is Fault.STALL:
             self._stall()
@@ -135,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and fault in _ANSWERS and fault not in _AFTER:
             self._refuse(fault)
             return
-        status, headers, answer = self._pass_on(body)
+        status, headers, answer = self.pass_on(body)
         if fault is Fault.BROKEN_AFTER:
             self._refuse(fault)
         elif fault is Fault.LOSE_ANSWER:
@@ -155,16 +134,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _serve  # noqa: N815
 
-    def _pass_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
-        try:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
-            connection.request(self.command, self.path, body=body, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
-
     def _refuse(self, fault: Fault) -> None:
         status, code = _ANSWERS[fault]
         text = f"<?xml version='1.0' encoding='UTF-8'?><Error><Code>{code}</Code><Message>m</Message></Error>"
@@ -178,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers:
             if name.lower() == "content-length":
                 length = value
-            elif name.lower() not in _HOP:
+            elif name.lower() not in HOP:
                 self.send_header(name, value)
         if self.command == "HEAD":
             self.send_header("Content-Length", length or "0")

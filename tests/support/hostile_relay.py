@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
 
-_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "expect"})
+from tests.support.serving import HOP, PassingOn, serving
+
+_OURS = HOP | {"content-length"}
 _NOT_FOUND = b'{"error": "not-found", "message": "there is no such object", "hint": ""}'
 
 
@@ -73,55 +73,30 @@ class HostileRelay:
 @contextlib.contextmanager
 def hostile_relay(endpoint: str) -> Generator[HostileRelay]:
     """In front of a relay on loopback."""
-    hostile = HostileRelay()
-    upstream = urlsplit(endpoint)
+    hostile, upstream = HostileRelay(), endpoint
 
     class Handler(_Handler):
         operator = hostile
-        host, port = upstream.hostname or "", upstream.port or 80
+        endpoint = upstream
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    hostile.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as hostile.url:
         yield hostile
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(PassingOn):
     operator: HostileRelay
-    host: str
-    port: int
-
-    def handle_one_request(self) -> None:
-        with contextlib.suppress(ConnectionError):
-            super().handle_one_request()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (its name in the base class)
-        """Nothing is logged."""
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = self.operator.requests(self.command, self.path, body)
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=90)
+        body = self.operator.requests(self.command, self.path, self.body())
         try:
-            connection.request(self.command, self.path, body=body, headers=headers)
-            response = connection.getresponse()
-            answer, kept = response.read(), response.getheaders()
-            kind = response.getheader("Content-Type") or "application/octet-stream"
-            seen = Seen(self.command, self.path, str(self.headers), body, response.status, answer, kind)
+            status, kept, answer = self.pass_on(body, without=_OURS, seconds=90)
         except (OSError, http.client.HTTPException):
             self.close_connection = True
             return
-        finally:
-            connection.close()
+        kind = next(
+            (value for name, value in kept if name.lower() == "content-type"), "application/octet-stream"
+        )
+        seen = Seen(self.command, self.path, str(self.headers), body, status, answer, kind)
         with self.operator.lock:
             self.operator.seen.append(seen)
         told = self.operator.answers(seen)
@@ -134,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in kept:
             if name.lower() == "content-range" and told.answer != seen.answer:
                 self.send_header(name, f"bytes 0-{size - 1}/{size}")
-            elif name.lower() not in _HOP | {"content-type"}:
+            elif name.lower() not in _OURS | {"content-type"}:
                 self.send_header(name, value)
         self.send_header("Content-Type", told.type)
         if told.status != 204:

@@ -9,24 +9,14 @@ import json
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.serving import Failing, Fault, serving
 
 BYTES_PER_TOKEN = 4
 
 Model = Callable[[str, str], str]
 """What it answers to the words of the system and of the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What happens in place of an answer. ``breaks``: the connection ends; ``hangs``: nothing comes until the server ends."""
-
-    status: int = 500
-    body: str = '{"error": {"message": "a fault of the test"}}'
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    breaks: bool = False
-    hangs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +68,18 @@ def llm_server(model: Model | None = None) -> Generator[LlmServer]:
         state: LlmServer
         stop = stopping
 
-    with _Server(("127.0.0.1", 0), Handler) as http:
-        state = LlmServer(
-            f"http://127.0.0.1:{http.server_address[1]}", model or (lambda _system, _data: "Hello.")
-        )
-        Handler.state = state
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
+    with serving(Handler) as url:
+        Handler.state = LlmServer(url, model or (lambda _system, _data: "Hello."))
         try:
-            yield state
+            yield Handler.state
         finally:
             stopping.set()
-            http.shutdown()
-            thread.join()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left is no error."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Failing):
     state: LlmServer
-    stop: threading.Event
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Says nothing."""
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  (its name in the base class)
         names = [*self.state.embedders, *self.state.models]
         if self.path == "/v1/models":
             self._send({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
@@ -125,8 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send({"error": "not found"}, 404)
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+    def do_POST(self) -> None:  # noqa: N802  (its name in the base class)
+        body = json.loads(self.body())
         messages = {message["role"]: message["content"] for message in body["messages"]}
         system, data = messages.get("system", body.get("system", "")), messages["user"]
         asked = Asked(
@@ -134,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self.state.asked.append(asked)
         if self.state.faults:
-            self._fail(self.state.faults.pop(0))
+            self.fail(self.state.faults.pop(0))
             return
         text = self.state.model(system, data)
         tokens_in = len((system + data).encode()) // BYTES_PER_TOKEN
@@ -194,25 +165,5 @@ class _Handler(BaseHTTPRequestHandler):
             "done_reason": "length" if self.state.cut else "stop",
         } | (counts if self.state.counts else {})
 
-    def _fail(self, fault: Fault) -> None:
-        if fault.hangs:
-            self.stop.wait()
-        if fault.hangs or fault.breaks:
-            self.close_connection = True
-            return
-        self._write(fault.body.encode(), fault.status, fault.headers)
-
     def _send(self, document: dict[str, Any], status: int = 200) -> None:
-        self._write(json.dumps(document).encode(), status, {})
-
-    def _write(self, data: bytes, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **headers,
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.wfile.write(data)
+        self.write(json.dumps(document).encode(), status, {})

@@ -4,26 +4,16 @@ are not among those that were signed."""
 import contextlib
 import http.client
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.serving import Quiet, serving
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+
+class _Handler(Quiet):
     behind: tuple[str, int]
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-        """Nothing: the tests' output is theirs."""
-
     def relay(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         signed = parse_qs(urlsplit(self.path).query).get("X-Amz-SignedHeaders", [""])[0].split(";")
         if signed != [""] and any(
             name.lower().startswith("x-amz-") and name.lower() not in signed for name in self.headers
@@ -32,7 +22,7 @@ class _Handler(BaseHTTPRequestHandler):
                 403, {}, b"<Error><Code>AccessDenied</Code><Message>headers not signed</Message></Error>"
             )
             return
-        connection = http.client.HTTPConnection(*cast(_Server, self.server).behind, timeout=20)
+        connection = http.client.HTTPConnection(*self.behind, timeout=20)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
@@ -43,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay  # noqa: N815 - likewise
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay  # noqa: N815  (their names in the base class)
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
         kept = {name.lower(): value for name, value in headers.items()}
@@ -63,13 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
 def strict_bucket(endpoint: str) -> Generator[str]:
     """The address of the proxy."""
     parts = urlsplit(endpoint)
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.behind = (parts.hostname or "", parts.port or 80)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="strict-bucket")
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
+
+    class Handler(_Handler):
+        behind = parts.hostname or "", parts.port or 80
+
+    with serving(Handler) as url:
+        yield url

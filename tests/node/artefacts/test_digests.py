@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.core.builders import NOW, capture, forget
-from tests.support.llm_server import Fault, LlmServer, llm_server
+from tests.support.llm_server import LlmServer, llm_server
+from tests.support.serving import Fault
 from tests.support.workbench import Workbench, known
 
 SUMMARY = "agents/agent/memory/sessions/2027-01-15-session.md"

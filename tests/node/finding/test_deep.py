@@ -13,8 +13,9 @@ from crystal_node.finding.deep import Deep
 from crystal_node.finding.documents import Depth, SearchDocument, SearchRequest
 from crystal_node.finding.finder import Finder
 from tests.node.finding.deep_memory import EXPANSION, FAST, SAID, WANTED, model, search, settings_of, texts
-from tests.support.llm_server import Fault, LlmServer, Model
+from tests.support.llm_server import LlmServer, Model
 from tests.support.machine import Machine
+from tests.support.serving import Fault
 
 DEEP = {"depth": Depth.DEEP}
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from tests.support.gateway import Gateway, running_gateway
-from tests.support.llm_server import Fault, LlmServer, llm_server
+from tests.support.llm_server import LlmServer, llm_server
 from tests.support.machine import Machine
+from tests.support.serving import Fault
 
 SECONDS_MAX = 60.0
 QUESTION = "How often may the importer repeat an import?"

@@ -12,8 +12,9 @@ import pytest
 
 from crystal_core.weaver import documents
 from tests.node.weaving.said import AGENT, TEXTS, folder, read, said
-from tests.support.llm_server import Fault, LlmServer
+from tests.support.llm_server import LlmServer
 from tests.support.machine import Machine, Vault, transcript, turn
+from tests.support.serving import Fault
 from tests.support.woven import INVENTED, good_answer
 
 LISTS = ("decisions", "now", "missed", "next")

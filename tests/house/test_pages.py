@@ -94,6 +94,24 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     assert missing == []
 
 
+def _modules(folder: Path) -> set[str]:
+    """What somebody finds who opens the folder: modules and packages."""
+    found = {path.stem for path in folder.glob("*.py")} | {
+        path.parent.name for path in folder.glob("*/__init__.py")
+    }
+    return {name for name in found if not name.startswith(("_", "test_")) and name != "conftest"}
+
+
+@pytest.mark.parametrize("name", ["crypto", "mirror", "core", "relay", "node", "tests/sim"])
+def test_each_folders_page_names_all_of_its_modules(name: str) -> None:
+    folder = PROJECT / name
+    modules = _modules(folder if name.startswith("tests") else folder / f"crystal_{name}")
+    assert len(modules) > 10
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    named = {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+    assert sorted(modules - named) == []
+
+
 def test_every_test_that_the_threat_model_names_exists() -> None:
     text = (PROJECT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     named = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", text)

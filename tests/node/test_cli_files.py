@@ -96,9 +96,19 @@ def test_many_deletions_wait_until_they_are_confirmed_or_taken_back(vault: Vault
     for number in range(25):
         (vault.core.home / f"file-{number}").unlink()
     vault.core.call("sync")
-    assert vault.core.call("files", "confirm", "--json").json["confirmed"] == 25
+    for typed in ("", "yes\n", "keep\n"):
+        refused = vault.core.call("files", "confirm", typed=typed, check=False)
+        assert refused.code == 2, "nobody deletes by looking"
+        assert "25 files deleted on this device; everywhere else they would go to the trash" in refused.err
+        assert "    file-0\n" in refused.err
+        assert "    and 5 more" in refused.err
+        assert "`crystal files confirm --keep`" in refused.err
+    vault.core.call("sync")
+    assert status(vault.core)["tree"] == 30
+    assert vault.core.call("files", "confirm", "--json", typed="delete\n").json["confirmed"] == 25
     vault.core.call("sync")
     assert status(vault.core)["tree"] == 5
+    assert vault.core.call("files", "confirm", "--yes", "--json").json["confirmed"] == 0
 
 
 def test_what_a_person_excludes_stays_where_it_is_and_comes_when_included_again(vault: Vault) -> None:

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.cli.options import Debug, Json
+from crystal_node.cli.options import Debug, Json, Yes, confirm
 from crystal_node.cli.output import emit, say
 
 if TYPE_CHECKING:
+    from crystal_mirror.files.tree import Direction
     from crystal_node.files.standing import FilesStanding
 
 group = typer.Typer(
@@ -72,14 +73,20 @@ def include(pattern: Pattern, as_json: Json = False, debug: Debug = False) -> No
 
 
 @group.command("confirm")
-def confirm(keep: Keep = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Answer for deletions that wait because they are many: carry them out, or take them back with --keep.
+def confirm_deletions(
+    keep: Keep = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Answer for deletions that wait because they are many: they are listed, and carried out once you have typed delete.
+
+    With --keep they are taken back, and nothing is asked.
 
     Example:
 
+        crystal files confirm
         crystal files confirm --keep
     """
     from crystal_node.device import opened
+    from crystal_node.errors import Usage
     from crystal_node.files.rounds import open_book
     from crystal_node.settings import resolve
     from crystal_node.wording import counted
@@ -88,6 +95,10 @@ def confirm(keep: Keep = False, as_json: Json = False, debug: Debug = False) -> 
         book = open_book(device)
         try:
             waiting = book.waiting()
+            if waiting and not keep and not yes:
+                confirm("Type delete to go on: ", expect="delete", about=_asked(waiting), as_json=as_json)
+                if book.waiting() != waiting:
+                    raise Usage("other deletions wait by now; nothing was done", hint="Look at them again.")
             count = book.keep() if keep else book.confirm()
             book.meta_set("settled", None)
         finally:
@@ -106,6 +117,29 @@ def confirm(keep: Keep = False, as_json: Json = False, debug: Debug = False) -> 
         say(f"Kept {counted(count, 'file')}; the next `crystal sync` brings back what is missing.")
     else:
         say(f"Confirmed {counted(count, 'deletion')}; the next `crystal sync` carries them out.")
+
+
+def _asked(waiting: "list[tuple[str, Direction]]") -> str:
+    """What would be deleted where, for who is to say yes."""
+    from crystal_mirror.files.tree import Direction
+    from crystal_node.wording import counted, one_line
+
+    lines: list[str] = []
+    for direction, what in (
+        (Direction.HERE, "deleted on other devices; here they would go to the trash for 30 days:"),
+        (
+            Direction.EVERYWHERE,
+            "deleted on this device; everywhere else they would go to the trash for 30 days:",
+        ),
+    ):
+        paths = [path for path, each in waiting if each is direction]
+        if paths:
+            lines.append(f"{counted(len(paths), 'file')} {what}")
+            lines += [f"    {one_line(path, 300)}" for path in paths[:_SHOWN_MAX]]
+        if len(paths) > _SHOWN_MAX:
+            lines.append(f"    and {len(paths) - _SHOWN_MAX} more (`crystal files status --json` lists them)")
+    lines.append("To have them stay, or come back: `crystal files confirm --keep`.\n")
+    return "\n".join(lines) + "\n"
 
 
 @group.command("adopt")

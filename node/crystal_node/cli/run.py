@@ -74,9 +74,12 @@ def run(
     from crystal_node.device import opened
     from crystal_node.errors import Usage
     from crystal_node.settings import resolve
+    from crystal_node.weaving import WeaveMode
 
     if action not in set(Action):
         raise Usage(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
+    if action == Action.DREAM_WEAVE and mode and mode not in set(WeaveMode):
+        raise Usage(f"there is no mode {mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
     arguments = Arguments(agent or "", mode, since, dry_run, limit)
     with opened(resolve()) as device:
         outcome = asyncio.run(

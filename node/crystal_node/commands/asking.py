@@ -30,6 +30,8 @@ from crystal_node.wording import iso
 
 LONG_POLL_SECONDS = 25.0
 REFRESH_SECONDS_MAX = 4.0
+SILENT_SECONDS_MAX = 2.0
+"""Who waits for longer is told for what, and that the waiting can be left."""
 ID_DIGITS_MIN = 4
 RESULT_DEPTH_MAX = 32
 """Of lists and objects within each other in a result. None of ours has five."""
@@ -237,10 +239,11 @@ async def _wait(
     """Until it has ended, or the time is over. A relay that is away for a while is waited for like the answer."""
     deadline = time.monotonic() + seconds
     prefix, token, told = device.member.keys.commands_prefix, None, ""
-    pause = 0.5
+    pause, patience = 0.5, time.monotonic() + SILENT_SECONDS_MAX
     while (left := deadline - time.monotonic()) > 0:
         try:
-            token = await syncer.wait(prefix, token, min(left, LONG_POLL_SECONDS))
+            silent = LONG_POLL_SECONDS if told else max(patience - time.monotonic(), 0.1)
+            token = await syncer.wait(prefix, token, min(left, silent))
             await exchange(device, syncer, book)
             pause = 0.5
         except StoreFailure as failure:
@@ -252,9 +255,20 @@ async def _wait(
         now = _outcome(book, request)
         if now.ended:
             return
-        if progress is not None and now.text and now.text != told:
+        if not now.text and not told and time.monotonic() >= patience:
+            told = (
+                f"No answer yet; it is waited for {seconds:.0f} s at most, and Ctrl-C leaves the request as it is: "
+                f"`crystal commands show {request.hex()[:8]}` tells later."
+            )
+            _tell(progress, told)
+        elif now.text and now.text != told:
             told = now.text
-            progress(now.text)
+            _tell(progress, told)
+
+
+def _tell(progress: Tell | None, text: str) -> None:
+    if progress is not None:
+        progress(text)
 
 
 def _outcome(book: SqliteBook, request: bytes) -> Outcome:

@@ -1,6 +1,7 @@
 """A Node asks the Core's agent over a real relay, waits, leaves, takes back, and is refused."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -132,6 +133,7 @@ def test_what_is_denied_on_the_core_is_refused_from_that_moment_on(shop: Shop) -
 def test_the_core_asks_itself_for_nothing_and_there_is_no_other_action(shop: Shop) -> None:
     assert shop.core.call("run", "status", check=False).code == ExitCode.USAGE
     assert shop.node.call("run", "reboot", check=False).code == ExitCode.USAGE
+    assert shop.node.call("run", "dream-weave", "--mode", "ful", check=False).code == ExitCode.USAGE
     assert shop.node.call("run", "status", "--on", "nobody", check=False).code == ExitCode.NOT_FOUND
 
 
@@ -141,6 +143,11 @@ def test_a_device_whose_agent_does_not_run_gives_no_answer_and_the_request_is_ta
     asked = shop.core.call("run", "verify", "--on", other, "--seconds", "1", "--json", check=False)
     assert asked.code == ExitCode.NO_ANSWER
     given = asked.json["id"][:8]
+    assert shop.core.call("commands", "cancel", given, "--json").json["told"] is True
+    waited = shop.core.call("run", "verify", "--on", other, "--seconds", "3", check=False)
+    assert waited.code == ExitCode.NO_ANSWER
+    assert "No answer yet; it is waited for 3 s at most" in waited.err
+    (given,) = set(re.findall(r"commands show ([0-9a-f]{8})", waited.err))
     assert shop.core.call("commands", "cancel", given, "--json").json["told"] is True
 
 

@@ -54,8 +54,7 @@ class RecordReport:
     off: bool = False
 
     def meet(self, tool: str, counts: Counts, now_ms: int) -> None:
-        """One reading of one of a tool's transcripts. Words in it show that the tool's format is known still."""
-        self.counts.add(counts)
+        """One reading of one of the files that a tool writes. Words in it show that the tool's format is known still."""
         if counts.understood:
             self.strange.pop(tool, None)
         elif counts.spots:
@@ -231,7 +230,9 @@ class Recorder:
                 if tries >= _TRIES_MAX or read_privacy(self._device.journal) != privacy:
                     return recorded
                 continue
-            report.meet(adapter.name, reading.counts, now_ms())
+            report.counts.add(reading.counts)
+            if adapter.concerns(str(path)):  # what a person names may be of any kind
+                report.meet(adapter.name, reading.counts, now_ms())
             report.operations += len(reading.operations)
             recorded = recorded or bool(reading.operations)
             if not reading.more:

@@ -211,6 +211,13 @@ def test_a_tool_whose_lines_are_not_understood_any_more_is_told_until_words_of_i
     assert person.call("status", "--json").json["stuck"] == []
 
 
+def test_a_file_of_another_kind_that_a_person_names_is_no_fault_of_a_tool(person: Machine) -> None:
+    path = person.root / "list.txt"
+    path.write_text("a line\n" * STRANGE_LINES)
+    assert person.call("capture", str(path), "--json").json["strange"] == STRANGE_LINES
+    assert person.call("status", "--json").json["stuck"] == []
+
+
 def test_lines_that_are_not_understood_are_named_to_who_records_by_hand(person: Machine) -> None:
     path = transcript(person, "Words.")
     with path.open("a") as file:

@@ -235,9 +235,20 @@ def test_role_says_who_leads_since_when_by_whom_and_how_far_everybody_is(three: 
     assert shown["core"]["id"] == device_id(three.core)
     assert shown["since"]["slot"] > 0
     assert {row["id"] for row in shown["devices"]} == {device_id(each) for each in three.machines}
-    assert shown["forced_promotion"] == {"loses": [], "core_pending": 0}
+    assert shown["forced_promotion"] == {"loses": [], "core_pending": 0, "needs_kit": False}
     assert "would lose nothing" in laptop.call("role").out
     assert three.core.call("role", "--json").json["forced_promotion"] is None
+
+
+def test_a_machine_that_may_not_lead_says_so_before_it_asks_anything(vault: Vault) -> None:
+    phone = invite(vault, "phone")
+    vault.settle()
+    assert phone.call("role", "--json").json["forced_promotion"]["needs_kit"] is True
+    assert "needs the recovery kit (`crystal promote --force --kit -`)" in phone.call("role").out
+    refused = phone.call("promote", "--force", typed="promote\n", check=False)
+    assert refused.code == 3
+    assert "may not take the lead" in refused.err
+    assert "Type promote" not in refused.err
 
 
 def test_a_promotion_by_force_that_would_lose_something_names_the_device_and_is_refused(three: Vault) -> None:

@@ -181,6 +181,8 @@ def test_a_device_without_power_revokes_with_the_recovery_kit(vault: Vault) -> N
     phone = invite(vault, "phone")
     vault.settle()
     kit, core = kit_text(vault.core), device_id(vault.core)
+    refused = phone.call("devices", "revoke", core, "--yes", "--json", check=False)
+    assert (refused.code, "--claim" in refused.error["hint"]) == (3, True), "nobody is sent to the lost Core"
     refused = phone.call("devices", "revoke", core, "--claim", "--yes", "--json", check=False)
     assert refused.code == 7
     assert "recovery kit" in refused.error["hint"]

@@ -163,7 +163,7 @@ def _print(outcome: "Revoked", name: str, others: int) -> None:
         )
         say("It can no longer read anything new, and what it writes is refused by every device.")
         if report.accepted:
-            say(f"Of what it had stored, {counted(report.accepted, 'entry', 'entries')} count.")
+            say(f"Of what it had stored, {counted(report.accepted, 'entry counts', 'entries count')}.")
     else:
         say(f"{name} was revoked before.")
     if outcome.relay_error is None:

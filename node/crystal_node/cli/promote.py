@@ -94,10 +94,13 @@ def promote_here(
     """Confirmed, and with the kit read, if there is one to read."""
     import asyncio
 
+    from crystal_mirror.claim import claimant
     from crystal_node.moving.promoting import ANSWER_SECONDS, promote
 
     if force and not yes and not device.member.is_core:
         about = _FORCED + asyncio.run(_would_lose(device))
+        if kit is None:
+            claimant(device.member, device.root)  # who may not is told before anything is asked
         confirm("\nType promote to go on: ", expect="promote", about=about, as_json=as_json)
     root = None if kit is None else root_from_kit(kit, device.member.vault)
     return asyncio.run(

@@ -81,7 +81,7 @@ def _document(device: "Device", standing: "Standing") -> dict[str, object]:
         if reign
         else None,
         "devices": [_row(row) for row in standing.rows],
-        "forced_promotion": None if standing.role == "core" else _forced(standing),
+        "forced_promotion": None if standing.role == "core" else _forced(device, standing),
         "problem": standing.problem or None,
     }
 
@@ -102,7 +102,7 @@ def _row(row: "Row") -> dict[str, object]:
     }
 
 
-def _forced(standing: "Standing") -> dict[str, Any]:
+def _forced(device: "Device", standing: "Standing") -> dict[str, Any]:
     losses = standing.losses
     return {
         "loses": None
@@ -112,6 +112,7 @@ def _forced(standing: "Standing") -> dict[str, Any]:
             for loss in losses
         ],
         "core_pending": standing.core_pending,
+        "needs_kit": _needs_kit(device),
     }
 
 
@@ -133,6 +134,10 @@ def _print(device: "Device", standing: "Standing") -> None:
         say(_line(row))
     if standing.role != "core":
         say(_would_lose(standing))
+        if _needs_kit(device):
+            say(
+                "It needs the recovery kit (`crystal promote --force --kit -`): this machine has no right of its own to lead."
+            )
     if standing.problem:
         note(f"The relay was not asked: {standing.problem}. This is what is known here.")
 
@@ -167,6 +172,19 @@ def _line(row: "Row") -> str:
     marks = " (this machine)" if entry.is_this else ""
     may = ", may lead" if entry.info.grant and not entry.leads else ""
     return f"  {name} ({entry.info.device.hex()[:8]}){marks}: {behind}{pending}{heard}{may}"
+
+
+def _needs_kit(device: "Device") -> bool:
+    from crystal_mirror.claim import claimant
+    from crystal_mirror.errors import Revoked, Unready
+
+    try:
+        claimant(device.member, device.root)
+    except Unready:
+        return True
+    except Revoked:  # for which no kit helps
+        return False
+    return False
 
 
 def _would_lose(standing: "Standing") -> str:

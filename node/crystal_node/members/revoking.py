@@ -103,17 +103,18 @@ def check_revocable(
         raise NotAllowed(
             "a device cannot revoke itself", hint="Do it on another one: `crystal devices revoke`."
         )
-    if leads(device, target) and claim:
-        member.check_active()  # whether it may, the claim itself says: a grant is enough
+    if leads(device, target) and (claim or info.revoked is None):
+        member.check_active()
+        if not claim:
+            raise Unready(
+                "that device is the Core, and its epoch has to have an end first",
+                hint="Add --claim: this machine takes the lead, and revokes it then.",
+            )
+        # Whether it may, the claim itself says: a grant is enough.
     else:
         check_administers(member, root)
     if info.revoked is not None:
         return
-    if leads(device, target) and not claim:
-        raise Unready(
-            "that device is the Core, and its epoch has to have an end first",
-            hint="Add --claim: this machine takes the lead, and revokes it then.",
-        )
     if may_have_root(member, target) and root is None and not leave_root:
         raise RootHeld(
             "that device may have the vault's root, which has to be replaced with it, and is not on this machine",

@@ -80,13 +80,18 @@ class Objects(dict[str, bytes]):
 
     def run(self, flow: Generator[Request, Any, T]) -> T:
         """Drives a flow to its end."""
-        reply: Any = None
-        while True:
-            try:
-                request = flow.send(reply)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]
-            reply = self.answer(request)
+        return driven(flow, self.answer)
+
+
+def driven(flow: Generator[Request, Any, T], answer: Callable[[Request], Any]) -> T:
+    """What a flow comes to, when each of its requests is answered so."""
+    reply: Any = None
+    while True:
+        try:
+            request = flow.send(reply)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        reply = answer(request)
 
 
 def new_root(seed: str = "root") -> Root:

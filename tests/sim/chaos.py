@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from random import Random
 
 from crystal_mirror.claim import claim
-from tests.sim.device import Backup, Home, seeded
+from tests.mirror.support import seeded
+from tests.sim.device import Backup, Home
 from tests.sim.lies import HARM, LIES
 from tests.sim.store import CALM, STORM
 from tests.sim.world import World

@@ -9,7 +9,6 @@ returns, so nothing else can be lost.
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -109,21 +108,6 @@ class Backup:
     replica: bytes | None
     disk: SimDisk | None = None
     book: bytes | None = None
-
-
-def seeded(seed: str) -> Callable[[int], bytes]:
-    """Unpredictable to the code, the same for the same seed."""
-    count = 0
-
-    def draw(size: int) -> bytes:
-        nonlocal count
-        count += 1
-        data = b""
-        while len(data) < size:
-            data += sha256(f"{seed}/{count}/{len(data)}".encode()).digest()
-        return data[:size]
-
-    return draw
 
 
 def spoken(name: str) -> str:

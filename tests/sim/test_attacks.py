@@ -21,8 +21,9 @@ from crystal_mirror.records import (
 )
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.types import EntryState, Origin, Position
+from tests.mirror.support import seeded
 from tests.sim.administering import call, go_on_regardless
-from tests.sim.device import Home, seeded
+from tests.sim.device import Home
 from tests.sim.members_script import MembersStage
 from tests.sim.thief import Thief, member_of, unmoved
 

@@ -10,8 +10,8 @@ from crystal_mirror.administer import Newcomer, add_device
 from crystal_mirror.authority import Authority
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.records import AddRecord
+from tests.mirror.support import seeded
 from tests.sim.administering import NOW_MS, put_out, renew
-from tests.sim.device import seeded
 from tests.sim.members_script import MembersStage
 from tests.sim.thief import Thief, member_of, unmoved
 

@@ -9,8 +9,9 @@ from crystal_mirror.authority import Authority
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.records import AddRecord
 from crystal_mirror.types import Origin
+from tests.mirror.support import seeded
 from tests.sim.administering import put_out, renew, replace_root
-from tests.sim.device import Home, seeded
+from tests.sim.device import Home
 from tests.sim.members_script import MembersStage
 from tests.sim.test_attacks import records
 from tests.sim.thief import Thief, member_of, unmoved

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.sim.device import seeded
+from tests.mirror.support import seeded
 from tests.sim.mistakes import two_pollers_at_once
 from tests.sim.world import World
 

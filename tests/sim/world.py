@@ -20,9 +20,10 @@ from crystal_mirror.member import Member, load_log
 from crystal_mirror.offers import open_offer
 from crystal_mirror.operations import Forget, Operation, decode_operation, encode_operation
 from crystal_mirror.requests import Flow
+from tests.mirror.support import seeded
 from tests.sim import ending
 from tests.sim.checks import Checks
-from tests.sim.device import Clock, Crasher, Home, SimCrash, seeded, spoken
+from tests.sim.device import Clock, Crasher, Home, SimCrash, spoken
 from tests.sim.filing import Filing
 from tests.sim.measure import note_world
 from tests.sim.model import Histories, Violation

@@ -36,7 +36,7 @@ from crystal_node.files.marker import Marker
 from crystal_node.files.parts import cut_seed
 from crystal_node.files.rules import TreeRules
 from crystal_node.journal import SqliteJournal
-from tests.mirror.support import DETAILS, new_device, new_root, vector
+from tests.mirror.support import DETAILS, driven, new_device, new_root, vector
 
 T = TypeVar("T")
 Answer = Callable[[Request], Any]
@@ -92,13 +92,7 @@ class FolderStore:
                 return [[vector(text)] for text in texts]
 
     def run(self, flow: Generator[Request, Any, T]) -> T:
-        reply: Any = None
-        while True:
-            try:
-                request = flow.send(reply)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]
-            reply = self.answer(request)
+        return driven(flow, self.answer)
 
     def get(self, key: str) -> bytes | None:
         path = self._path(key)

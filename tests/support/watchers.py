@@ -1,5 +1,6 @@
 """Watchers of several machines, under faults: started together, asked about what they have done, stopped at the end."""
 
+import json
 import signal
 import subprocess
 import time
@@ -21,8 +22,9 @@ def until(condition: Callable[[], bool], what: str, seconds: float = ARRIVES_SEC
 
 
 @contextmanager
-def watchers(*machines: Machine) -> Generator[list["subprocess.Popen[str]"]]:
-    """`crystal sync --watch` on each. They may say that something failed; they end when asked to, and without a trace."""
+def watchers(*machines: Machine, quiet: bool = False) -> Generator[list["subprocess.Popen[str]"]]:
+    """`crystal sync --watch` on each. They end when asked to, and without a trace. They may say that something failed, unless
+    ``quiet``: then all that they say is events."""
     running = [machine.start("sync", "--watch", "--json") for machine in machines]
     try:
         for machine in machines:
@@ -34,6 +36,9 @@ def watchers(*machines: Machine) -> Generator[list["subprocess.Popen[str]"]]:
             out, err = process.communicate(timeout=_STOP_SECONDS_MAX)
             assert process.returncode == 0, out + err
             assert "Traceback" not in err, err
+            if quiet:
+                assert err == "", err
+                assert all(json.loads(line).keys() == {"at", "event", "text"} for line in out.splitlines())
     except BaseException as error:
         for machine, process in zip(machines, running, strict=True):
             ended = process.poll()

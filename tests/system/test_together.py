@@ -5,46 +5,14 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.relay_process import RelayProcess
-
-_ARRIVES_SECONDS_MAX = 30.0
-
-
-def _until(condition: Callable[[], bool], what: str, seconds: float = _ARRIVES_SECONDS_MAX) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.1)
-
-
-@contextmanager
-def _watching(*machines: Machine) -> Generator[list["subprocess.Popen[str]"]]:
-    """Watchers that stop cleanly at the end."""
-    watchers = [machine.start("sync", "--watch", "--json") for machine in machines]
-    try:
-        for machine in machines:
-            _until(lambda machine=machine: machine.call("status", "--json").json["watching"], "a watcher")  # type: ignore[misc]
-        yield watchers
-        for watcher in watchers:
-            watcher.send_signal(signal.SIGTERM)
-        for watcher in watchers:
-            out, err = watcher.communicate(timeout=30)
-            assert (watcher.returncode, err) == (0, ""), out + err
-            assert all(json.loads(line).keys() == {"at", "event", "text"} for line in out.splitlines())
-    finally:
-        for watcher in watchers:
-            if watcher.poll() is None:
-                watcher.kill()
-                watcher.communicate()
+from tests.support.watchers import until, watchers
 
 
 def test_two_syncs_and_captures_at_once_on_one_home_are_safe(vault: Vault) -> None:
@@ -75,32 +43,32 @@ def test_two_syncs_and_captures_at_once_on_one_home_are_safe(vault: Vault) -> No
 def test_watchers_carry_a_conversation_to_every_device_and_stop_cleanly(vault: Vault) -> None:
     laptop, tablet = vault.add(), vault.add()
     path = transcript(laptop, "The first line.", name="live")
-    with _watching(*vault.machines) as watchers:
-        _until(lambda: tablet.found("first line") == ["The first line."], "the first line on the tablet")
+    with watchers(*vault.machines, quiet=True) as running:
+        until(lambda: tablet.found("first line") == ["The first line."], "the first line on the tablet")
         with path.open("a") as file:
             line = turn("The second line, written in two halves.", session="live")
             file.write(line[:40])
             file.flush()
             time.sleep(0.3)
             file.write(line[40:])
-        _until(
+        until(
             lambda: "The second line, written in two halves." in tablet.found("second line"),
             "the second line",
         )
         made = tablet.call("remember", "--json", "A memory from the tablet.").json["id"]
-        _until(
+        until(
             lambda: "A memory from the tablet." in laptop.found("memory tablet"), "the memory on the laptop"
         )
         laptop.call("forget", made)
-        _until(
+        until(
             lambda: "A memory from the tablet." not in tablet.found("memory tablet"),
             "the forget on the tablet",
         )
         assert laptop.call("sync", "--json").code == 0, "a manual sync gets its turn beside a watcher"
         second = laptop.call("sync", "--watch", "--json", check=False)
         assert (second.code, second.error["exit_code"]) == (9, 9)
-        assert f"process {watchers[1].pid}" in second.error["error"]
-    _until(lambda: not laptop.call("status", "--json").json["watching"], "the end of the watch")
+        assert f"process {running[1].pid}" in second.error["error"]
+    until(lambda: not laptop.call("status", "--json").json["watching"], "the end of the watch")
     vault.settle()
     assert len(vault.digests()) == 1
 
@@ -111,13 +79,13 @@ def test_a_watcher_outlives_its_relay_and_says_so_once_an_attempt(vault: Vault, 
     node = vault.add()
     watcher = node.start("sync", "--watch", "--json")
     try:
-        _until(lambda: bool(node.call("status", "--json").json["watching"]), "a watcher")
+        until(lambda: bool(node.call("status", "--json").json["watching"]), "a watcher")
         relay.kill()
         node.call("remember", "Said while the relay was away.")
         time.sleep(1.5)
         assert watcher.poll() is None
         relay.start()
-        _until(
+        until(
             lambda: node.call("status", "--json").json["outbox"]["unsent"] == 0, "the outbox on the relay", 40
         )
         watcher.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ _TEXTS = {
     Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",
     Notice.EPOCH_OPEN: "The relay does not show where a revoked Core's time ended. What it shows of that time is not taken.",
     Notice.REBUILT: "The memory here was rebuilt from the log.",
-    Notice.HELD_REVOKED: "A revoked device wrote on after it was out. Nobody takes that; `crystal devices held` decides on it.",
+    Notice.HELD_REVOKED: "A revoked device wrote on after it was out. Nobody takes it; `crystal devices held DEVICE` decides.",
     Notice.SNAPSHOT_LOST: "The relay lacks part of a snapshot of the memory. The Core makes another one.",
     Notice.SNAPSHOT_DAMAGED: "A snapshot did not hold what it states, or nobody announced it. It was not taken.",
     Notice.FLOOR_PASSED: "This machine was away for longer than the log is kept. It read a snapshot instead; nothing is lost.",

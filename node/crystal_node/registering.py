@@ -23,7 +23,10 @@ from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 class UnknownVault(WrongCode):
     """The relay lets nobody in by this root: another relay, an emptied one, or a root that was replaced."""
 
-    hint = "Check that code and relay belong together; `crystal status` on the Core shows its relay."
+    hint = (
+        "Check that code and relay belong together, and that the code is whole: some go on behind an @. "
+        "`crystal status` on the Core shows its relay."
+    )
 
     def __init__(
         self, message: str = "the relay knows no vault for this code", *, hint: str | None = None

@@ -1,8 +1,9 @@
 // How this device and the others stand: the picture, their lag, the channels, and what needs a person.
 
 import { get } from "/api.js";
-import { ago, counted, el, failure, prose, skeleton, span } from "/dom.js";
+import { ago, counted, el, prose, span } from "/dom.js";
 import { flowPicture, standingOf, waitingOf } from "/flow.js";
+import { Living } from "/living.js";
 
 const LOOK_MS = 5000;
 
@@ -10,44 +11,21 @@ export function devicesView(root) {
   return new Devices(root);
 }
 
-class Devices {
+class Devices extends Living {
   constructor(root) {
-    this.body = el("div", { class: "stack" }, skeleton(5));
-    root.append(el("h1", {}, "Devices"), el("p", { class: "lead" }, "What one device hears, all of them remember."), this.body);
+    super(root, { title: "Devices", lead: "What one device hears, all of them remember.", look: LOOK_MS, body: { class: "stack" } });
     this.narrow = matchMedia("(max-width: 700px)");
-    this.narrow.addEventListener("change", () => this.status && this.draw(this.status));
-    this.timer = null;
-    this.drawn = "";
+    this.narrow.addEventListener("change", () => this.found && this.draw(this.found));
   }
 
-  show() {
-    this.look();
-    this.timer ??= setInterval(() => {
-      if (!document.hidden) this.look();
-    }, LOOK_MS);
+  async ask() {
+    const [status, { sources }] = await Promise.all([get("/api/status"), get("/api/sources")]);
+    return { status, sources };
   }
 
-  hide() {
-    clearInterval(this.timer);
-    this.timer = null;
-  }
-
-  async look() {
-    try {
-      const [status, { sources }] = await Promise.all([get("/api/status"), get("/api/sources")]);
-      this.sources = sources;
-      const state = JSON.stringify([status, sources, Math.floor(Date.now() / 30000)]);
-      if (state === this.drawn) return;
-      this.drawn = state;
-      this.draw(status);
-    } catch (error) {
-      this.drawn = "";
-      this.body.replaceChildren(failure(error, () => this.look()));
-    }
-  }
-
-  draw(status) {
-    this.status = status;
+  draw(found) {
+    this.found = found;
+    const { status, sources } = found;
     this.body.replaceChildren(
       ...[
         this.needs(status),
@@ -55,7 +33,7 @@ class Devices {
         this.table(status),
         this.channels(status),
         this.memory(status),
-        this.documents(this.sources),
+        this.documents(sources),
       ].filter(Boolean),
     );
   }

@@ -1,7 +1,8 @@
 // The agent's jobs: what each does, how it went, and what a person wants of it.
 
 import { get, post } from "/api.js";
-import { ago, agoText, el, empty, failure, prose, skeleton, span, toast } from "/dom.js";
+import { ago, agoText, el, empty, prose, span, toast } from "/dom.js";
+import { Living } from "/living.js";
 
 const LOOK_MS = 4000;
 
@@ -9,40 +10,16 @@ export function jobsView(root) {
   return new Jobs(root);
 }
 
-class Jobs {
+class Jobs extends Living {
   constructor(root) {
-    this.body = el("div", {}, skeleton(5));
-    root.append(el("h1", {}, "Jobs"), el("p", { class: "lead" }, "What the agent does by itself in the background."), this.body);
-    this.timer = null;
-    this.drawn = "";
+    super(root, { title: "Jobs", lead: "What the agent does by itself in the background.", look: LOOK_MS });
   }
 
-  show() {
-    this.look();
-    this.timer ??= setInterval(() => {
-      if (!document.hidden) this.look();
-    }, LOOK_MS);
-  }
-
-  hide() {
-    clearInterval(this.timer);
-    this.timer = null;
-  }
-
-  async look() {
-    try {
-      const found = await get("/api/jobs");
-      this.draw(found);
-    } catch (error) {
-      this.drawn = "";
-      this.body.replaceChildren(failure(error, () => this.look()));
-    }
+  ask() {
+    return get("/api/jobs");
   }
 
   draw({ running, jobs }) {
-    const state = JSON.stringify([running, jobs, Math.floor(Date.now() / 30000)]);
-    if (state === this.drawn) return;
-    this.drawn = state;
     const at = document.activeElement?.dataset?.job;
     const nodes = [];
     if (!running) {

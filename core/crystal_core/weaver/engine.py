@@ -165,7 +165,9 @@ class _Weaver:
         """Reads until nothing is left. Raises BudgetReached, LlmError."""
         book, run = self._ports.book, self._run
         left = unread_sources(self._ports, self._plan, Method.MODEL, run)
-        total = sum(one.size for one in left) or 1
+        # A batch that an earlier process began is not among those any more, and is read first.
+        begun = book.open_batch(run.id)
+        total = sum(one.size for one in left) + (self._size(begun) if begun else 0) or 1
         done = 0
         at = 0
         while True:
@@ -182,10 +184,13 @@ class _Weaver:
                 f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}", done, total
             )
             if await self._batch(batch):
-                done += sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
+                done += self._size(batch)
             else:
                 left = unread_sources(self._ports, self._plan, Method.MODEL, run)
                 at = 0
+
+    def _size(self, batch: Batch) -> int:
+        return sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
 
     def _next(self, left: Sequence[Source], at: int) -> list[Source]:
         """The next batch, smaller where the budget is almost used."""

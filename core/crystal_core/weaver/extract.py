@@ -63,7 +63,8 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
     run = take_up(ports, plan, Method.EXTRACTIVE)
     by_key = {one.key: one for one in plan.sources}
     left = unread_sources(ports, plan, Method.EXTRACTIVE, run)
-    total, at = len(left) or 1, 0
+    begun = ports.book.open_batch(run.id)
+    total, done, at = len(left) + (len(begun.keys) if begun else 0) or 1, 0, 0
     while True:
         batch = ports.book.open_batch(run.id)
         if batch is None:
@@ -74,12 +75,11 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
             marks = [(one.key, session_mark(one.session), one.mark) for one in part]
             batch = ports.book.begin_batch(run.id, part[0].day, marks)
         ports.heard(
-            f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}",
-            at - len(batch.keys),
-            total,
+            f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}", done, total
         )
         said = await ports.load([by_key[key] for key in batch.keys if key in by_key])
         ports.book.finish_batch(batch, encode_outcome(extracted(said, plan.zone)))
+        done += len(batch.keys)
         write_journals(ports, plan, run, batch.day)
     write_journals(ports, plan, run)
     updated = _write_context(ports, plan, run)

@@ -1,6 +1,7 @@
 """The engine: what was answered is never asked for again, a budget is never passed, nothing invented stands as a quotation."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -8,9 +9,13 @@ from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
 from crystal_core.weaver import documents, prompts
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.engine import weave_with
+from crystal_core.weaver.extract import extract
 from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
+from crystal_core.weaver.ports import Ports
 from crystal_core.weaver.quotations import TAKEN_OUT
 from crystal_core.weaver.records import RunState
+from crystal_core.weaver.runs import Woven
+from crystal_core.weaver.sources import Said
 from tests.support.woven import (
     AGENT,
     INVENTED,
@@ -182,6 +187,33 @@ async def test_a_model_that_fails_ends_the_run_which_goes_on_later(
     assert len(model.asked) == 2 * 3 + 3 + 1
     assert result.run is not None
     assert book.spent(result.run.id).lost == 0
+
+
+@pytest.mark.parametrize("model", [WrittenModel(), None])
+async def test_a_run_that_goes_on_is_never_further_than_its_end(
+    book: WeaverBook, model: WrittenModel | None
+) -> None:
+    texts = days_of(3)
+    told: list[float] = []
+    ports = replace(
+        ports_of(book, texts, Shelf()), heard=lambda _text, done, total: told.append(done / total)
+    )
+
+    async def breaks(_sources: object) -> list[Said]:
+        raise OSError("the disk is away")
+
+    async def weave(through: Ports) -> Woven:
+        return await (
+            weave_with(model, through, plan_of(texts)) if model else extract(through, plan_of(texts))
+        )
+
+    with pytest.raises(OSError, match="away"):
+        await weave(replace(ports, load=breaks))
+    told.clear()
+    await weave(ports)
+    assert told == sorted(told)
+    assert told[0] == 0
+    assert max(told) <= 1
 
 
 async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: WeaverBook) -> None:

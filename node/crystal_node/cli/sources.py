@@ -100,6 +100,11 @@ def sync(
     else:
         for each in synced.sources:
             _print_synced(each)
+        for gone in synced.let_go:
+            say(
+                f"{_shown(gone.device)} has taken the name {_shown(gone.name)}: {_shown(gone.path)} is not read any more."
+            )
+            note("`crystal sources add` with that folder and another --name reads it again.")
         if not synced.sources:
             say("This device has no sources. `crystal sources add FOLDER` adds one.")
         for other in synced.elsewhere:

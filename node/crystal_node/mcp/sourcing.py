@@ -95,6 +95,10 @@ def sync(call: Call, given: SourcesSyncArguments) -> tuple[SourcesSynced, str]:
         sources.sync(call.keeper.settings(), given.name or None, progress=progress, seconds=given.seconds)
     )
     lines = [_synced(each) for each in synced.sources] or ["This device has no sources."]
+    lines += [
+        f"{name(each.device)} has taken the name {name(each.name)}: {name(each.path)} is not read any more."
+        for each in synced.let_go
+    ]
     lines += [f"{name(each)} belongs to another device, which reads it." for each in synced.elsewhere]
     return synced, "\n".join(lines)
 

@@ -28,6 +28,7 @@ from crystal_node.sources.ignoring import pattern_fault
 from crystal_node.sources.kinds import Skipped, skipped_folder
 from crystal_node.sources.results import (
     SourceAdded,
+    SourceLetGo,
     SourceRemoved,
     SourcesStatus,
     SourcesSynced,
@@ -108,7 +109,7 @@ async def sync_sources(
         )
     async with _locked(device, wait_seconds):
         with _book(device) as book:
-            mine = _let_go(device, book)
+            mine, let_go = _let_go(device, book)
             wanted = [
                 source for source in book.sources() if source.name in mine and name in (None, source.name)
             ]
@@ -121,7 +122,9 @@ async def sync_sources(
                 )
                 done.append(_told(synced))
     elsewhere = [each.name for each in _all(device) if each.device != device.member.device_id]
-    return SourcesSynced(sources=tuple(done), elsewhere=tuple(elsewhere) if name is None else ())
+    return SourcesSynced(
+        sources=tuple(done), elsewhere=tuple(elsewhere) if name is None else (), let_go=tuple(let_go)
+    )
 
 
 def sources_status(device: Device) -> SourcesStatus:
@@ -189,15 +192,20 @@ def source_owner(device: Device, name: str) -> str | None:
     return _device(device, there.device)
 
 
-def _let_go(device: Device, book: SourceBook) -> set[str]:
-    """Of sources that were taken over on another device, or are gone for long. Returns the names of this device's."""
+def _let_go(device: Device, book: SourceBook) -> tuple[set[str], list[SourceLetGo]]:
+    """Of sources that were taken over on another device, or are gone for long. Returns the names of this device's, and those
+    that another one has now: of two devices that take a name before they hear of each other, the later in the log."""
     owners = {each.name: each.device for each in _all(device)}
     mine = {name for name, owner in owners.items() if owner == device.member.device_id}
+    let_go: list[SourceLetGo] = []
     for source in book.sources():
         gone = now_ms() - max(source.last.at, source.added) > KEPT_MILLISECONDS
         if source.name not in mine and (source.name in owners or gone):
             book.remove(source.name)
-    return mine
+            if source.name in owners:
+                owner = _device(device, owners[source.name])
+                let_go.append(SourceLetGo(name=source.name, path=str(source.root), device=owner))
+    return mine, let_go
 
 
 def _unknown(device: Device, name: str) -> Exception:

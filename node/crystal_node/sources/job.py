@@ -57,4 +57,8 @@ async def _run(work: "AgentWork") -> str:
             lines.append(f"{each.name}: {counted(read, 'document')} put, {each.removed:,} removed")
         if each.waiting:
             lines.append(f"{each.name}: {counted(each.waiting, 'removal')} to be confirmed")
+    lines += [
+        f"{each.name}: {each.device} has taken the name, {each.path} is not read any more"
+        for each in synced.let_go
+    ]
     return "; ".join(lines)

@@ -35,10 +35,19 @@ class SourceSynced(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
+class SourceLetGo(msgspec.Struct, frozen=True, kw_only=True):
+    """A source of this device whose name another one took: ``path`` is not read any more."""
+
+    name: str
+    path: str
+    device: str
+
+
 class SourcesSynced(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceSynced, ...]
     elsewhere: tuple[str, ...]
     """Names of sources that belong to other devices."""
+    let_go: tuple[SourceLetGo, ...] = ()
 
 
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):

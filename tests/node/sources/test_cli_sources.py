@@ -77,6 +77,33 @@ def test_a_name_of_another_device_is_taken_until_that_device_is_out(vault: Vault
     assert (status["here"], status["documents"]) == (True, 1)
 
 
+def test_of_two_devices_that_take_one_name_at_once_one_keeps_it_and_the_other_is_told(vault: Vault) -> None:
+    laptop = vault.add()
+    folders = {
+        "penguin": notes(vault.core, animals_md=FOX, core_md="The penguin is no fish."),
+        "walrus": notes(laptop, animals_md=FOX, laptop_md="The walrus is no fish."),
+    }
+    for machine, folder in zip((vault.core, laptop), folders.values(), strict=True):
+        machine.call("sources", "add", str(folder), "--name", "notes")
+        machine.call("sources", "sync")
+    vault.settle()
+    (status,) = laptop.call("sources", "status", "--json").json["sources"]
+    # Which of them is later in the log is theirs to settle; it is the same for all.
+    animals = list(folders) if status["here"] else list(folders)[::-1]
+    loser, keeper = (vault.core, laptop) if status["here"] else (laptop, vault.core)
+    told = loser.call("sources", "sync").out
+    assert f"has taken the name notes: {folders[animals[0]]} is not read any more" in told
+    assert "has taken the name" not in loser.call("sources", "sync").out, "it is said once"
+    assert keeper.call("sources", "sync", "--json").json["let_go"] == []
+    vault.settle()
+    for machine in (loser, keeper):
+        (status,) = machine.call("sources", "status", "--json").json["sources"]
+        assert (status["here"], status["documents"]) == (machine is keeper, 2)
+        found = machine.found("is no fish", "--kind", "document")
+        assert any(animals[1] in text for text in found)
+        assert not any(animals[0] in text for text in found)
+
+
 def test_a_text_of_a_source_that_is_forgotten_is_gone_everywhere(vault: Vault) -> None:
     root = notes(vault.core, animals_md=FOX)
     vault.core.call("sources", "add", str(root))

@@ -20,6 +20,7 @@ cache. See docs/decisions/0038-vectors-at-a-million.md.
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,12 +43,18 @@ EXACT_MIN = 240
 """Windows compared exactly in any case."""
 FILTERED = 2
 """Times as many are compared exactly behind a filter."""
+PASSED = 16
+"""Of a pool whose windows are looked at one by one, so many times what is compared exactly."""
+ASKED_AT_ONCE = 512
+"""Windows of it that are asked about at once."""
 SIZE_USUAL = 250_000
 """Beyond this many windows, whose neighbours lie ever closer together, both grow with the root of the number."""
 BLOCK = 32_768
 """Windows in one block."""
 
 Column = Literal["rowids", "chunks", "words"]
+Admits = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
+"""Tells of each of these chunks, by rowid, whether it may be found."""
 
 _WORD_BITS = 64
 _HOLES_MAX = 0.25
@@ -136,18 +143,26 @@ class VectorIndex:
         *,
         only: "NDArray[np.int64] | None" = None,
         without: "NDArray[np.int64] | None" = None,
+        admits: Admits | None = None,
     ) -> list[Neighbour]:
         """The `count` chunks nearest to `query`, nearest first; `only` and `without` are chunks by rowid.
 
-        Belongs in the snapshot of the last `refresh`. A chunk counts once, by its nearest window.
+        `admits` is asked about the nearest, by signs, and should admit one in `PASSED` or more: fewer than `count` are
+        found where too few of these are admitted. Belongs in the snapshot of the last `refresh`. A chunk counts once, by
+        its nearest window.
         """
         if not self.size or count < 1:
             return []
         admitted = self._admitted(only, without)
         exact, wanted = self._effort(count, admitted)
+        if admits is not None:
+            exact *= FILTERED
+            wanted = max(wanted, exact * PASSED)
         pool = self._pool(query, admitted, wanted)
         if len(pool) > exact:
             pool = pool[np.argsort(-self._estimates(query, pool), kind="stable")]
+        if admits is not None:
+            pool = self._passed(pool, admits, exact)
         best: dict[int, float] = {}
         compared = 0
         while compared < len(pool) and len(best) < count:
@@ -160,6 +175,18 @@ class VectorIndex:
             compared, exact = exact, exact * _WIDEN
         ranked = sorted(best.items(), key=lambda found: (-found[1], found[0]))
         return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
+
+    def _passed(self, pool: "NDArray[np.int64]", admits: Admits, enough: int) -> "NDArray[np.int64]":
+        """The first of the pool whose chunks are admitted: `enough` and a few, or all."""
+        passed: list[NDArray[np.int64]] = []
+        found = 0
+        for start in range(0, len(pool), ASKED_AT_ONCE):
+            places = pool[start : start + ASKED_AT_ONCE]
+            passed.append(places[admits(self._gathered("chunks", places))])
+            found += len(passed[-1])
+            if found >= enough:
+                break
+        return np.concatenate(passed)
 
     def _effort(self, count: int, admitted: "NDArray[np.bool_] | None") -> tuple[int, int]:
         """How many windows are compared exactly, and how many are in the pool that these come from."""

@@ -143,6 +143,18 @@ class Filters:
             self._only = self._rowids(*self._admitted())
         return self._only
 
+    def admits(self, chunks: "NDArray[np.int64]") -> "NDArray[np.bool_]":
+        """Of each of these chunks, whether it is admitted."""
+        import numpy as np
+
+        from crystal_core.numbers import integers
+
+        query = (
+            f"SELECT group_concat(rowid) FROM (SELECT value AS rowid FROM json_each(?)) WHERE {self._each()}"  # noqa: S608
+        )
+        bindings = (json.dumps(chunks.tolist()), *self._admitted()[1])
+        return np.isin(chunks, integers(self._database.value(query, bindings)))
+
     def hidden(self) -> "NDArray[np.int64] | None":
         """The chunks that no search finds though they are there; None if there are none."""
         if not self._hidden:

@@ -137,6 +137,9 @@ def best_matches(
     def add(search: _Search, ranked_max: int) -> None:
         matches.append(_ranked(database, search, ranked_max, limit, restriction))
 
+    def add_all(search: _Search) -> None:
+        matches.append(_all_ranked(database, search, limit, restriction))
+
     fitting = [term for term in fitting if term.holding]
     holders = _holders(database, fitting) if fitting else None
     if holders:
@@ -146,7 +149,7 @@ def best_matches(
         texts = [term.text for term in fitting]
         # FTS5 by itself is quicker, but for phrases of everyday words in a large memory.
         dear = newest > LARGE and any(" " in text for text in texts)
-        add(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)), RANKED_MAX)
+        add_all(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)))
         if common and len(searched) <= CONJUNCTION_MAX:
             add(_weighted(" AND ", _whole(searched), weights), RANKED_MAX // 2)
     rest = _whole([term.text for term in common])
@@ -312,6 +315,19 @@ def _ranked(
     query = f"SELECT rowid, score FROM ({newest}) ORDER BY score, rowid DESC LIMIT ?"  # noqa: S608
     bindings = (search.expression, *restriction.bindings, ranked_max, limit)
     return _matches(database.rows(query, bindings))
+
+
+def _all_ranked(database: Database, search: _Search, limit: int, restriction: Restriction) -> list[Match]:
+    """The `limit` best of all matches. The restriction, which costs more than a rank, is looked at from the best one on."""
+    ranked = (
+        f"SELECT rowid, {search.rank('chunks_fts')} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"  # noqa: S608
+        " ORDER BY score, rowid DESC"
+    )
+    if not restriction.sql:
+        return _matches(database.rows(f"{ranked} LIMIT ?", (search.expression, limit)))
+    # The inner LIMIT keeps SQLite from moving the restriction into it.
+    query = f"SELECT rowid, score FROM ({ranked} LIMIT -1) WHERE {restriction.sql} LIMIT ?"  # noqa: S608
+    return _matches(database.rows(query, (search.expression, *restriction.bindings, limit)))
 
 
 def _matches(rows: Iterable[Row]) -> list[Match]:

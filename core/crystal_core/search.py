@@ -58,8 +58,6 @@ BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the oth
 
 LOOKED_AT = 5
 """Of the best matches by words, to see how many of the query's words they have."""
-BROAD = 8
-"""Neighbours that are looked at for each that is wanted, where a filter lets much through."""
 COVERAGE_MIN = 0.75
 """Share of the query's words that a text has to have to be a good match by its words."""
 
@@ -276,11 +274,11 @@ class Searcher:
         if self._index.dimensions != len(vector):
             return []  # re-embedded by another process since the query was embedded
         if filters.broad:
-            nearest = self._index.nearest(self._database, vector, count * BROAD, without=filters.hidden())
-            admitted = filters.places([one.chunk for one in nearest])
-            kept = [one for one in nearest if one.chunk in admitted]
-            if len(kept) >= count or len(nearest) < count * BROAD:
-                return kept[:count]
+            nearest = self._index.nearest(
+                self._database, vector, count, without=filters.hidden(), admits=filters.admits
+            )
+            if len(nearest) == count:
+                return nearest
         return self._index.nearest(
             self._database, vector, count, only=filters.admitted(), without=filters.hidden()
         )

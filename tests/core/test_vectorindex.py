@@ -1,6 +1,7 @@
 """The vector index in a vault that lives: whoever writes, whatever is removed, however narrow the filter."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -150,8 +151,11 @@ def test_a_filter_that_keeps_one_in_a_thousand_finds_all(large: Replica) -> None
         assert {one.chunk for one in nearest} == set(only.tolist())
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1, 0.05])
-def test_recall_holds_behind_filters_of_any_width(large: Replica, share: float) -> None:
+@pytest.mark.parametrize(
+    ("share", "asks"), [(0.5, False), (0.1, False), (0.05, False), (0.5, True), (0.2, True)]
+)
+def test_recall_holds_behind_filters_of_any_width(large: Replica, share: float, asks: bool) -> None:
+    """Of which all chunks are listed, or, where they are many, the nearest ones are asked about."""
     index = refreshed(VectorIndex(), large.database)
     exact = np.frombuffer(
         b"".join(row[0] for row in large.database.rows("SELECT embedding FROM chunks_vec ORDER BY rowid")),
@@ -167,7 +171,13 @@ def test_recall_holds_behind_filters_of_any_width(large: Replica, share: float) 
         admitted = np.isin(owners, np.setdiff1d(only, without))
         similarities = np.where(admitted, exact @ query, -2)
         best = set(owners[np.argsort(-similarities)[:10]].tolist())
-        nearest = index.nearest(large.database, query, 40, only=only, without=without)
+        if asks:
+            nearest = index.nearest(
+                large.database, query, 40, without=without, admits=partial(np.isin, test_elements=only)
+            )
+        else:
+            nearest = index.nearest(large.database, query, 40, only=only, without=without)
+        assert {one.chunk for one in nearest} <= set(owners[admitted].tolist())
         hits += len(best & {one.chunk for one in nearest[:10]})
     assert hits / (10 * len(queries)) >= 0.99
 

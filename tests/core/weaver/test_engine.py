@@ -213,7 +213,7 @@ async def test_a_run_that_goes_on_is_never_further_than_its_end(
     await weave(ports)
     assert told == sorted(told)
     assert told[0] == 0
-    assert max(told) <= 1
+    assert all(each < 1 for each in told[:3]), "as each of the three days begins"
 
 
 async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: WeaverBook) -> None:

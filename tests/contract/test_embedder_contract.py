@@ -111,7 +111,7 @@ def small_transformer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
-    reason="the extra sentence-transformers is not installed: it brings PyTorch, 2 GB and more",
+    reason="the extra sentence-transformers is not installed: it brings PyTorch, several GB",
 )
 class TestSentenceTransformers(EmbedderContract):
     """A model of one layer with the built-in model's tokenizer, made here: the library is real, the hub is not asked."""

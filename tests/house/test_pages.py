@@ -3,6 +3,8 @@
 import ast
 import importlib
 import re
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,17 @@ def test_each_folders_page_names_all_of_its_modules(name: str) -> None:
     text = (folder / "README.md").read_text(encoding="utf-8")
     named = {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
     assert sorted(modules - named) == []
+
+
+def test_every_dependency_is_accounted_for() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    names = {re.split(r"[^\w.-]", line)[0].lower() for line in wanted}
+    assert len(names) > 30
+    said = (PROJECT / "docs" / "decisions" / "0005-dependencies.md").read_text(encoding="utf-8").lower()
+    assert [
+        name for name in sorted(names) if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)
+    ] == []
 
 
 def test_every_test_that_the_threat_model_names_exists() -> None:

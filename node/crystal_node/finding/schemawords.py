@@ -41,8 +41,9 @@ def decoded(body: bytes, kind: type[_Request]) -> _Request:
         raise Unfit("the body is no JSON") from error
 
 
-def words_of(error: msgspec.ValidationError, kind: type[Struct]) -> str:
-    """Which field of a ``kind`` it is, and what that takes."""
+def words_of(error: msgspec.ValidationError, kind: type, *, whole: str = "the body") -> str:
+    """Which field of a ``kind`` it is, and what that takes: the title of its shape, where that has one. ``whole`` is what
+    all of it is called."""
     found = _PLACE.match(str(error))
     assert found is not None, "it matches everything"
     said, path = found[1], found[2] or ""
@@ -58,7 +59,7 @@ def words_of(error: msgspec.ValidationError, kind: type[Struct]) -> str:
         return (
             f"there is no field `{_joined(where, one_line(unknown[1], _NAME_CHARS_MAX))}`: there are {known}"
         )
-    return f"{f'`{where}`' if where else 'the body'} has to be {_takes(shape)}"
+    return f"{f'`{where}`' if where else whole} has to be {_takes(shape)}"
 
 
 def _walked(shape: inspect.Type | None, path: str) -> tuple[inspect.Type | None, str]:
@@ -110,8 +111,8 @@ def _plain(shape: inspect.Type | None) -> inspect.Type | None:
 
 def _takes(shape: inspect.Type) -> str:
     if isinstance(shape, inspect.Metadata):
-        described = (shape.extra_json_schema or {}).get("description")
-        return str(described) if described else _takes(shape.type)
+        named = (shape.extra_json_schema or {}).get("title")
+        return str(named) if named else _takes(shape.type)
     if isinstance(shape, inspect.UnionType):
         words = " or ".join(_takes(each) for each in shape.types if not isinstance(each, inspect.NoneType))
         return f"{words}, or null" if shape.includes_none else words

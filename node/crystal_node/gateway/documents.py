@@ -15,7 +15,7 @@ Id = Annotated[
         min_length=8,
         max_length=64,
         pattern=r"^[0-9A-Fa-f]+$(?!\n)",
-        description="an id: 8 to 64 hexadecimal digits",
+        title="an id: 8 to 64 hexadecimal digits",
     ),
 ]
 Code = Annotated[str, Meta(max_length=128)]
@@ -23,7 +23,7 @@ AgentName = Annotated[
     str,
     Meta(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)",
-        description="an agent's id: 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
+        title="an agent's id: 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
     ),
 ]
 

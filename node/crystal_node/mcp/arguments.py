@@ -120,6 +120,7 @@ class ShowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             min_length=ID_DIGITS_MIN,
             max_length=64,
             pattern=_ID,
+            title="8 to 64 hexadecimal digits",
             description="The id of a text, or its first 8 digits or more.",
         ),
     ]
@@ -159,7 +160,17 @@ class RememberArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         int, Meta(ge=0, le=CONFIDENCE_MAX, description="How sure one can be of it, from 0 to 100.")
     ] = CONFIDENCE_MAX
     supersedes: Annotated[
-        list[Annotated[str, Meta(min_length=FORGET_DIGITS_MIN, max_length=64, pattern=_ID)]],
+        list[
+            Annotated[
+                str,
+                Meta(
+                    min_length=FORGET_DIGITS_MIN,
+                    max_length=64,
+                    pattern=_ID,
+                    title="an id: 12 to 64 hexadecimal digits",
+                ),
+            ]
+        ],
         Meta(
             max_length=SUPERSEDES_MAX,
             description="Ids of memories that it takes the place of: they are kept, and not brought up any more.",
@@ -167,7 +178,12 @@ class RememberArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = []
     agent: Annotated[
         str,
-        Meta(max_length=64, pattern=_AGENT, description="Whose memory it is; this device's agent if empty."),
+        Meta(
+            max_length=64,
+            pattern=_AGENT,
+            title="an agent's id: at most 64 letters, digits, dots, dashes and underscores",
+            description="Whose memory it is; this device's agent if empty.",
+        ),
     ] = ""
 
 
@@ -175,7 +191,17 @@ class ForgetArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Of ``crystal_forget``."""
 
     ids: Annotated[
-        list[Annotated[str, Meta(min_length=FORGET_DIGITS_MIN, max_length=64, pattern=_ID)]],
+        list[
+            Annotated[
+                str,
+                Meta(
+                    min_length=FORGET_DIGITS_MIN,
+                    max_length=64,
+                    pattern=_ID,
+                    title="an id: 12 to 64 hexadecimal digits",
+                ),
+            ]
+        ],
         Meta(
             min_length=1,
             max_length=FORGET_MAX,
@@ -221,6 +247,7 @@ class SourcesAddArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             min_length=1,
             max_length=PATH_CHARS_MAX,
             pattern="^[/~]",
+            title="an absolute path, or one that begins with ~",
             description="The absolute path of a folder, or of one file, on this machine; ~ is the person's home.",
         ),
     ]

@@ -5,6 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from crystal_node.errors import Usage
+from crystal_node.finding.schemawords import words_of
 
 _T = TypeVar("_T")
 _REFERENCES = "#/$defs/{name}"
@@ -32,6 +33,6 @@ def read_as(kind: type[_T], given: object) -> _T:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise Usage(
-            str(error).replace("`$.", "`").replace("Object", "the call"),
+            words_of(error, kind, whole="what is given"),
             hint="The tool's input schema says what each argument must be. Correct the call and send it again.",
         ) from None

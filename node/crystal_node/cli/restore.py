@@ -161,9 +161,13 @@ def _tell_files(files: "FilesBack") -> None:
     from crystal_node.wording import counted, one_line
 
     if files.gone:
-        say("! Its files could not be copied: that home is not there any more. What the relay has comes with `crystal sync`.")
+        say(
+            "! Its files could not be copied: that home is not there any more. What the relay has comes with `crystal sync`."
+        )
         return
-    say(f"  {counted(files.count, 'file')} of that home came along; `crystal sync` compares them with the vault's.")
+    say(
+        f"  {counted(files.count, 'file')} of that home came along; `crystal sync` compares them with the vault's."
+    )
     if files.unread:
         say(f"! {counted(len(files.unread), 'file')} of that home did not come along:")
     for path, why in files.unread[:_SHOWN_MAX]:

@@ -218,7 +218,10 @@ def _here(device: Device) -> list[Holder]:
     )
     if held:
         found.append(
-            Holder(Where.HELD, "entries of revoked devices that wait for a decision: `crystal devices held DEVICE`")
+            Holder(
+                Where.HELD,
+                "entries of revoked devices that wait for a decision: `crystal devices held DEVICE`",
+            )
         )
     now = now_ms()
     for each in _files(device):

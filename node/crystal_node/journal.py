@@ -5,18 +5,18 @@ once: every transaction begins ``IMMEDIATE``, and nothing read in one is trusted
 because SQLite is not atomic across two WAL files, and because the memory can be rebuilt from the log while this cannot.
 """
 
-from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState, Stream
+from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin
+from crystal_node.streamfile import StreamFile
 
 SCHEMA_VERSION = 1
 
@@ -67,12 +67,8 @@ _FILE = SqliteFile(
 )
 
 
-class SqliteJournal:
+class SqliteJournal(StreamFile):
     """The journal over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._db = connection
-        self._inside = False
 
     @classmethod
     def open(cls, path: Path | str) -> "SqliteJournal":
@@ -84,9 +80,6 @@ class SqliteJournal:
         """
         return cls(_FILE.open(path))
 
-    def close(self) -> None:
-        self._db.close()
-
     @property
     def connection(self) -> apsw.Connection:
         """The connection, for backups and clones."""
@@ -97,33 +90,12 @@ class SqliteJournal:
         """Whether one is under way on this object."""
         return self._inside
 
-    @contextmanager
-    def transaction(self) -> Generator["SqliteJournal"]:
-        """One transaction; the journal itself offers its methods. Not nested."""
-        assert not self._inside, "journal transactions are not nested"
-        with immediate(self._db):
-            self._inside = True
-            try:
-                yield self
-            finally:
-                self._inside = False
-
     def scrub(self) -> None:
         """Empties the write-ahead log, so that what was let go of leaves no bytes behind (``secure_delete`` does the rest).
 
         Does what it can while another process reads; the next call does what is left.
         """
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def stream(self) -> Stream | None:
-        row = self._db.execute("SELECT incarnation, sequence, previous FROM stream").fetchone()
-        return Stream(*row) if row else None
-
-    def set_stream(self, stream: Stream) -> None:
-        self._write(
-            "INSERT OR REPLACE INTO stream (one, incarnation, sequence, previous) VALUES (1, ?, ?, ?)",
-            (stream.incarnation, stream.sequence, stream.previous),
-        )
 
     def names(self) -> list[OutboxName]:
         return [
@@ -195,16 +167,6 @@ class SqliteJournal:
         assert not valid, "a verified device-log entry never goes"
         self._write("DELETE FROM device_log WHERE slot >= ?", (first,))
 
-    def meta_get(self, name: str) -> bytes | None:
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
-
-    def meta_set(self, name: str, value: bytes | None) -> None:
-        if value is None:
-            self._write("DELETE FROM meta WHERE name = ?", (name,))
-        else:
-            self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
-
     def become_anothers(self, kept: Collection[str], *, beginning: str) -> None:
         """Lets go of what belongs to the device that kept this journal: its stream, its claims, every named value but ``kept``
         and those whose names begin like ``beginning``.
@@ -230,10 +192,6 @@ class SqliteJournal:
             self._write("DELETE FROM capture_file WHERE path = ?", (path,))
         else:
             self._write("INSERT OR REPLACE INTO capture_file (path, state) VALUES (?, ?)", (path, state))
-
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
-        assert self._inside, "the journal is written in transactions only"
-        self._db.execute(statement, values)
 
 
 def peek(path: Path, name: str) -> bytes | None:

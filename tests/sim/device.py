@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import apsw
 
@@ -65,7 +65,7 @@ class SimJournal(SqliteJournal):
     crasher: Crasher
 
     @contextmanager
-    def transaction(self) -> Generator[SqliteJournal]:
+    def transaction(self) -> Generator[Self]:
         with super().transaction() as transaction:
             yield transaction
             self.crasher.point()

@@ -5,18 +5,15 @@ that was asked before it). Rows are MessagePack under the names by which they ar
 ``synchronous=FULL``, each transaction begins ``IMMEDIATE``, and several processes may hold it.
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import apsw
 import msgspec
 
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.ports import Asked, Outgoing, Received, Tail
-from crystal_mirror.ports import Stream
+from crystal_node.streamfile import StreamFile
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -51,41 +48,13 @@ _FILE = SqliteFile(
 )
 
 
-class SqliteBook:
+class SqliteBook(StreamFile):
     """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._db = connection
-        self._inside = False
 
     @classmethod
     def open(cls, path: Path | str) -> "SqliteBook":
         """Opens or makes the file, for its owner only. Raises BookDamaged."""
         return cls(_FILE.open(path))
-
-    def close(self) -> None:
-        self._db.close()
-
-    @contextmanager
-    def transaction(self) -> Generator["SqliteBook"]:
-        """One transaction; the book itself offers its methods. Not nested."""
-        assert not self._inside, "the book's transactions are not nested"
-        with immediate(self._db):
-            self._inside = True
-            try:
-                yield self
-            finally:
-                self._inside = False
-
-    def stream(self) -> Stream | None:
-        row = self._db.execute("SELECT incarnation, sequence, previous FROM stream").fetchone()
-        return Stream(*row) if row else None
-
-    def set_stream(self, stream: Stream) -> None:
-        self._write(
-            "INSERT OR REPLACE INTO stream (one, incarnation, sequence, previous) VALUES (1, ?, ?, ?)",
-            (stream.incarnation, stream.sequence, stream.previous),
-        )
 
     def outgoing(self) -> list[Outgoing]:
         rows = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn")
@@ -143,16 +112,6 @@ class SqliteBook:
             (device, incarnation, _encode(tail)),
         )
 
-    def meta_get(self, name: str) -> bytes | None:
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
-
-    def meta_set(self, name: str, value: bytes | None) -> None:
-        if value is None:
-            self._write("DELETE FROM meta WHERE name = ?", (name,))
-        else:
-            self._write("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
-
     def wipe(self) -> None:
         for table in ("meta", "stream", "outgoing", "asked", "received", "tail"):
             self._write(f"DELETE FROM {table}", ())  # noqa: S608
@@ -160,10 +119,6 @@ class SqliteBook:
     def _row(self, statement: str, values: tuple[Any, ...], kind: type[_T]) -> _T | None:
         found = self._db.execute(statement, values).fetchone()
         return _decoded(found[0], kind) if found else None
-
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
-        assert self._inside, "the book is written in transactions only"
-        self._db.execute(statement, values)
 
 
 def _decoded(row: Any, kind: type[_T]) -> _T:

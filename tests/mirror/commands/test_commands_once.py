@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -124,7 +124,7 @@ class DyingBook(SqliteBook):
     before = True
 
     @contextmanager
-    def transaction(self) -> Generator[SqliteBook]:
+    def transaction(self) -> Generator[Self]:
         self.left -= 1
         with super().transaction() as transaction:
             yield transaction

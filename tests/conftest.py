@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.s3_servers import S3Server
@@ -22,6 +23,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+
+# How long an example takes is no property of ours: other tests run beside it.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 _WITH_PROCESSES = {"contract", "deploy", "node", "relay", "system"}
 """Folders whose tests wait for real processes, servers and browsers, on whatever machine this is."""

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +42,8 @@ _JUDGED = re.compile(r"^\| (.*?) \|.*\| (yes|\*\*no\*\*) \|$", re.MULTILINE)
 class Part:
     """The rows of one module, when they were measured, and how long that took.
 
-    `load`: how many processes wanted a processor in the minute before, on average.
+    `load`: how many processes wanted a processor in the minute before, on average. `pace`: milliseconds of `fixed_work` before
+    and after it: on a shared machine the very same work takes up to half as long again an hour later.
     """
 
     name: str
@@ -49,6 +51,17 @@ class Part:
     began: datetime
     seconds: float
     load: float
+    pace: tuple[float, float]
+
+
+def fixed_work() -> float:
+    """Milliseconds that a work takes which is always the same: the best of five."""
+
+    def work() -> int:
+        data = bytes(range(256)) * 64
+        return sum(len(set(data[at : at + 64])) for at in range(0, len(data), 8)) + len(sorted(data * 4))
+
+    return 1000 * min(timeit.repeat(work, number=10, repeat=5)) / 10
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -77,7 +90,8 @@ def recorded(page: str, part: Part, machine: str) -> str:
     """The page with that part's section, new or in place of its former one."""
     sections = dict(_SECTION.findall(page)) if f"\n{machine}.\n" in page else {}
     sections[part.name] = (
-        f"\n{table(part.rows)}\n\n{part.began:%Y-%m-%d}; took {part.seconds:.0f} s, load before it {part.load:.1f}.\n"
+        f"\n{table(part.rows)}\n\n{part.began:%Y-%m-%d}; took {part.seconds:.0f} s, load before it {part.load:.1f};"
+        f" a fixed work took {part.pace[0]:.2f} ms before it and {part.pace[1]:.2f} ms after it.\n"
     )
     ordered = [f"## {name}\n{sections[name].rstrip()}\n" for name in sorted(sections)]
     return "\n".join([_INTRODUCTION, f"{machine}.\n", _summary("".join(ordered)), *ordered])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from bench.harness import Row
-from bench.results import RESULTS, Part, recorded, table, this_machine
+from bench.results import RESULTS, Part, fixed_work, recorded, table, this_machine
 
 BENCH = Path(__file__).resolve().parent
 
@@ -30,10 +30,10 @@ def run_part(name: str, *, quick: bool) -> Part:
     """Run one part. Whatever it raises passes through: a benchmark that fails is not a figure."""
     module = importlib.import_module(f"bench.bench_{name}")
     run = cast(Callable[[bool], list[Row]], module.run)
-    began, load = datetime.now(UTC), os.getloadavg()[0]
+    began, load, before = datetime.now(UTC), os.getloadavg()[0], fixed_work()
     start = time.perf_counter()
     rows = tuple(run(quick))
-    return Part(name, rows, began, time.perf_counter() - start, load)
+    return Part(name, rows, began, time.perf_counter() - start, load, (before, fixed_work()))
 
 
 def record(part: Part) -> None:

@@ -79,13 +79,16 @@ def test_every_benchmark_can_be_found() -> None:
 def test_a_part_is_recorded_beside_the_others_and_another_machines_figures_are_left_out() -> None:
     def part(name: str, value: float) -> Part:
         row = Row(name=f"the {name}'s row", value=value, unit="ms", target=value_at_most(5))
-        return Part(name, (row,), datetime(2026, 1, 2, tzinfo=UTC), 3.4, 0.5)
+        return Part(name, (row,), datetime(2026, 1, 2, tzinfo=UTC), 3.4, 0.5, (1.25, 1.5))
 
     page = recorded("", part("wire", 9), "One machine")
     page = recorded(page, part("core", 1), "One machine")
     assert page.index("## core") < page.index("## wire")
     assert "1 of 2 targets are met. Missed:\n\n- the wire's row\n" in page
-    assert "2026-01-02; took 3 s, load before it 0.5." in page
+    assert (
+        "2026-01-02; took 3 s, load before it 0.5; a fixed work took 1.25 ms before it and 1.50 ms after it."
+        in page
+    )
     again = recorded(page, part("wire", 4), "One machine")
     assert again.count("## wire") == 1
     assert "2 of 2 targets are met.\n" in again

@@ -217,8 +217,7 @@ def _whole(searched: Sequence[str]) -> list[str]:
 def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
     """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
     counts = _counts.setdefault(database, _Counts())
-    with bm25.vocabulary(database):
-        found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
+    found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
     room = RANKED_MAX - sum(term.holding for term in found if term.complete and term.holding <= RARE_MAX)
     if room >= RARE_MAX:
         found = [

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from crystal_core import mirrorlog
+from crystal_core import bm25, mirrorlog
 from crystal_core.alike import Alike
 from crystal_core.coverage import percent_embedded
 from crystal_core.database import Database
@@ -201,6 +201,7 @@ class Searcher:
         )
         question = _Question(query, vector, near, now_ms)
         end = offset + limit
+        bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
             found = self._ordered(question, Filters(self._database, scope), snippets, end + 1)

@@ -255,7 +255,9 @@ def test_a_phrase_of_function_words_is_searched_only_between_quotes() -> None:
 def test_a_search_leaves_no_table_behind() -> None:
     replica = large()
     few = Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid <= 3)", (), narrow=True)
-    with replica.database.snapshot():
-        best_matches(replica.database, "common rare", 10)
-        best_matches(replica.database, "common rare", 10, few)
-        assert replica.database.rows("SELECT name FROM temp.sqlite_schema") == []
+    for _ in range(2):
+        with replica.database.snapshot():
+            assert best_matches(replica.database, "common rare", 10)
+            assert best_matches(replica.database, "common rare", 10, few)
+            # `words` is a look at the index, and holds nothing itself.
+            assert replica.database.rows("SELECT name FROM temp.sqlite_schema") == [("words",)]

@@ -6,6 +6,7 @@ their own.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,8 @@ def run(quick: bool) -> list[Row]:
         with Database.open(Path(name) / "crystal.db") as database:
             index = VectorIndex()
             index.refresh(database)
+            os.sync()  # what was just written is not still being written while it is read
+            index.nearest(database, queries[0], NEIGHBOURS)
             nearest = times(lambda i: index.nearest(database, queries[i], NEIGHBOURS), asked)
             for block in blocks:
                 exact.add(block.astype(np.float32))

@@ -178,7 +178,7 @@ class VectorIndex:
 
     def _passed(self, pool: "NDArray[np.int64]", admits: Admits, enough: int) -> "NDArray[np.int64]":
         """The first of the pool whose chunks are admitted: `enough` and a few, or all."""
-        passed: list[NDArray[np.int64]] = []
+        passed: list[NDArray[np.int64]] = [pool[:0]]
         found = 0
         for start in range(0, len(pool), ASKED_AT_ONCE):
             places = pool[start : start + ASKED_AT_ONCE]

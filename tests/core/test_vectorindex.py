@@ -182,6 +182,18 @@ def test_recall_holds_behind_filters_of_any_width(large: Replica, share: float, 
     assert hits / (10 * len(queries)) >= 0.99
 
 
+def test_where_all_is_hidden_nobody_is_asked_and_nothing_found(large: Replica) -> None:
+    index = refreshed(VectorIndex(), large.database)
+    query, everything = clustered(1, seed=42)[0], np.arange(20_001)
+    assert (
+        index.nearest(
+            large.database, query, 5, without=everything, admits=lambda chunks: np.ones(len(chunks), bool)
+        )
+        == []
+    )
+    assert index.nearest(large.database, query, 5, admits=lambda chunks: np.zeros(len(chunks), bool)) == []
+
+
 def test_long_texts_do_not_crowd_out_the_others() -> None:
     replica = new_replica()
     near, far = clustered(1, seed=38)[0], clustered(40, seed=39)

@@ -5,18 +5,19 @@ that a key cannot become a dictionary key by accident. Python cannot wipe memory
 """
 
 import hmac
+from abc import ABC, abstractmethod
 from typing import NoReturn, SupportsIndex
 
 from crystal_crypto.errors import Malformed
 
 
-class Secret:
+class Secret(ABC):
     """A base class. Subclasses give their bytes through `_material`, which equality compares in constant time."""
 
     __slots__ = ()
 
-    def _material(self) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _material(self) -> bytes: ...
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} hidden>"

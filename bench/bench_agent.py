@@ -16,8 +16,8 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from bench.harness import Row, percentile, timed, value_at_most
-from crystal_node.demo.machines import DemoDevice, DemoRelay, command_of
-from crystal_node.settings import child_environment
+from crystal_node.base.settings import child_environment
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay, command_of
 
 _IDLE_SECONDS = 60.0
 _SETTLE_SECONDS = 50.0

@@ -20,7 +20,7 @@ import httpx
 from bench.harness import Row, percentile, value_at_most
 from bench.memories import embedded, filled, passages, sentences
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_node.settings import child_environment
+from crystal_node.base.settings import child_environment
 
 SUBJECTS = 3000
 SEARCH_MILLISECONDS_MAX = 200

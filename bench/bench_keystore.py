@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.harness import Row, interleaved, timed, value_at_least, value_at_most
 from crystal_crypto.keystore.wrapping import COST, MasterKeys, new_header
-from crystal_node.demo.machines import DemoRelay
-from crystal_node.settings import child_environment
+from crystal_node.base.settings import child_environment
+from crystal_node.surfaces.demo.machines import DemoRelay
 from tests.support.secret_service import missing_programs, secret_service
 
 _MEMORY = """

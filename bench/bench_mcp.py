@@ -16,9 +16,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from bench.bench_recall import vault_home
 from bench.harness import Row, percentile, value_at_most
 from bench.memories import sentences
-from crystal_node.finding.documents import Depth, SearchRequest
-from crystal_node.finding.finder import Finder
-from crystal_node.settings import child_environment, resolve
+from crystal_node.base.settings import child_environment, resolve
+from crystal_node.search.finding.documents import Depth, SearchRequest
+from crystal_node.search.finding.finder import Finder
 
 SUBJECTS = 3000
 QUERIES = 200

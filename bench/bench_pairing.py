@@ -21,13 +21,13 @@ from typing import Any, cast
 
 from bench.harness import Row, value_at_most
 from crystal_crypto.invite_code import decode_invite
-from crystal_node.device import opened
-from crystal_node.enrol import found_vault
-from crystal_node.pairing.inviter import invite
-from crystal_node.pairing.newcomer import join_by_invite
-from crystal_node.pairing.person import Machine, ShownInvite
-from crystal_node.relaystore import open_http
-from crystal_node.settings import Settings, resolve
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.device.device import opened
+from crystal_node.device.enrol import found_vault
+from crystal_node.device.relaystore import open_http
+from crystal_node.safekeeping.pairing.inviter import invite
+from crystal_node.safekeeping.pairing.newcomer import join_by_invite
+from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
 from tests.support.relay_process import running_relay
 
 OWN_MS_MAX = 50.0

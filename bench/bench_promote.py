@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from bench.harness import Row, value_at_most
-from crystal_node.demo.machines import DemoDevice, DemoRelay
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 _PLANNED_SECONDS = 10.0
 _FORCED_SECONDS = 60.0

@@ -13,16 +13,16 @@ from pathlib import Path
 from bench.harness import Row, percentile, value_at_most
 from bench.memories import embedded, filled, passages, sentences
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_node.settings import child_environment
+from crystal_node.base.settings import child_environment
 
 SUBJECTS = 3000
 PROMPTS = 40
 
 _SERVICE = """
 import sys, time
-from crystal_node.finding.serving import FinderService
-from crystal_node.recall.agents import recall_of
-from crystal_node.settings import resolve
+from crystal_node.search.finding.serving import FinderService
+from crystal_node.search.recall.agents import recall_of
+from crystal_node.base.settings import resolve
 settings = resolve()
 service = FinderService(lambda: settings, {"recall": recall_of})
 print(service.start() or "ready", flush=True)

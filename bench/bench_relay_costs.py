@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import Row, value_at_most
-from crystal_node.demo.machines import DemoDevice
-from crystal_node.settings import child_environment
-from crystal_node.watch import WatchTimes
-from crystal_node.watching import POSITION_SECONDS
+from crystal_node.agent.watching import POSITION_SECONDS
+from crystal_node.base.settings import child_environment
+from crystal_node.surfaces.demo.machines import DemoDevice
+from crystal_node.sync.watch import WatchTimes
 from crystal_relay.server.peers import PeerTimes
 from crystal_relay.server.settings import SWEEP_SECONDS_BUCKET, Settings
 from tests.support.s3_servers import S3Server, running_moto

@@ -19,8 +19,8 @@ from crystal_mirror.keyring import KeyRing
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
-from crystal_node.demo.machines import DemoDevice, DemoRelay
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 _DEVICES = 100
 _KNOWS_SECONDS_MAX = 60.0

@@ -16,13 +16,13 @@ from pathlib import Path
 from bench.harness import Row, timed, value_at_least, value_at_most
 from crystal_core.cutting import Kind, cut
 from crystal_core.sqlitefile import immediate
-from crystal_node.demo.machines import DemoDevice, DemoRelay
-from crystal_node.device import Device, opened
-from crystal_node.settings import resolve
-from crystal_node.sources.acting import add_source, sync_sources
-from crystal_node.sources.book import SENT, Known, SourceBook
-from crystal_node.sources.results import SourceSynced
-from crystal_node.sources.scan import Scan
+from crystal_node.base.settings import resolve
+from crystal_node.derive.sources.acting import add_source, sync_sources
+from crystal_node.derive.sources.book import SENT, Known, SourceBook
+from crystal_node.derive.sources.results import SourceSynced
+from crystal_node.derive.sources.scan import Scan
+from crystal_node.device.device import Device, opened
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 FILES = 100_000
 FIRST_FILES = 3_000

@@ -16,8 +16,8 @@ from pathlib import Path
 import apsw
 
 from bench.harness import Row, percentile, timed, value_at_most
-from crystal_node.demo.machines import DemoDevice, DemoRelay
-from crystal_node.settings import child_environment
+from crystal_node.base.settings import child_environment
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 _TEXTS = 2_000
 _WRITES = 50

@@ -37,7 +37,7 @@ from crystal_mirror.requests import Flow, PutBlob, PutNew, Request
 from crystal_mirror.snapshots.blobs import BlobRef
 from crystal_mirror.snapshots.manifest import Manifest, encode_manifest
 from crystal_mirror.types import START, ZERO_HASH, Origin
-from crystal_node.runner import Runner
+from crystal_node.device.runner import Runner
 from tests.support.relay_process import running_relay
 from tests.support.relay_server import Member, enrolled
 

@@ -24,7 +24,7 @@ SOURCE_FOLDERS = ("crypto", "mirror", "core", "relay", "node", "tests", "bench",
 PRODUCT_FOLDERS = ("crypto", "mirror", "core", "relay", "node")
 
 # A module of these names (or inside a package of these names) may read the environment.
-COMPOSITION_ROOTS = ("crystal_node.cli", "crystal_node.settings", "crystal_relay.cli")
+COMPOSITION_ROOTS = ("crystal_node.surfaces.cli", "crystal_node.base.settings", "crystal_relay.cli")
 
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 _RESOLVERS = frozenset(

@@ -65,8 +65,8 @@ def reference(program: str, app: typer.Typer) -> str:
 
 def page() -> str:
     """The whole of docs/cli.md."""
-    from crystal_node.cli.app import build
-    from crystal_node.errors import ExitCode
+    from crystal_node.base.errors import ExitCode
+    from crystal_node.surfaces.cli.app import build
     from crystal_relay.cli import app as relay
     from crystal_relay.cli.failures import ExitCode as RelayExitCode
 

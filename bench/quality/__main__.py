@@ -71,8 +71,8 @@ def _by_model(memory: Memory, new_llm: Callable[[], Llm]) -> Measured:
 
 def _chosen(provider: str) -> Callable[[], Llm]:
     """As a device's settings and environment have it."""
-    from crystal_node.llm.discovery import find_llm
-    from crystal_node.settings import resolve
+    from crystal_node.base.settings import resolve
+    from crystal_node.models.llm.discovery import find_llm
 
     settings = resolve(environment=os.environ)
 

@@ -29,7 +29,7 @@ from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
-from crystal_mirror.snapshots.beyond import is_passed
+from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
 from crystal_mirror.voids import doubt_voids
 

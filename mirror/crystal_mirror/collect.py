@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from crystal_crypto.entry import Entry, parse
 from crystal_crypto.errors import CryptoError, TooLarge
 from crystal_mirror.batch import Batch
+from crystal_mirror.control_entries import keep_batch
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
@@ -22,8 +23,7 @@ from crystal_mirror.offers import Offer, open_offer, stands_at
 from crystal_mirror.operations import Forget
 from crystal_mirror.outbox import note_own
 from crystal_mirror.requests import Embed, Flow, GetMany, List, Listing
-from crystal_mirror.retention.decrees import keep_batch
-from crystal_mirror.snapshots.base import META_MODEL, note_forget
+from crystal_mirror.snapshot_base import META_MODEL, note_forget
 from crystal_mirror.types import ZERO_HASH, EntryState, Origin, Position
 
 OFFERS_MAX = 256

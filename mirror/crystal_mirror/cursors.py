@@ -20,7 +20,7 @@ from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Get, GetMany, Put
-from crystal_mirror.snapshots.base import packs_slot, snapshot_slot
+from crystal_mirror.snapshot_base import packs_slot, snapshot_slot
 from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES
 
 META_CURSOR = "cursor.sent"

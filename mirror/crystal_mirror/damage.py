@@ -20,7 +20,7 @@ from crystal_mirror.batch import opened_batch
 from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, GetMany
-from crystal_mirror.snapshots.base import Place, first_position, read_base
+from crystal_mirror.snapshot_base import Place, first_position, read_base
 from crystal_mirror.types import ZERO_HASH, EntryState, KeptEntry, StateDigest, TableSum
 from crystal_mirror.voids import Fork, previous_of
 

@@ -30,7 +30,6 @@ from crystal_crypto.entry import Channel, Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import vault_id
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror.moving.reigns import NOBODY, Lead
 from crystal_mirror.records import (
     MEMBERS_MAX,
     AddRecord,
@@ -44,6 +43,7 @@ from crystal_mirror.records import (
     RootRecord,
     decode_record,
 )
+from crystal_mirror.reigns import NOBODY, Lead
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
 
 ROOT_SENDER = bytes(DEVICE_ID_BYTES)

@@ -9,7 +9,7 @@ compared with the tree in every round. A forget is never: that it adds nothing d
 from crystal_mirror.member import Member
 from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
 from crystal_mirror.ports import OutboxRow, ReplicaView
-from crystal_mirror.snapshots.base import read_base
+from crystal_mirror.snapshot_base import read_base
 
 SUPPRESSED_TABLE = "suppressed"
 """The forgotten texts' name in the state's digest."""

@@ -31,7 +31,7 @@ from crystal_mirror.ports import (
     Stream,
 )
 from crystal_mirror.requests import Flow, Get, GetMany, PutNew
-from crystal_mirror.snapshots.base import META_RESTORE
+from crystal_mirror.snapshot_base import META_RESTORE
 from crystal_mirror.streamends import listed_places
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 

@@ -30,7 +30,7 @@ from crystal_mirror.outbox import note_own
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
-from crystal_mirror.snapshots.base import (
+from crystal_mirror.snapshot_base import (
     META_MODEL,
     META_RESTORE,
     first_position,

@@ -23,7 +23,7 @@ from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, SlotKind
-from crystal_mirror.snapshots.base import (
+from crystal_mirror.snapshot_base import (
     first_position,
     forget_packs,
     forget_snapshot,

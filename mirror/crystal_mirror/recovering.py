@@ -24,7 +24,7 @@ from crystal_mirror.pull import Standing, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.slots import VOID, SlotKind, judge_slot
-from crystal_mirror.snapshots.base import first_position
+from crystal_mirror.snapshot_base import first_position
 from crystal_mirror.types import EntryState, Position
 from crystal_mirror.voids import Fork, doubt_voids
 

@@ -12,12 +12,12 @@ words. New text gets vectors of the new model as it comes.
 from dataclasses import dataclass
 
 from crystal_crypto.errors import TooLarge
+from crystal_mirror.control_entries import decree
 from crystal_mirror.errors import TransactionStale, Unready
 from crystal_mirror.member import Member
 from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Embed, Flow
-from crystal_mirror.retention.decrees import decree
-from crystal_mirror.snapshots.base import META_MODEL
+from crystal_mirror.snapshot_base import META_MODEL
 
 TEXTS_AT_ONCE = 128
 

@@ -29,7 +29,7 @@ from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, reb
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.forgets import note_forgets
 from crystal_mirror.retention.looks import doubt_relay, let_go_below_base, retain
-from crystal_mirror.snapshots.beyond import is_passed
+from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.making import announce
 from crystal_mirror.snapshots.restoring import (
     announcement_holds,

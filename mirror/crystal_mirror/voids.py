@@ -23,7 +23,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshots.base import first_position
+from crystal_mirror.snapshot_base import first_position
 from crystal_mirror.types import EntryState, KeptEntry, Position
 
 VOIDS_AT_ONCE = 64

@@ -2,6 +2,6 @@
 
 import sys
 
-from crystal_node.cli import main
+from crystal_node.surfaces.cli import main
 
 sys.exit(main())

@@ -16,9 +16,9 @@ from crystal_core.embed.port import (
     EmbedderUnavailable,
     EmbeddingError,
 )
-from crystal_node.embedding.held import HeldEmbedder
-from crystal_node.embedding.http import Pause
-from crystal_node.embedding.remote import RemoteEmbedder
+from crystal_node.models.embedding.held import HeldEmbedder
+from crystal_node.models.embedding.http import Pause
+from crystal_node.models.embedding.remote import RemoteEmbedder
 from tests.support.embedding_server import EmbeddingServer, embedding_server
 from tests.support.serving import Fault
 

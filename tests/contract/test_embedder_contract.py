@@ -8,15 +8,15 @@ import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.port import EmbedderRefused, EmbedderUnavailable
-from crystal_node.embedding.google import GoogleEmbedder
-from crystal_node.embedding.held import HeldEmbedder
-from crystal_node.embedding.http import EmbedHttp, Pause
-from crystal_node.embedding.ollama import OllamaEmbedder
-from crystal_node.embedding.openai import OpenAiEmbedder
-from crystal_node.embedding.remote import RemoteEmbedder
-from crystal_node.embedding.sentence import SentenceEmbedder
-from crystal_node.embedding.windows import LONG as LONG_WINDOWS
-from crystal_node.embedding.windows import SHORT, first_window, windows_of
+from crystal_node.models.embedding.google import GoogleEmbedder
+from crystal_node.models.embedding.held import HeldEmbedder
+from crystal_node.models.embedding.http import EmbedHttp, Pause
+from crystal_node.models.embedding.ollama import OllamaEmbedder
+from crystal_node.models.embedding.openai import OpenAiEmbedder
+from crystal_node.models.embedding.remote import RemoteEmbedder
+from crystal_node.models.embedding.sentence import SentenceEmbedder
+from crystal_node.models.embedding.windows import LONG as LONG_WINDOWS
+from crystal_node.models.embedding.windows import SHORT, first_window, windows_of
 from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly
 from tests.contract.test_llm_attacks import answering
 from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server

@@ -15,11 +15,11 @@ import pytest
 
 from crystal_core.llm.errors import LlmError, Malformed, Refused
 from crystal_core.llm.port import Completion, Prompt
-from crystal_node.errors import BadConfig
-from crystal_node.llm import claude_cli
-from crystal_node.llm.discovery import LOOK_SECONDS_MAX, find_llm
-from crystal_node.llm.openai import compatible
-from crystal_node.settings import resolve
+from crystal_node.base.errors import BadConfig
+from crystal_node.base.settings import resolve
+from crystal_node.models.llm import claude_cli
+from crystal_node.models.llm.discovery import LOOK_SECONDS_MAX, find_llm
+from crystal_node.models.llm.openai import compatible
 
 MIB = 2**20
 

@@ -11,11 +11,11 @@ import pytest
 
 from crystal_core.llm.errors import Refused, TooLong, Unavailable
 from crystal_core.llm.port import Llm, Prompt, tokens_bound
-from crystal_node.llm.anthropic import Anthropic
-from crystal_node.llm.claude_cli import ClaudeCli
-from crystal_node.llm.http import Pause
-from crystal_node.llm.ollama import Ollama
-from crystal_node.llm.openai import compatible, openai
+from crystal_node.models.llm.anthropic import Anthropic
+from crystal_node.models.llm.claude_cli import ClaudeCli
+from crystal_node.models.llm.http import Pause
+from crystal_node.models.llm.ollama import Ollama
+from crystal_node.models.llm.openai import compatible, openai
 from tests.contract.llm_contract import KEY, DecliningContract, HttpLlmContract, LlmContract, quickly, until
 from tests.support.claude_program import make_claude
 from tests.support.llm_server import LlmServer, llm_server

@@ -10,7 +10,7 @@ from crystal_mirror.requests import GetBlob
 from crystal_mirror.retention.forgets import DAY_MS, pending_forgets
 from crystal_mirror.retention.looks import snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.base import newest_snapshot, read_base
+from crystal_mirror.snapshot_base import newest_snapshot, read_base
 from crystal_mirror.snapshots.making import is_ready, make_snapshot
 from crystal_mirror.snapshots.restoring import restore_pending, resume_restore, start_from_snapshot
 from tests.mirror.household import MODEL, Household

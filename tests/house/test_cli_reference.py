@@ -5,7 +5,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from crystal_node.cli.app import build
+from crystal_node.surfaces.cli.app import build
 from scripts.make_cli_reference import PAGE, page, reference
 
 COMMANDS = (

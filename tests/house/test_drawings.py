@@ -20,7 +20,7 @@ from crystal_mirror.held import accept_held, drop_held, held_places
 from crystal_mirror.outbox import push
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
-from crystal_node.pairing import inviter as inviting
+from crystal_node.safekeeping.pairing import inviter as inviting
 from crystal_relay.errors import RelayError
 from crystal_relay.invites import CloseReason
 from crystal_relay.limits import INVITE_SECONDS
@@ -314,7 +314,7 @@ def test_no_machine_is_drawn_that_nothing_compares_with_the_code() -> None:
 
 
 def test_the_inviting_device_takes_its_steps_in_the_drawn_order() -> None:
-    """It waits for a relay and a person, so its steps are read from its source; tests/node/pairing drives them."""
+    """It waits for a relay and a person, so its steps are read from its source; tests/node/safekeeping/pairing drives them."""
     source = Path(inviting.__file__).read_text(encoding="utf-8")
     taken = [
         node.value.attr.lower()

@@ -28,7 +28,7 @@ def test_the_project_keeps_its_own_rules() -> None:
         ("environment", "node/crystal_node/client.py", '"""Doc."""\nimport os\nA = os.getenv("A")\n'),
         (
             "import-time",
-            "node/crystal_node/cli.py",
+            "node/crystal_node/surfaces/cli.py",
             '"""Doc."""\nfrom pathlib import Path\nHOME = Path.home()\n',
         ),
         (
@@ -46,9 +46,12 @@ def test_a_breach_is_seen(rule: str, path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("node/crystal_node/cli.py", '"""Doc."""\nimport os\n\n\ndef f():\n    return os.environ["A"]\n'),
         (
-            "node/crystal_node/cli/search.py",
+            "node/crystal_node/surfaces/cli.py",
+            '"""Doc."""\nimport os\n\n\ndef f():\n    return os.environ["A"]\n',
+        ),
+        (
+            "node/crystal_node/surfaces/cli/search.py",
             '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',
         ),
         (

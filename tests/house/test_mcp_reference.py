@@ -1,8 +1,8 @@
 """docs/mcp.md is what the MCP server says of itself."""
 
-from crystal_node.mcp.clients.places import clients_of
-from crystal_node.mcp.tools import TOOLS
-from crystal_node.settings import resolve
+from crystal_node.base.settings import resolve
+from crystal_node.surfaces.mcp.clients.places import clients_of
+from crystal_node.surfaces.mcp.tools import TOOLS
 from scripts.make_mcp_reference import PAGE, page
 
 

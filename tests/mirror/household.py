@@ -14,7 +14,7 @@ from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.records import GenerationRecord
 from crystal_mirror.round import sync_round
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
 MODEL = "test/1"

@@ -9,7 +9,7 @@ from crystal_mirror.moving.asking import ask, look, take, withdraw
 from crystal_mirror.moving.handover import call_off, freeze, offer
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import RoundReport, sync_round
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import MODEL, Household
 from tests.mirror.support import seeded
 

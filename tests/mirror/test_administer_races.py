@@ -13,7 +13,7 @@ from crystal_mirror.errors import NotAllowed, NotAMember, RootHeld, Superseded, 
 from crystal_mirror.founding import join
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.requests import Flow, PutNew
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, newcomer
 from tests.mirror.support import DETAILS, new_device, new_root, seeded
 

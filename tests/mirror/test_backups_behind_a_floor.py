@@ -12,7 +12,7 @@ from crystal_mirror.operations import Forget, Operation, Remember
 from crystal_mirror.outbox import push
 from crystal_mirror.requests import List
 from crystal_mirror.round import sync_round
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import new_device
 from tests.mirror.test_snapshots import house, remember, snapshot

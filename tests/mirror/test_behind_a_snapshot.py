@@ -6,7 +6,7 @@ from hashlib import sha256
 from crystal_core.replica import Replica
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Capture, Forget, Piece
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, has, same
 from tests.mirror.support import new_device
 from tests.mirror.test_snapshots import house, remember, snapshot

@@ -6,8 +6,8 @@ from crystal_core.replica import Replica
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import BehindTheFloor
 from crystal_mirror.member import Member
-from crystal_mirror.snapshots.base import published_floor
-from crystal_node.journal import SqliteJournal
+from crystal_mirror.snapshot_base import published_floor
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, has, same
 from tests.mirror.support import seeded
 from tests.mirror.test_snapshots import house, mirror_slots, remember, snapshot

@@ -20,9 +20,9 @@ from crystal_mirror.cursors import (
 )
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.snapshots.base import META_SNAPSHOT_SLOT
+from crystal_mirror.snapshot_base import META_SNAPSHOT_SLOT
 from crystal_mirror.status import devices
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household
 from tests.mirror.support import Objects, seeded
 from tests.mirror.test_hidden_log import without_log_from

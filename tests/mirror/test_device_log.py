@@ -14,7 +14,7 @@ from crystal_mirror.logsync import read_log, restore_log
 from crystal_mirror.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.records import AddRecord, LeadRecord, Record, entry_details
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
 

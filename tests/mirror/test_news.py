@@ -25,7 +25,7 @@ from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
 from crystal_mirror.records import Details, GrantRecord, LeadRecord, Record
 from crystal_mirror.round import sync_round
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import Objects, new_device, new_root, seeded
 
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from hashlib import sha256
 from unittest.mock import patch
 
+from crystal_mirror.control_entries import decree
 from crystal_mirror.member import Member
 from crystal_mirror.publish import publish
 from crystal_mirror.requests import Get, GetBlob, GetMany
-from crystal_mirror.retention.decrees import decree
 from crystal_mirror.retention.looks import retain
 from crystal_mirror.round import sync_round
+from crystal_mirror.snapshot_base import packs_of, published_floor
 from crystal_mirror.snapshots import packs
-from crystal_mirror.snapshots.base import packs_of, published_floor
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.test_snapshots import NOW, house, remember, snapshot
 

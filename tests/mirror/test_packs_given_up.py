@@ -4,8 +4,8 @@ import pytest
 
 from crystal_mirror.claim import claim
 from crystal_mirror.retention.looks import retain
+from crystal_mirror.snapshot_base import packs_of
 from crystal_mirror.snapshots import packs
-from crystal_mirror.snapshots.base import packs_of
 from tests.mirror.household import Household, same
 from tests.mirror.test_snapshots import NOW, mirror_slots, remember
 

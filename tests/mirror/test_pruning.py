@@ -17,7 +17,7 @@ from crystal_mirror.retention.pruning import (
     seal_files_anew,
     snapshot_wanted,
 )
-from crystal_mirror.snapshots.base import newest_snapshot, published_floor
+from crystal_mirror.snapshot_base import newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import BlobRef, get_blob, put_blob
 from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import Household, same

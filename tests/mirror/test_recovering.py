@@ -26,8 +26,8 @@ from crystal_mirror.recovering import (
     put_back_mirror,
 )
 from crystal_mirror.types import EntryState
-from crystal_node.journal import SqliteJournal
-from crystal_node.recovery.oldhome import KEPT_VALUES
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.safekeeping.recovery.oldhome import KEPT_VALUES
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import DETAILS, Objects, new_device, seeded
 

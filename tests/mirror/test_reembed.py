@@ -13,7 +13,7 @@ from crystal_mirror.operations import Remember
 from crystal_mirror.reembed import reembed
 from crystal_mirror.requests import Embed, Request
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.base import META_MODEL
+from crystal_mirror.snapshot_base import META_MODEL
 from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import MODEL, Household, has, same
 

@@ -5,7 +5,7 @@ import contextlib
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.claim import claim
 from crystal_mirror.notices import Notice
-from crystal_mirror.snapshots.base import published_floor
+from crystal_mirror.snapshot_base import published_floor
 from tests.mirror.household import Household, has, same
 from tests.mirror.test_snapshots import house, remember, snapshot
 

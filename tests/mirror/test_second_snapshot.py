@@ -17,7 +17,7 @@ from crystal_mirror.operations import (
 )
 from crystal_mirror.reembed import reembed
 from crystal_mirror.retention.pruning import prune_now
-from crystal_mirror.snapshots.base import newest_snapshot, published_floor
+from crystal_mirror.snapshot_base import newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import put_blob
 from crystal_mirror.snapshots.making import make_snapshot
 from tests.mirror.household import MODEL, Household, same

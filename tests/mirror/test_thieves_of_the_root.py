@@ -17,7 +17,7 @@ from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import append
 from crystal_mirror.records import DETAIL_CHARS_MAX, AddRecord, Details, LeadRecord, NameRecord
 from crystal_mirror.status import details_of, device_name
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household
 from tests.mirror.support import new_device, new_root
 

@@ -15,7 +15,7 @@ from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
 from crystal_mirror.round import sync_round
 from crystal_mirror.status import devices, status
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
 MODEL = "test/1"

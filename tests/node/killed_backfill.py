@@ -14,9 +14,9 @@ from typing import Any
 from unittest import mock
 
 from crystal_mirror.operations import Capture, decode_operation
-from crystal_node.device import Device, opened
-from crystal_node.journal import SqliteJournal
-from crystal_node.settings import resolve
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import Device, opened
+from crystal_node.device.journal import SqliteJournal
 from tests.support.dying_process import kill_at_each_step
 from tests.support.machine import Machine
 

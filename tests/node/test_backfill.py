@@ -10,13 +10,13 @@ from unittest import mock
 
 import pytest
 
-from crystal_node.backfilling import BackfillRequest, backfill
+from crystal_node.base.errors import Usage
+from crystal_node.base.settings import resolve
 from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.adapters import adapters_of
+from crystal_node.capture.backfilling import BackfillRequest, backfill
 from crystal_node.capture.choosing import discovered
-from crystal_node.device import opened
-from crystal_node.errors import Usage
-from crystal_node.settings import resolve
+from crystal_node.device.device import opened
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.workbench import quick_folder
 

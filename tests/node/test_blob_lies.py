@@ -16,7 +16,7 @@ from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.limits import BLOB_BYTES_MAX
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, Has, PutBlob, Request, StoreFailure
-from crystal_node.runner import Runner
+from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.memory import MemoryStore
 from crystal_relay.store import Object

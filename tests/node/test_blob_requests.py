@@ -27,7 +27,7 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
-from crystal_node.runner import DeletionRefused, RelayMisbehaves, Runner
+from crystal_node.device.runner import DeletionRefused, RelayMisbehaves, Runner
 from crystal_relay.decorators import RetryingStore
 from crystal_relay.errors import TooManyRequests
 from crystal_relay.local import LocalStore

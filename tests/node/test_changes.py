@@ -5,7 +5,7 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from crystal_node.changes import ChangeTimes, changes
+from crystal_node.base.changes import ChangeTimes, changes
 
 _FAST = ChangeTimes(poll=0.3, settle=0.02, burst=0.1)
 _SLOW_POLL = ChangeTimes(poll=60.0, settle=0.02, burst=0.1)

@@ -52,7 +52,7 @@ def test_a_command_loads_no_server_and_only_a_search_the_model(
         check=True,
     )
     loaded = {line.rsplit("|", 1)[-1].strip() for line in result.stderr.splitlines() if "|" in line}
-    assert "crystal_node.cli" in loaded
+    assert "crystal_node.surfaces.cli" in loaded
     packages = {name.partition(".")[0] for name in loaded}
     assert not packages & SERVERS
     assert command[0] == "search" or not packages & MODEL

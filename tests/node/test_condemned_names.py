@@ -20,7 +20,7 @@ import pytest
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.keys import VaultKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, PutBlob, PutNew, Request
-from crystal_node.runner import Runner
+from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore

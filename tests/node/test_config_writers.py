@@ -15,10 +15,10 @@ from keyring.backends import fail
 from msgspec.structs import replace
 
 from crystal_crypto.hierarchy import Root
-from crystal_node.device import Device
-from crystal_node.members import rerooting
-from crystal_node.settings import Config, Settings, resolve
-from crystal_node.sync import Syncer
+from crystal_node.base.settings import Config, Settings, resolve
+from crystal_node.device.device import Device
+from crystal_node.sync.members import rerooting
+from crystal_node.sync.sync import Syncer
 from tests.node.test_keys import keys, with_keyring
 from tests.node.test_revoking import root_of
 from tests.support.machine import Machine, Vault
@@ -57,7 +57,7 @@ def test_a_kit_typed_back_while_the_keys_move_does_not_lose_them(vault: Vault, t
     core = vault.core
     with_keyring(core, tmp_path)
     kit, device = kit_of(core), device_of(core)
-    with waiting(core, "crystal_node.cli.recovery:read_kit", "recovery", "verify") as typing:
+    with waiting(core, "crystal_node.surfaces.cli.recovery:read_kit", "recovery", "verify") as typing:
         core.call("keys", "move", "--to", "keyring")
         typing.communicate(kit)
         assert typing.returncode == 0
@@ -79,7 +79,7 @@ def test_a_code_typed_while_the_keys_move_makes_no_second_identity(vault: Vault,
     node = vault.add()
     with_keyring(node, tmp_path)
     code, device = vault.code(), device_of(node)
-    with waiting(node, "crystal_node.cli.pair:read_secret", "pair", "--code", "-") as typing:
+    with waiting(node, "crystal_node.surfaces.cli.pair:read_secret", "pair", "--code", "-") as typing:
         node.call("keys", "move", "--to", "keyring")
         typing.communicate(code + "\n")
         assert typing.returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.locking import is_held
+from crystal_node.base.locking import is_held
 from tests.node.test_keys import until
 from tests.support.machine import Machine, Vault
 
@@ -16,9 +16,9 @@ _PATTERN = Path("/proc/sys/kernel/core_pattern")
 
 _CRASH = """
 import os, sys
-from crystal_node.cli import main
-from crystal_node.device import opened
-from crystal_node.settings import resolve
+from crystal_node.surfaces.cli import main
+from crystal_node.device.device import opened
+from crystal_node.base.settings import resolve
 if sys.argv[1] == "crystal":
     assert main(["status"]) == 0
 with opened(resolve()) as device:

@@ -9,11 +9,11 @@ import pytest
 from crystal_core.database import MEMORY, Database
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known as Answered
-from crystal_node.embedding.made import MadeVectors
-from crystal_node.finding.deepcache import DeepCache, key_of
-from crystal_node.recall.book import RecallBook
-from crystal_node.sources.book import KeptSource, Known, LastLook, SourceBook
-from crystal_node.sources.scan import Stamp
+from crystal_node.derive.sources.book import KeptSource, Known, LastLook, SourceBook
+from crystal_node.derive.sources.scan import Stamp
+from crystal_node.models.embedding.made import MadeVectors
+from crystal_node.search.finding.deepcache import DeepCache, key_of
+from crystal_node.search.recall.book import RecallBook
 
 NOW = 1_700_000_000_000
 PAGE_BYTES = 4096

@@ -21,14 +21,14 @@ from jeepney import (
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
-from crystal_node.agent.work import AgentWork
-from crystal_node.device import Device, opened
-from crystal_node.health.check import Check, State
-from crystal_node.notices_desktop import needs as needs_module
-from crystal_node.notices_desktop.desktop import FreeDesktop, MacOs, command, desktop_here
-from crystal_node.notices_desktop.job import SHOWN_MS_MIN, Notices
-from crystal_node.notices_desktop.needs import LINES_MAX, body, look_around, needs
-from crystal_node.sync import Syncer
+from crystal_node.agent.health.check import Check, State
+from crystal_node.agent.notices import needs as needs_module
+from crystal_node.agent.notices.desktop import FreeDesktop, MacOs, command, desktop_here
+from crystal_node.agent.notices.job import SHOWN_MS_MIN, Notices
+from crystal_node.agent.notices.needs import LINES_MAX, body, look_around, needs
+from crystal_node.device.device import Device, opened
+from crystal_node.sync.sync import Syncer
+from crystal_node.sync.work import AgentWork
 from tests.support.invited import settings_of
 from tests.support.machine import Vault
 from tests.support.secret_service import secret_service

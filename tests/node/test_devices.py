@@ -8,10 +8,10 @@ import pytest
 from crystal_mirror.administer import Newcomer, add_device
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
-from crystal_node import sync
-from crystal_node.clock import now_ms
-from crystal_node.device import opened
-from crystal_node.runner import Runner
+from crystal_node.base.clock import now_ms
+from crystal_node.device.device import opened
+from crystal_node.device.runner import Runner
+from crystal_node.sync import sync
 from tests.mirror.support import new_device
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Outcome, Vault

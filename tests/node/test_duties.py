@@ -9,9 +9,9 @@ import pytest
 
 from crystal_mirror.administer import grant_lead, revoke
 from crystal_mirror.requests import Flow
-from crystal_node.clock import now_ms
-from crystal_node.device import Device, opened
-from crystal_node.runner import Runner
+from crystal_node.base.clock import now_ms
+from crystal_node.device.device import Device, opened
+from crystal_node.device.runner import Runner
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
 from tests.node.test_devices import device_id

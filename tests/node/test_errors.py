@@ -15,10 +15,10 @@ import crystal_node
 from crystal_crypto.errors import BadCode, CrystalError
 from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
-from crystal_node import errors
-from crystal_node.cli.failures import report
-from crystal_node.cli.output import json_line
-from crystal_node.errors import ExitCode, describe, passes
+from crystal_node.base import errors
+from crystal_node.base.errors import ExitCode, describe, passes
+from crystal_node.surfaces.cli.failures import report
+from crystal_node.surfaces.cli.output import json_line
 from crystal_relay import errors as relay_errors
 from crystal_relay.wire import error_of_reply
 

@@ -18,9 +18,9 @@ from crystal_mirror.outbox import FULL_CHECK_ROUNDS
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.looks import retain
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.base import newest_snapshot, published_floor
+from crystal_mirror.snapshot_base import newest_snapshot, published_floor
 from crystal_mirror.snapshots.making import make_snapshot
-from crystal_node.runner import Runner
+from crystal_node.device.runner import Runner
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import condemned
 from crystal_relay.server.sweeper import Sweeper

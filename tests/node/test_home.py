@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.errors import LocalStorage
-from crystal_node.home import Home, write_private
+from crystal_node.base.errors import LocalStorage
+from crystal_node.base.home import Home, write_private
 
 
 def _mode(path: Path) -> int:

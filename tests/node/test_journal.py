@@ -7,7 +7,7 @@ import pytest
 
 from crystal_mirror.ports import OutboxRow, OutboxState
 from crystal_mirror.types import Origin
-from crystal_node.journal import JournalDamaged, JournalTooNew, SqliteJournal
+from crystal_node.device.journal import JournalDamaged, JournalTooNew, SqliteJournal
 
 
 def row(number: int, size: int = 100) -> OutboxRow:

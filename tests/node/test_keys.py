@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crystal_crypto.keystore import FileKeyStore
-from crystal_node.locking import is_held
+from crystal_node.base.locking import is_held
 from tests.crypto.killed_passphrases import CHEAP
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal

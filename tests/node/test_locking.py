@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.errors import HomeBusy
-from crystal_node.locking import FileLock, is_held
+from crystal_node.base.errors import HomeBusy
+from crystal_node.base.locking import FileLock, is_held
 
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from crystal_node.locking import FileLock
+from crystal_node.base.locking import FileLock
 with FileLock(Path(sys.argv[1]), purpose="crystal sync"):
     print("held", flush=True)
     time.sleep(60)
@@ -25,7 +25,7 @@ with FileLock(Path(sys.argv[1]), purpose="crystal sync"):
 _WAITER = """
 import sys
 from pathlib import Path
-from crystal_node.locking import FileLock
+from crystal_node.base.locking import FileLock
 with FileLock(Path(sys.argv[1]), purpose="second", wait_seconds=20):
     print("got it")
 """

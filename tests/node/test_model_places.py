@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from crystal_node.finding.deep import Deep
-from crystal_node.finding.documents import Depth, SearchRequest
-from crystal_node.llm.discovery import find_llm
-from crystal_node.llm.places import is_strangers, listens_here
-from crystal_node.settings import resolve
+from crystal_node.base.settings import resolve
+from crystal_node.models.llm.discovery import find_llm
+from crystal_node.models.llm.places import is_strangers, listens_here
+from crystal_node.search.finding.deep import Deep
+from crystal_node.search.finding.documents import Depth, SearchRequest
 from tests.support.machine import Machine
 
 PERSON, SERVICE = 4321, 998

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from crystal_node.device import opened
+from crystal_node.device.device import opened
 from tests.node.test_devices import device_id
 from tests.node.test_revoked_watchers import until, watching
 from tests.support.invited import invite, settings_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.privacy import SPANS_MAX, Privacy
+from crystal_node.device.privacy import SPANS_MAX, Privacy
 from tests.support.machine import Machine, Vault, transcript, turn
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.capture.lines import QUIET_MS
-from crystal_node.health.moments import STRANGE_LINES
+from crystal_node.device.moments import STRANGE_LINES
 from tests.node.capture.tools import TOOLS, Tool
 from tests.node.capture.transcripts import FIXTURES
 from tests.support.machine import Machine, Vault, transcript

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.recovery import files as restored_files
+from crystal_node.safekeeping.recovery import files as restored_files
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import fresh_machine, home_bytes, kit_of, lost_copy
 from tests.support.relay_process import RelayProcess, running_relay

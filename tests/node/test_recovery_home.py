@@ -11,12 +11,12 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.orphans import keep_orphan, orphans_of
-from crystal_node.device import opened
-from crystal_node.home import Home
-from crystal_node.journal import SqliteJournal
-from crystal_node.kit.page import KitPage
-from crystal_node.recovery import oldhome
-from crystal_node.recovery.oldhome import copy_journal, find_old_home
+from crystal_node.base.home import Home
+from crystal_node.device.device import opened
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.kit.page import KitPage
+from crystal_node.safekeeping.recovery import oldhome
+from crystal_node.safekeeping.recovery.oldhome import copy_journal, find_old_home
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import (

@@ -9,9 +9,9 @@ from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import decode_kit
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.member import load_log
-from crystal_node.journal import SqliteJournal
-from crystal_node.kit.page import KitPage
-from crystal_node.settings import read_config
+from crystal_node.base.settings import read_config
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.kit.page import KitPage
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import device_of, digest_of, fresh_machine, kit_of, lived_in
 from tests.support.relay_process import RelayProcess, running_relay

@@ -11,10 +11,10 @@ from crystal_crypto.kit import decode_kit
 from crystal_crypto.pairing import decode
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
-from crystal_node.journal import SqliteJournal
-from crystal_node.kit.page import KitPage
-from crystal_node.kit.state import KitState, kit_state
-from crystal_node.settings import read_config
+from crystal_node.base.settings import read_config
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.kit.page import KitPage
+from crystal_node.device.kit.state import KitState, kit_state
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal
 

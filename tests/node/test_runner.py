@@ -20,7 +20,7 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
-from crystal_node.runner import (
+from crystal_node.device.runner import (
     GETS_AT_ONCE,
     RelayHasNoRoom,
     RelayMisbehaves,

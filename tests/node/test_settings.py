@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.errors import BadConfig
-from crystal_node.settings import (
+from crystal_node.base.errors import BadConfig
+from crystal_node.base.settings import (
     CONFIG_BYTES_MAX,
     Config,
     Flags,

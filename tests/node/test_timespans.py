@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.errors import Usage
-from crystal_node.timespans import parse_since
-from crystal_node.wording import ago, counted, iso, one_line, printable, size
+from crystal_node.base.errors import Usage
+from crystal_node.base.timespans import parse_since
+from crystal_node.base.wording import ago, counted, iso, one_line, printable, size
 
 _NOW = 1_767_603_600_000  # 2026-01-05T09:00:00Z
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from crystal_node.cli.app import flowing
-from crystal_node.replication.pace import Pace
-from crystal_node.wording import clock_time, iso
+from crystal_node.base.wording import clock_time, iso
+from crystal_node.surfaces.cli.app import flowing
+from crystal_node.sync.replication.pace import Pace
 
 
 @pytest.fixture

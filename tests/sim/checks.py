@@ -23,7 +23,7 @@ from crystal_mirror.batch import Announced
 from crystal_mirror.member import Member
 from crystal_mirror.pull import read_floor
 from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.snapshots.base import META_RESTORE, first_position, published_floor, read_base
+from crystal_mirror.snapshot_base import META_RESTORE, first_position, published_floor, read_base
 from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from tests.mirror.independent_memories import Kept

@@ -34,7 +34,7 @@ from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow, Request, StoreFailure
 from crystal_mirror.round import sync_round
 from crystal_mirror.types import Origin
-from crystal_node.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal
 from tests.sim.embedding import MODEL
 from tests.sim.tree import Removed, SimBook, SimDisk
 

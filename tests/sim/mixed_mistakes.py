@@ -14,15 +14,16 @@ from unittest.mock import patch
 from crystal_core.replica import ReplicaReader, ReplicaTransaction
 from crystal_crypto import entry
 from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror import snapshot_base
 from crystal_mirror.files import moves as filemoves
 from crystal_mirror.member import Member
 from crystal_mirror.moving.terms import holding_of
 from crystal_mirror.requests import Condemn, Flow
 from crystal_mirror.retention import looks as retention
 from crystal_mirror.retention.state import State
-from crystal_mirror.snapshots import base, restoring
+from crystal_mirror.snapshot_base import newest_snapshot
 from crystal_mirror.snapshots import making as snapshots
-from crystal_mirror.snapshots.base import newest_snapshot
+from crystal_mirror.snapshots import restoring
 from crystal_mirror.snapshots.blobs import BlobRef, put_blob
 from tests.sim import file_mistakes
 from tests.sim import mixed_plots as plots
@@ -239,7 +240,7 @@ def a_floor_binds_without_a_snapshot() -> AbstractContextManager[Any]:
     def set_base(_transaction: object, _base: object) -> None:
         return None
 
-    return patch.object(base, "set_base", set_base)
+    return patch.object(snapshot_base, "set_base", set_base)
 
 
 def nothing_is_offered_again_after_a_restore() -> AbstractContextManager[Any]:

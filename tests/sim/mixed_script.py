@@ -14,7 +14,7 @@ from crystal_mirror.moving.asking import Stage as Asking
 from crystal_mirror.moving.asking import ask, look, take
 from crystal_mirror.moving.handover import offer
 from crystal_mirror.requests import Flow
-from crystal_mirror.snapshots.base import newest_snapshot, published_floor, read_base
+from crystal_mirror.snapshot_base import newest_snapshot, published_floor, read_base
 from crystal_mirror.snapshots.making import make_snapshot
 from tests.sim.device import Home
 from tests.sim.mixed import DAY_MS, SECOND_MS, retain_now

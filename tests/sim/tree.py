@@ -11,12 +11,12 @@ from hashlib import sha256
 
 import apsw
 
-from crystal_mirror.files.names import fault_of
+from crystal_mirror.file_names import fault_of
 from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place, Stamp
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
-from crystal_node.files.book import FileBook
+from crystal_node.sync.files.book import FileBook
 
 PART_BYTES = 24
 """Files here are short, and of several parts all the same."""

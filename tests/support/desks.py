@@ -29,13 +29,13 @@ from crystal_mirror.requests import (
     Request,
 )
 from crystal_mirror.round import sync_round
-from crystal_node.clock import now_ms
-from crystal_node.files.book import FileBook
-from crystal_node.files.disk import HomeDisk
-from crystal_node.files.marker import Marker
-from crystal_node.files.parts import cut_seed
-from crystal_node.files.rules import TreeRules
-from crystal_node.journal import SqliteJournal
+from crystal_node.base.clock import now_ms
+from crystal_node.base.file_rules import TreeRules
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.disk import HomeDisk
+from crystal_node.sync.files.marker import Marker
+from crystal_node.sync.files.parts import cut_seed
 from tests.mirror.support import DETAILS, driven, new_device, new_root, vector
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from crystal_node.clock import now_ms
-from crystal_node.gateway.access import new_link
-from crystal_node.home import Home
+from crystal_node.base.clock import now_ms
+from crystal_node.base.home import Home
+from crystal_node.surfaces.gateway.access import new_link
 from tests.support.machine import Machine
 
 END_SECONDS_MAX = 30

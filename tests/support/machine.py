@@ -19,8 +19,8 @@ from unittest import mock
 
 import keyring.core
 
-from crystal_node import cli
-from crystal_node.cli import main
+from crystal_node.surfaces import cli
+from crystal_node.surfaces.cli import main
 from tests.support.relay_process import RelayProcess
 
 SECONDS_MAX = 230.0

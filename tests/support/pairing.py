@@ -168,7 +168,10 @@ def hurried(folder: Path, seconds: Mapping[str, float]) -> str:
     lines: list[str] = []
     for name, value in seconds.items():
         module, _, constant = name.partition(".")
-        lines += [f"import crystal_node.pairing.{module} as {module}", f"assert {module}.{constant}"]
+        lines += [
+            f"import crystal_node.safekeeping.pairing.{module} as {module}",
+            f"assert {module}.{constant}",
+        ]
         lines += [f"{module}.{constant} = {value}"]
     (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n")
     return str(folder)

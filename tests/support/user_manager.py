@@ -1,7 +1,7 @@
 """A user's service manager where there is none: `systemctl --user` as a small program, on the PATH of one machine.
 
-It knows what `crystal_node.service` asks of the real one, reads the same unit files, and really starts what they say. A test
-that uses it stops what it started: `UserManager.stop_all`.
+It knows what `crystal_node.agent.service` asks of the real one, reads the same unit files, and really starts what they say.
+A test that uses it stops what it started: `UserManager.stop_all`.
 """
 
 import os

@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 from crystal_core.replica import Replica
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
-from crystal_node.artefacts.index import Index, Looked
-from crystal_node.artefacts.making import Made, Maker
-from crystal_node.artefacts.sweeping import sweep
-from crystal_node.artefacts.works import Works
-from crystal_node.artefacts.workshop import Workshop, is_known
-from crystal_node.artefacts.writing import Writer
-from crystal_node.settings import Settings, resolve
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.derive.artefacts.index import Index, Looked
+from crystal_node.derive.artefacts.making import Made, Maker
+from crystal_node.derive.artefacts.sweeping import sweep
+from crystal_node.derive.artefacts.works import Works
+from crystal_node.derive.artefacts.workshop import Workshop, is_known
+from crystal_node.derive.artefacts.writing import Writer
 from tests.core.builders import DEVICE, NOW, apply, new_replica
 
 LATER = NOW + 24 * 3_600_000

@@ -13,21 +13,21 @@ import watchfiles
 # Loaded before a child is forked; no thread, connection or model is made by importing these.
 import crystal_core.embed.builtin
 import crystal_core.search
-import crystal_node.enrol
-import crystal_node.recording
-import crystal_node.sync
-import crystal_node.watching
-from crystal_node.cli import main
-from crystal_node.cli.app import build
+import crystal_node.agent.watching
+import crystal_node.capture.recording
+import crystal_node.device.enrol
+import crystal_node.sync.sync
+from crystal_node.surfaces.cli import main
+from crystal_node.surfaces.cli.app import build
 
 LOADED = (
     build(()),
     crystal_core.embed.builtin,
     crystal_core.search,
-    crystal_node.enrol,
-    crystal_node.recording,
-    crystal_node.sync,
-    crystal_node.watching,
+    crystal_node.device.enrol,
+    crystal_node.capture.recording,
+    crystal_node.sync.sync,
+    crystal_node.agent.watching,
     httpx,
     onnxruntime,
     tokenizers,

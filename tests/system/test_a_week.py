@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 
-from crystal_node.locking import is_held
+from crystal_node.base.locking import is_held
 from tests.support.agreement import check_agreement, places
 from tests.support.clocks import DAY, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.demo import machines, source
-from crystal_node.demo.steps import FILE, LAPTOP, Demo, DemoFailed, describe_step
+from crystal_node.surfaces.demo import machines, source
+from crystal_node.surfaces.demo.steps import FILE, LAPTOP, Demo, DemoFailed, describe_step
 from tests.support.machine import Machine, transcript
 
 
@@ -105,10 +105,10 @@ def _paired(_here: object, _there: object, name: str) -> str:
 def test_it_fails_when_a_device_does_not_find_what_another_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_node.demo.steps.DemoDevice", _Forgetful)
-    monkeypatch.setattr("crystal_node.demo.steps.pair", _paired)
-    monkeypatch.setattr("crystal_node.demo.steps.agents", _no_agents)
-    monkeypatch.setattr("crystal_node.demo.steps.until_found", _at_once)
+    monkeypatch.setattr("crystal_node.surfaces.demo.steps.DemoDevice", _Forgetful)
+    monkeypatch.setattr("crystal_node.surfaces.demo.steps.pair", _paired)
+    monkeypatch.setattr("crystal_node.surfaces.demo.steps.agents", _no_agents)
+    monkeypatch.setattr("crystal_node.surfaces.demo.steps.until_found", _at_once)
     told: list[str] = []
     demo = Demo(source.sample(), lambda step: told.append(describe_step(step)), tmp_path)
     with pytest.raises(DemoFailed, match="desktop does not find"):

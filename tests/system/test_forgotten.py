@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 
 from crystal_mirror.member import Member
-from crystal_node.device import opened
-from crystal_node.settings import resolve
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import opened
 from tests.mirror.revealing import contents, entries
 from tests.support.clocks import Clock, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript

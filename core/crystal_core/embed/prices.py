@@ -3,7 +3,8 @@ be told before a text.
 
 Prices are US dollars for a million tokens and change without notice, so a sum is always called an estimate and given with the
 date of this table. A model that is not in it has no known price, which is said; a model on the person's own machine costs
-nothing. A change of what is put before a text changes its vectors: the scheme's version (``crystal_node.embedding.windows``)
+nothing. A change of what is put before a text changes its vectors: the scheme's version
+(``crystal_node.models.embedding.windows``)
 must go up with it.
 """
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_mirror.files.names import conflict_paths
+from crystal_mirror.file_names import conflict_paths
 from crystal_mirror.files.ports import (
     Book,
     Disk,

@@ -13,8 +13,8 @@ Must be run when the memory's round is over and the mirror is applied: a replica
 
 from collections.abc import Iterator, Sequence
 
+from crystal_mirror.file_names import folded
 from crystal_mirror.files.moves import move_all, went_to
-from crystal_mirror.files.names import folded
 from crystal_mirror.files.ports import Book, Disk, FileTrouble, Local, Offer, Seen
 from crystal_mirror.files.states import FilesReport, Round, rows_stand
 from crystal_mirror.files.tree import (
@@ -33,7 +33,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.operations import FILE_PARTS_MAX, FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.snapshots.base import read_base
+from crystal_mirror.snapshot_base import read_base
 
 FILES_TABLE = "files"
 """The replicated tree's name in the state's digest."""

@@ -35,7 +35,6 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded
 from crystal_mirror.logsync import append
 from crystal_mirror.member import Member
-from crystal_mirror.moving.reigns import NOBODY
 from crystal_mirror.moving.terms import (
     COURTESY_MS,
     Offer,
@@ -54,6 +53,7 @@ from crystal_mirror.moving.terms import (
     warranted,
 )
 from crystal_mirror.records import Details, LeadRecord
+from crystal_mirror.reigns import NOBODY
 from crystal_mirror.requests import Flow
 
 HOLDING_ROUNDS_MAX = 10_000

@@ -15,7 +15,7 @@ from crystal_crypto.errors import CryptoError
 from crystal_mirror.member import Member
 from crystal_mirror.recovering import first_damage
 from crystal_mirror.requests import Flow, GetMany, Progress
-from crystal_mirror.snapshots.base import Place, newest_snapshot
+from crystal_mirror.snapshot_base import Place, newest_snapshot
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking
 from crystal_mirror.snapshots.making import read_manifest
 from crystal_mirror.types import EntryState, KeptEntry

@@ -16,7 +16,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile
 from crystal_mirror.rebuild import mark_rebuild
 from crystal_mirror.requests import Flow
-from crystal_mirror.snapshots.base import Place
+from crystal_mirror.snapshot_base import Place
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.types import EntryState
 

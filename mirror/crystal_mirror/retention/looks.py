@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from crystal_mirror.batch import CONDEMNED_MAX, Pack
+from crystal_mirror.control_entries import decree
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.files.refs import referenced
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
-from crystal_mirror.retention.decrees import decree
 from crystal_mirror.retention.forgets import (
     DAY_MS,
     FORGOTTEN_SNAPSHOT_MS,
@@ -33,7 +33,7 @@ from crystal_mirror.retention.forgets import (
     pending_forgets,
 )
 from crystal_mirror.retention.state import Acked, KeptSnapshot, Reader, State, read_state, write_state
-from crystal_mirror.snapshots.base import (
+from crystal_mirror.snapshot_base import (
     Place,
     first_position,
     newest_snapshot,

@@ -7,7 +7,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.retention.forgets import Pending, pending_forgets
 from crystal_mirror.retention.looks import READER_AWAY_MS, last_slot_before, next_floor, snapshot_due
 from crystal_mirror.retention.state import State, read_state
-from crystal_mirror.snapshots.base import Place, newest_snapshot, published_floor, read_base
+from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor, read_base
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from crystal_crypto.errors import WrongKey
 from crystal_mirror.batch import CONDEMNED_MAX
+from crystal_mirror.control_entries import decree
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.retention.decrees import decree
 from crystal_mirror.retention.looks import listed_blobs, of_use, retain
-from crystal_mirror.snapshots.base import Place, newest_snapshot, published_floor
+from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_generation, put_verified
 from crystal_mirror.snapshots.making import read_manifest
 

@@ -7,7 +7,7 @@ import msgspec
 
 from crystal_mirror.batch import Announced
 from crystal_mirror.member import Member
-from crystal_mirror.snapshots.base import Place
+from crystal_mirror.snapshot_base import Place
 
 META = "retention"
 

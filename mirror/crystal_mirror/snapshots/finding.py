@@ -15,7 +15,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.ports import ReplicaTransaction, ReplicaView
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing
 from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshots.base import Place, is_of_before
+from crystal_mirror.snapshot_base import Place, is_of_before
 from crystal_mirror.types import Position
 
 LIST_PAGE = 1000

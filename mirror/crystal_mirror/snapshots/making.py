@@ -14,11 +14,11 @@ what an entry announces counts, and a Core announces only what it has fetched, o
 import msgspec
 
 from crystal_mirror.batch import Announced
+from crystal_mirror.control_entries import decree
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.retention.decrees import decree
-from crystal_mirror.snapshots.base import epoch_ends, newest_snapshot, published_floor
+from crystal_mirror.snapshot_base import epoch_ends, newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_verified
 from crystal_mirror.snapshots.manifest import Manifest, decode_manifest, encode_manifest
 from crystal_mirror.types import EntryState

@@ -20,7 +20,7 @@ from crystal_mirror.cursors import read_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, Get
 from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshots.base import Place, packs_of, published_floor
+from crystal_mirror.snapshot_base import Place, packs_of, published_floor
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.types import EntryState, KeptEntry, Position
 

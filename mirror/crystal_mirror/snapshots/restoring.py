@@ -24,7 +24,7 @@ from crystal_mirror.offeragain import offer_again
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, Has, Progress
 from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshots.base import (
+from crystal_mirror.snapshot_base import (
     META_MODEL,
     META_RESTORE,
     Place,

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.openclaw import OpenClaw
-from crystal_node.settings import Settings
 
 TOOLS = (ClaudeCode.name, OpenClaw.name, Codex.name, GeminiCli.name, DropFolder.name)
 """All tools, as `crystal capture off TOOL` names them."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from crystal_node.base.agents import agent_id
 from crystal_node.capture.adapter import Found, Hides, Reading
-from crystal_node.capture.agents import agent_id
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentReader, Said
 from crystal_node.capture.finding import below, files_below

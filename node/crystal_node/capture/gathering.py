@@ -7,8 +7,8 @@ from uuid import UUID
 
 from crystal_core.chunking import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
+from crystal_node.base.project import NAME_CHARS_MAX, Place, Places
 from crystal_node.capture.adapter import Counts
-from crystal_node.capture.project import NAME_CHARS_MAX, Place, Places
 from crystal_node.capture.records import bounded
 from crystal_node.capture.redact import redact
 

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from crystal_node.base.agents import agent_id
+from crystal_node.base.project import Places
 from crystal_node.capture.adapter import Counts, Found, Hides, Reading
-from crystal_node.capture.agents import agent_id
 from crystal_node.capture.context import Context
 from crystal_node.capture.finding import below, files_below, folders_in
 from crystal_node.capture.follow import FileState
@@ -32,7 +33,6 @@ from crystal_node.capture.openclaw_store import (
     skip_store,
     store_unchanged,
 )
-from crystal_node.capture.project import Places
 from crystal_node.capture.words import Silent
 
 DEFAULT_AGENT = "main"

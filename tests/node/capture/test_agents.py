@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_mirror.files.names import fault_of, folded
-from crystal_node.capture.agents import agent_folder, agent_id, folder_name, session_name
-from crystal_node.home import Home
+from crystal_mirror.file_names import fault_of, folded
+from crystal_node.base.agents import agent_folder, agent_id, folder_name, session_name
+from crystal_node.base.home import Home
 
 HOSTILE = [
     *("", " ", ".", "..", "...", "-", "_", "../../etc/passwd", "/etc/passwd", "C:\\Windows", "a/b", "a\\b"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.capture.project import Place, Places, normalised_remote, project_name, repository_name
+from crystal_node.base.project import Place, Places, normalised_remote, project_name, repository_name
 
 HOME = Path("/home/mara")
 

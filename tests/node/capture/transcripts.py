@@ -11,7 +11,7 @@ from crystal_node.capture.adapter import Reading
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.follow import FileState
 
-SAMPLE = Path(crystal_node.__file__).parent / "samples" / "tidewatch.jsonl"
+SAMPLE = Path(crystal_node.__file__).parent / "surfaces" / "demo" / "samples" / "tidewatch.jsonl"
 FIXTURES = Path(__file__).parent / "fixtures"
 SESSION = "6f1d2c1e-54a7-4b7e-9d3a-0c2f8e7b4a61"
 

@@ -1,0 +1,198 @@
+"""What each action does on the machine that is asked. Whoever asks chooses among these, and gives plain arguments: no path, no
+program, no text of a conversation goes either way but what the documents of these commands hold anyway.
+
+What reads for long is done in a thread, with databases of its own; what it needs is imported when it is asked for.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from crystal_mirror.commands.messages import Action, Arguments
+from crystal_node.agent.commands.desk import Do, Done, Tell
+from crystal_node.base.errors import Usage
+from crystal_node.sync.work import AgentWork
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+    from crystal_node.safekeeping.backup.shelf import Owner
+
+BACKUPS_MAX = 3
+"""Within the time in which the agent makes one by itself. Who asks again and again would push all older ones out."""
+_HOUR_MS = 3_600_000
+
+
+def actions_of(work: AgentWork) -> dict[Action, Do]:
+    """All of them, for the agent's desk."""
+    return {
+        Action.STATUS: partial(_status, work),
+        Action.VERIFY: partial(_verify, work),
+        Action.SNAPSHOT: partial(_snapshot, work),
+        Action.BACKUP: partial(_backup, work),
+        Action.BACKFILL: partial(_backfill, work),
+        Action.DREAM_WEAVE: partial(_dream_weave, work),
+    }
+
+
+async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
+    from crystal_node.agent.health.document import status_document
+    from crystal_node.agent.health.standing import standing
+    from crystal_node.base.wording import counted
+
+    found = standing(work.device)
+    told = len(found.stuck) + len(found.concerns)
+    text = (
+        f"{counted(told, 'thing')} need{'s' if told == 1 else ''} a person"
+        if told
+        else "nothing needs a person"
+    )
+    return Done(text, status_document(work.device, found))
+
+
+async def _verify(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from dataclasses import replace
+
+    from crystal_core.replica import Replica
+    from crystal_node.sync.verification import Verification, verify
+
+    def read() -> Verification:
+        device = work.device
+        replica = Replica.open(device.settings.home.database, device.member.secret)
+        try:
+            return verify(replace(device, replica=replica))
+        finally:
+            replica.close()
+
+    tell("reading every row", 0, 0)
+    found = await asyncio.to_thread(read)
+    rows = sum(count for _, count in found.tables)
+    said = (
+        "the rows agree with their digest" if found.ok else "the rows DO NOT agree with what they should be"
+    )
+    return Done(
+        f"{said}: {rows:,} rows, {found.sequence:,} entries of epoch {found.epoch}",
+        {
+            "ok": found.ok,
+            "digest": found.computed,
+            "kept": found.kept,
+            "mirror": found.stated,
+            "epoch": found.epoch,
+            "seq": found.sequence,
+            "rows": rows,
+            "seconds": round(found.seconds, 3),
+        },
+    )
+
+
+async def _snapshot(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from crystal_mirror.snapshot_base import newest_snapshot
+    from crystal_node.base.errors import HomeBusy
+
+    tell("making a snapshot", 0, 0)
+    await work.syncer.round()
+    if not await work.syncer.snapshot(due=False):
+        raise HomeBusy("another process there makes a snapshot, or writes to the log")
+    await work.syncer.round()
+    newest = newest_snapshot(work.device.replica)
+    if newest is None:
+        raise HomeBusy("the snapshot was overtaken by other work and is not announced yet")
+    return Done(
+        f"snapshot of epoch {newest.epoch}, slot {newest.sequence:,}",
+        {"epoch": newest.epoch, "seq": newest.sequence, "digest": newest.digest.hex()},
+    )
+
+
+async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.device.moments import Moment, note
+    from crystal_node.safekeeping.backup.making import Subject, back_up
+
+    settings = work.settings
+    folder = settings.backup.folder
+    if folder is None:
+        raise Usage(
+            "no folder for backups is set there", hint="`crystal backup setup` on that machine sets it."
+        )
+    subject = Subject.of(work.device)
+    await asyncio.to_thread(_check_backups, settings, subject.owner, work.now_ms())
+    done = await asyncio.to_thread(
+        back_up,
+        settings,
+        subject,
+        folder,
+        count=settings.backup.keep,
+        marked=True,
+        tell=lambda text: tell(text, 0, 0),
+    )
+    note(work.device.journal, Moment.BACKUP, work.now_ms())
+    return Done(
+        f"backup {done.folder.name} made and read back",
+        {"backup": done.folder.name, "deleted": len(done.gone), "seconds": round(done.seconds, 3)},
+    )
+
+
+def _check_backups(settings: "Settings", owner: "Owner", now_ms: int) -> None:
+    """Raises Usage: enough were made lately; LocalStorage: the folder is not there."""
+    from crystal_node.safekeeping.backup.making import ready_shelf
+    from crystal_node.safekeeping.backup.shelf import backups
+
+    assert settings.backup.folder is not None, "looked at before"
+    shelf = ready_shelf(settings, settings.backup.folder, marked=True)
+    since = now_ms - settings.backup.every_hours * _HOUR_MS
+    own = [each.manifest for each in backups(shelf) if each.is_of(owner)]
+    if sum(manifest is not None and manifest.made_ms > since for manifest in own) >= BACKUPS_MAX:
+        raise Usage(
+            f"{BACKUPS_MAX} backups were made within {settings.backup.every_hours} hours, and older ones are to stay",
+            hint="`crystal backup` on that machine makes one more.",
+        )
+
+
+async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.capture.backfilling import BackfillRequest, backfill
+    from crystal_node.capture.history import History, decided
+
+    if not arguments.dry_run and decided(work.settings.home.state_database) is History.STEPPED_OVER:
+        raise Usage(
+            "what was said there before Crystal came was left out on purpose, and is not recorded by request",
+            hint="`crystal backfill` on that machine does it.",
+        )
+    request = BackfillRequest(
+        agent=arguments.agent, tool=arguments.mode, dry_run=arguments.dry_run, limit=arguments.limit
+    )
+    result = await backfill(work.device, request, tell)
+    document = dict(result.document())
+    document["problems"] = len(result.problems)  # which files they are is that machine's own
+    counted = f"{result.new:,} new of {result.chunks:,} pieces in {result.files:,} transcripts"
+    return Done(counted if arguments.dry_run else f"{counted}; {result.taken:,} recorded", document)
+
+
+async def _dream_weave(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+    from crystal_node.base.timespans import parse_since
+    from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
+
+    if arguments.mode and arguments.mode not in set(WeaveMode):
+        raise Usage(f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+    _check_live(work.settings, arguments.agent)
+    most = work.settings.dreams.tokens_max
+    request = WeaveRequest(
+        agent=arguments.agent,
+        mode=WeaveMode(arguments.mode) if arguments.mode else WeaveMode.INCREMENTAL,
+        since=parse_since(arguments.since, work.now_ms()) if arguments.since else 0,
+        dry_run=arguments.dry_run,
+        budget=min(arguments.limit or most, most),
+    )
+    result = await weave(work.device, request, tell)
+    return Done(result.text or result.state.value, result.document())
+
+
+def _check_live(settings: "Settings", agent: str) -> None:
+    """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
+    from crystal_node.derive.staging.listing import staged
+    from crystal_node.derive.staging.states import State
+
+    if agent in ("", settings.agent_id):
+        return
+    if not any(one.agent == agent and one.state is State.LIVE for one in staged(settings.home)):
+        raise Usage(
+            "that agent is not live there, and nothing of it is woven by request",
+            hint="`crystal staging list` on that machine shows how it stands.",
+        )

@@ -1,0 +1,128 @@
+"""``commands.db``: the book of commands (``crystal_mirror.commands.ports``) on SQLite.
+
+A file of its own: it can be lost without losing memory, and what happens then is part of the protocol (a new book runs nothing
+that was asked before it). Rows are MessagePack under the names by which they are looked up. Like the journal: WAL,
+``synchronous=FULL``, each transaction begins ``IMMEDIATE``, and several processes may hold it.
+"""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from crystal_core.sqlitefile import SqliteFile
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.commands.ports import Asked, Outgoing, Received, Tail
+from crystal_node.base.streamfile import StreamFile
+
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE stream (one INTEGER PRIMARY KEY CHECK (one = 1), incarnation BLOB NOT NULL, sequence INTEGER NOT NULL,
+                     previous BLOB NOT NULL) STRICT;
+CREATE TABLE outgoing (turn INTEGER PRIMARY KEY AUTOINCREMENT, row BLOB NOT NULL) STRICT;
+CREATE TABLE asked (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE, row BLOB NOT NULL) STRICT;
+CREATE TABLE received (number INTEGER PRIMARY KEY AUTOINCREMENT, sender BLOB NOT NULL, id BLOB NOT NULL, row BLOB NOT NULL,
+                       UNIQUE (sender, id)) STRICT;
+CREATE TABLE tail (device BLOB NOT NULL, incarnation BLOB NOT NULL, row BLOB NOT NULL,
+                   PRIMARY KEY (device, incarnation)) WITHOUT ROWID, STRICT;
+"""
+
+_encode = msgspec.msgpack.Encoder().encode
+_T = TypeVar("_T")
+
+
+class BookDamaged(CrystalError):
+    """``commands.db`` cannot be read as one."""
+
+    exit_code = 8
+    hint = "It holds no memory: move it away, and commands start anew. Those that were asked before are then not run."
+
+
+_FILE = SqliteFile(
+    application_id=0x43525943,  # "CRYC"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=30_000,
+    damaged=BookDamaged,
+    too_new=BookDamaged,
+)
+
+
+class SqliteBook(StreamFile):
+    """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
+
+    @classmethod
+    def open(cls, path: Path | str) -> "SqliteBook":
+        """Opens or makes the file, for its owner only. Raises BookDamaged."""
+        return cls(_FILE.open(path))
+
+    def outgoing(self) -> list[Outgoing]:
+        rows = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn")
+        return [msgspec.structs.replace(_decoded(row, Outgoing), turn=turn) for turn, row in rows]
+
+    def add_outgoing(self, message: Outgoing) -> None:
+        self._write("INSERT INTO outgoing (row) VALUES (?)", (_encode(message),))
+
+    def set_outgoing(self, message: Outgoing) -> None:
+        self._write("UPDATE outgoing SET row = ? WHERE turn = ?", (_encode(message), message.turn))
+
+    def remove_outgoing(self, turn: int) -> None:
+        self._write("DELETE FROM outgoing WHERE turn = ?", (turn,))
+
+    def asked(self, request: bytes) -> Asked | None:
+        return self._row("SELECT row FROM asked WHERE id = ?", (request,), Asked)
+
+    def all_asked(self) -> list[Asked]:
+        return [_decoded(row, Asked) for (row,) in self._db.execute("SELECT row FROM asked ORDER BY number")]
+
+    def put_asked(self, row: Asked) -> None:
+        self._write(
+            "INSERT INTO asked (id, row) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row",
+            (row.id, _encode(row)),
+        )
+
+    def remove_asked(self, request: bytes) -> None:
+        self._write("DELETE FROM asked WHERE id = ?", (request,))
+
+    def received(self, sender: bytes, request: bytes) -> Received | None:
+        return self._row("SELECT row FROM received WHERE sender = ? AND id = ?", (sender, request), Received)
+
+    def all_received(self) -> list[Received]:
+        rows = self._db.execute("SELECT row FROM received ORDER BY number")
+        return [_decoded(row, Received) for (row,) in rows]
+
+    def put_received(self, row: Received) -> None:
+        self._write(
+            "INSERT INTO received (sender, id, row) VALUES (?, ?, ?) "
+            "ON CONFLICT (sender, id) DO UPDATE SET row = excluded.row",
+            (row.sender, row.id, _encode(row)),
+        )
+
+    def remove_received(self, sender: bytes, request: bytes) -> None:
+        self._write("DELETE FROM received WHERE sender = ? AND id = ?", (sender, request))
+
+    def tail(self, device: bytes, incarnation: bytes) -> Tail | None:
+        return self._row(
+            "SELECT row FROM tail WHERE device = ? AND incarnation = ?", (device, incarnation), Tail
+        )
+
+    def set_tail(self, device: bytes, incarnation: bytes, tail: Tail) -> None:
+        self._write(
+            "INSERT OR REPLACE INTO tail (device, incarnation, row) VALUES (?, ?, ?)",
+            (device, incarnation, _encode(tail)),
+        )
+
+    def wipe(self) -> None:
+        for table in ("meta", "stream", "outgoing", "asked", "received", "tail"):
+            self._write(f"DELETE FROM {table}", ())  # noqa: S608
+
+    def _row(self, statement: str, values: tuple[Any, ...], kind: type[_T]) -> _T | None:
+        found = self._db.execute(statement, values).fetchone()
+        return _decoded(found[0], kind) if found else None
+
+
+def _decoded(row: Any, kind: type[_T]) -> _T:
+    try:
+        return msgspec.msgpack.decode(row, type=kind)
+    except msgspec.MsgspecError as error:
+        raise BookDamaged(f"a row of the book of commands cannot be read: {error}") from error

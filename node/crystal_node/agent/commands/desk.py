@@ -1,0 +1,285 @@
+"""The desk in the agent: listens for what other devices ask, runs it beside the rounds, one at a time, and answers.
+
+::
+
+    long-poll of commands/ --something written--> look: into the book --a request--> begin (claim) --> the action --> report
+                                                        --a report--> the book, for whoever waits
+
+One process of a home runs actions at a time, by a lock. What the process was about when it ended is settled by the next one:
+an action that may be repeated begins again, of another it says that how it ended is not known.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import SystemRandom
+
+from crystal_mirror.commands.expiring import expire
+from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments
+from crystal_mirror.commands.ports import Received, ReceivedState
+from crystal_mirror.commands.running import Begun, Claims, begin, finish, next_due, progress
+from crystal_mirror.commands.sending import send
+from crystal_node.agent.commands.asking import exchange
+from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.policy import denial
+from crystal_node.base.backoff import Backoff
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import describe, passes
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Settings
+from crystal_node.device.device import Device
+from crystal_node.sync.sync import Syncer
+from crystal_node.sync.watch import Report, WatchEvent
+
+LONG_POLL_SECONDS = 50.0
+SAFETY_SECONDS = 1800.0
+"""A look is done about this often though nothing seemed to come."""
+PROGRESS_SECONDS = 10.0
+"""How far an action is is told at most this often: each time is a write, and wakes whoever listens."""
+PROGRESS_SHARE = 20
+"""And the more seldom, the longer it has run: after that fraction of the time."""
+TIDY_SECONDS = 3600.0
+AGAIN_SECONDS_MAX = 300.0
+
+_log = logging.getLogger("crystal_node.agent.commands")
+
+Tell = Callable[[str, int, int], None]
+"""Told a line for people, and how much of how much is done. From any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How an action ended well: a line for people, and what a program reads."""
+
+    text: str
+    result: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+Do = Callable[[Arguments, Tell], Awaitable[Done]]
+
+
+class CommandDesk:
+    """See the module. ``run`` until cancelled; or ``look`` and ``run_due`` by whoever drives it."""
+
+    def __init__(
+        self,
+        device: Device,
+        syncer: Syncer,
+        actions: Mapping[Action, Do],
+        report: Report,
+        latest: Callable[[], Settings] | None = None,
+    ) -> None:
+        """``report`` is told what comes and goes. ``latest`` gives the settings as they are at this moment: who
+        has just denied something is not to see it done.
+
+        Raises BookDamaged.
+        """
+        self._device = device
+        self._syncer = syncer
+        self._actions = actions
+        self._report = report
+        self._latest = latest or (lambda: device.settings)
+        home = device.settings.home
+        self._book = SqliteBook.open(home.commands_database)
+        self._lock = FileLock(home.commands_database.with_suffix(".lock"), purpose="commands")
+        self._claims = Claims()
+        self._due = asyncio.Event()
+        self._waking = asyncio.Event()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def prefixes(self) -> tuple[str, ...]:
+        """What to listen for."""
+        return (self._device.member.keys.commands_prefix,)
+
+    def close(self) -> None:
+        self._book.close()
+
+    def wake(self) -> None:
+        """Tries again now what failed: the network came back."""
+        self._waking.set()
+
+    async def run(self) -> None:
+        """Everything, until cancelled. Failures that pass are told and tried again.
+
+        Raises:
+            Revoked, and what is not known to pass by itself.
+        """
+        loops = (
+            (self._listen, "commands cannot be read"),
+            (self._work, "a command cannot be begun or answered"),
+            (self._tidy, "old commands cannot be deleted"),
+        )
+        tasks = [asyncio.create_task(self._again_and_again(loop, what)) for loop, what in loops]
+        try:
+            await asyncio.gather(*tasks)  # they end by an error only
+        finally:
+            for task in (*tasks, *self._sending):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._sending, return_exceptions=True)
+
+    async def look(self) -> str:
+        """Reads what has come, and sends what waits. Returns what moved, in words."""
+        moved = await exchange(self._device, self._syncer, self._book)
+        if next_due(self._book) is not None:
+            self._due.set()
+            self._waking.set()
+        return moved
+
+    async def run_due(self) -> str:
+        """Runs what waits, one after the other, however long that takes. Returns how many ran, in words.
+
+        Does nothing while another process of this home does. Raises StoreFailure and the like: call it again later.
+        """
+        if not self._lock.try_acquire():
+            return ""
+        ran = 0
+        try:
+            while (row := next_due(self._book)) is not None:
+                member = self._device.member
+                begun = await self._syncer.run(begin(member, self._book, row, self._claims, self._denied))
+                if begun is Begun.RUN:
+                    await self._do(row)
+                    ran += 1
+                await self._send()
+            return f"{ran} done" if ran else ""
+        finally:
+            self._lock.release()
+
+    async def tidy(self) -> None:
+        """On a Core: has the relay delete what is old of the channel, at most once a day."""
+        if self._device.member.is_core:
+            await self._syncer.run(expire(self._device.member, now_ms()))
+
+    # --- loops ---
+
+    async def _again_and_again(self, loop: Callable[[Backoff], Awaitable[None]], what: str) -> None:
+        backoff = Backoff(SystemRandom().uniform, most=AGAIN_SECONDS_MAX)
+        while True:
+            try:
+                await loop(backoff)
+            except Exception as error:
+                if not passes(error):
+                    raise
+                failure = describe(error)
+                if backoff.failures == 1:  # a relay that is away is told by the rounds already, and at once
+                    self._report(WatchEvent.FAILED, f"{what}: {failure.message}; it is tried again")
+                self._waking.clear()
+                await _until(self._waking, backoff.failed())
+
+    async def _listen(self, backoff: Backoff) -> None:
+        token: str | None = None
+        looked_at: float | None = None
+        (prefix,) = self.prefixes()
+        while True:
+            fresh = await self._syncer.wait(prefix, token, LONG_POLL_SECONDS)
+            now = time.monotonic()
+            if (
+                fresh != token
+                or looked_at is None
+                or now - looked_at > SAFETY_SECONDS
+                or self._book.outgoing()
+            ):
+                if moved := await self.look():
+                    self._report(WatchEvent.SYNCED, f"commands: {moved}")
+                token, looked_at = fresh, now
+            backoff.succeeded()
+
+    async def _work(self, backoff: Backoff) -> None:
+        while True:
+            await self.run_due()
+            backoff.succeeded()
+            await self._due.wait()
+            self._due.clear()
+
+    async def _tidy(self, backoff: Backoff) -> None:
+        while True:
+            await self.tidy()
+            backoff.succeeded()
+            await asyncio.sleep(TIDY_SECONDS)
+
+    # --- one action ---
+
+    async def _do(self, row: Received) -> None:
+        action = Action(row.action)
+        self._report(WatchEvent.PROGRESS, f"{action.value}: begun, as device {row.sender.hex()[:8]} asked")
+        teller = _Teller(asyncio.get_running_loop(), partial(self._tell, row))
+        try:
+            run = self._actions.get(action)
+            if run is None:
+                done, state = Done("this version of Crystal cannot do that here"), ReceivedState.FAILED
+            else:
+                done, state = await run(row.arguments, teller), ReceivedState.DONE
+        except asyncio.CancelledError:
+            if not action.repeatable:  # else the next process begins it again
+                finish(self._book, row, ReceivedState.UNKNOWN, "the agent was stopped while it ran")
+            raise
+        except Exception as error:  # noqa: BLE001  an action's mistake is its own: it is logged, and told to who asked
+            failure = describe(error)
+            if not passes(error):
+                _log.error("%s failed: %s", action.value, failure.message, exc_info=error)
+            done, state = Done(f"{failure.message}. {failure.hint}".strip()), ReceivedState.FAILED
+        finally:
+            teller.end()
+        finish(self._book, row, state, done.text, _encoded(done.result))
+        self._report(WatchEvent.PROGRESS, f"{action.value}: {state.name.lower()}. {done.text}".strip())
+
+    def _tell(self, row: Received, text: str, done: int, total: int) -> None:
+        progress(self._book, row, text, done, total)
+        task = asyncio.create_task(self._send_if_it_goes(), name="telling progress")
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send_if_it_goes(self) -> None:
+        try:
+            await self._send()
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.debug("progress could not be told: %s", describe(error).message)
+
+    async def _send(self) -> None:
+        await self._syncer.run(send(self._device.member, self._book, now_ms()))
+
+    def _denied(self, sender: bytes, action: Action) -> str:
+        return denial(self._latest().commands_denied, sender, action)
+
+
+class _Teller:
+    """Takes an action's word on its progress from any thread, and passes it on now and then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Tell) -> None:
+        self._loop = loop
+        self._tell = tell
+        self._began_at = time.monotonic()
+        self._next_at = 0.0
+        self._ended = False
+
+    def __call__(self, text: str, done: int, total: int) -> None:
+        self._loop.call_soon_threadsafe(self._take, text, done, total)
+
+    def end(self) -> None:
+        self._ended = True
+
+    def _take(self, text: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._ended and now >= self._next_at:
+            self._next_at = now + max(PROGRESS_SECONDS, (now - self._began_at) / PROGRESS_SHARE)
+            self._tell(text, max(done, 0), max(total, 0))
+
+
+def _encoded(result: Mapping[str, object]) -> bytes:
+    data = json.dumps(result, ensure_ascii=False).encode("utf-8", "backslashreplace") if result else b""
+    if len(data) <= RESULT_BYTES_MAX:
+        return data
+    return json.dumps({"left_out": f"the result has {len(data)} bytes, too many to send"}).encode()
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,67 @@
+"""Which device may have which action run here: everything, but what this machine's owner denied.
+
+``commands_denied`` in config.json is the list: ``DEVICE:ACTION``, either of which may be ``*``; a device is 8 or more digits of
+its id. It is looked at on the machine that is asked, when the request is to run.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from crystal_mirror.commands.messages import Action
+from crystal_node.base.errors import Usage
+from crystal_node.base.settings import Settings
+from crystal_node.base.settings.options import BY_NAME
+
+ANY = "*"
+
+
+def denial(denied: Sequence[str], sender: bytes, action: Action) -> str:
+    """Why the device may not have the action run here; "" if it may."""
+    for rule in denied:
+        device, _, name = rule.partition(":")
+        if (device == ANY or sender.hex().startswith(device)) and name in (ANY, action.value):
+            return f"{action.value} was denied to this device there (commands_denied: {rule})"
+    return ""
+
+
+def deny(settings: Settings, device: str, action: str) -> tuple[str, ...]:
+    """Adds a rule to config.json. Returns all of them. ``device``: an id's digits, or ``*``."""
+    rule = f"{device}:{checked_action(action)}"
+    return _save(settings, tuple(dict.fromkeys((*settings.commands_denied, rule))))
+
+
+def allow(settings: Settings, device: str, action: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Takes the rules for that device and action out. Returns those that are left, and of these, those that still deny it.
+
+    ``*`` takes out the rules for whichever device, or action.
+    """
+    name = checked_action(action)
+
+    def goes(rule: str) -> bool:
+        of, _, what = rule.partition(":")
+        same = device == ANY or of == device or (of != ANY and device.startswith(of))
+        return same and name in (ANY, what)
+
+    left = _save(settings, tuple(rule for rule in settings.commands_denied if not goes(rule)))
+    still = tuple(rule for rule in left if _touches(rule, device, name))
+    return left, still
+
+
+def checked_action(name: str) -> str:
+    """Raises Usage."""
+    if name != ANY and name not in set(Action):
+        raise Usage(f"there is no action {name[:40]!r}", hint=f"There are: {', '.join(Action)}, or *.")
+    return name
+
+
+def _touches(rule: str, device: str, action: str) -> bool:
+    of, _, what = rule.partition(":")
+    return (of == ANY or device == ANY or device.startswith(of)) and (what == ANY or action in (ANY, what))
+
+
+def _save(settings: Settings, rules: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises BadConfig: that are too many. A list that cannot be read denies nothing new."""
+    checked = BY_NAME["commands_denied"].check(",".join(rules), "`crystal commands`")
+    settings.save(replace(settings.config, commands_denied=checked or None))
+    return rules

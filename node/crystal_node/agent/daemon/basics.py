@@ -1,0 +1,40 @@
+"""The jobs that ``crystal sync --watch`` has, too: snapshots, and giving back the model's memory."""
+
+import os
+
+from crystal_node.base.jobs import Job
+from crystal_node.sync.work import AgentWork
+
+SNAPSHOT_SECONDS = 30.0
+MODEL_SECONDS = 10.0
+
+
+def jobs(work: AgentWork) -> list[Job]:
+    syncer, nudge = work.syncer, work.device.settings.home.nudge_file
+
+    async def snapshot() -> str:
+        if not await syncer.snapshot():
+            return ""
+        os.utime(nudge)  # asks for the round that announces it
+        return "made a snapshot"
+
+    async def release() -> str:
+        syncer.release_idle_model()
+        return ""
+
+    return [
+        Job(
+            "snapshot",
+            "Makes a snapshot of the memory when one is due, so that new devices need not read the whole log.",
+            SNAPSHOT_SECONDS,
+            snapshot,
+            due=lambda: work.device.member.is_core,
+            jitter=5.0,
+        ),
+        Job(
+            "idle-model",
+            "Gives the embedding model's memory back when it is not needed.",
+            MODEL_SECONDS,
+            release,
+        ),
+    ]

@@ -1,0 +1,299 @@
+"""The agent's process: everything of ``crystal sync --watch``, and the jobs, the commands desk and the log beside it.
+
+::
+
+    crystal agent run --> open the device --> lock (one process a home) --> rounds, files, capture   watching.py
+                                                                        +-> schedule, with all jobs
+                                                                        +-> pulse: sleep, network, settings, requests
+                                                                        +-> desk: what other devices ask for
+                                                                        +-> finder: searches of this machine's programs
+    SIGTERM, SIGINT, SIGHUP --> rounds end in 5 s, jobs are cancelled --> whatever does not end is left, after 10 s
+
+It may be killed anywhere: what it promises stands in transactions of others, and what it notes about itself may be lost.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from random import SystemRandom
+from typing import Any
+
+from crystal_node.agent.commands.actions import actions_of
+from crystal_node.agent.commands.desk import CommandDesk
+from crystal_node.agent.daemon.duties import duties
+from crystal_node.agent.daemon.logs import logged, logging_to
+from crystal_node.agent.daemon.network import is_metered
+from crystal_node.agent.daemon.power import on_battery
+from crystal_node.agent.daemon.pulse import Mark, Pulse, mark_of
+from crystal_node.agent.daemon.schedule import Schedule
+from crystal_node.agent.daemon.serving import serve, when_it_opens
+from crystal_node.agent.daemon.standing import PURPOSE, Noted
+from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.watching import Watching, watch_lock, watching
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode, describe, passes
+from crystal_node.base.home import DIRECTORY_MODE
+from crystal_node.base.jobs import Job
+from crystal_node.base.settings import Settings
+from crystal_node.base.settings.again import options_again
+from crystal_node.device.device import Device, opened
+from crystal_node.search.finding.serving import FinderService
+from crystal_node.search.recall.agents import recall_of
+from crystal_node.sync.watch import Report, WatchEvent
+from crystal_node.sync.work import AgentWork
+
+END_SECONDS_MAX = 10.0
+"""After the last round a thread of a job may go on for so long; a kill loses nothing, so it then ends with the process."""
+
+_log = logging.getLogger("crystal_node.agent.daemon")
+
+
+def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
+    """Runs until it is told to stop. ``resolve`` gives the settings as they are; ``report`` is told beside the log.
+
+    Raises:
+        HomeBusy: another process watches this home.
+        NotSetUp, Revoked, and whatever does not pass by itself.
+    """
+    begins_anew = True
+    while begins_anew:
+        home = resolve().home
+        mark = mark_of(home.config_file)  # before it is read: what is written from here on is heard of
+        settings = resolve()
+        with (
+            opened(settings) as device,
+            watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
+            logging_to(home.log_file, settings.agent_process.log_level),
+        ):
+            agent = _Agent(device, resolve, logged(report), mark)
+            try:
+                asyncio.run(agent.run())
+            finally:
+                agent.has_ended()
+            begins_anew = agent.begins_anew
+
+
+class _Agent:
+    """What is beside the rounds, and the settings as a person last left them."""
+
+    def __init__(self, device: Device, resolve: Callable[[], Settings], report: Report, mark: Mark) -> None:
+        self._device = device
+        self._resolve = resolve
+        self._report = report
+        self._mark = mark
+        self._settings = device.settings
+        self._battery = self._metered = False
+        self._asking: asyncio.Task[None] | None = None
+        self._watching: Watching | None = None
+        self._desk: CommandDesk | None = None
+        self._ending: threading.Timer | None = None
+        self._finder = FinderService(lambda: self._settings, {"recall": recall_of})
+        self._told = ""
+        self.begins_anew = False
+        """It ended because the relay, or how it is spoken to, is another one by now."""
+
+    def has_ended(self) -> None:
+        """No thread goes on: the process may end by itself."""
+        if self._ending is not None:
+            self._ending.cancel()
+
+    async def run(self) -> None:
+        home = self._device.settings.home
+        home.agent_folder.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        store = self._store()
+        ends = int(ExitCode.OK)
+        try:
+            await watching(
+                self._device,
+                self._report,
+                PURPOSE,
+                store,
+                self._beside,
+                latest=lambda: self._settings,
+                put_off=self._put_off,
+            )
+            if not self.begins_anew:
+                _log.info("the agent ends, as it was told to")
+        except Exception as error:
+            failure = describe(error)
+            ends = failure.exit_code
+            _log.error("the agent ends: %s", failure.message, exc_info=None if passes(error) else error)
+            raise
+        finally:
+            if self._asking is not None:
+                self._asking.cancel()
+            await asyncio.to_thread(self._finder.stop)
+            store.close()
+            self._ending = _end_in_time(ends)
+
+    def _store(self) -> JobStore:
+        """Where jobs are noted. Without it the agent goes on: it only does not remember."""
+        try:
+            return JobStore.open(self._device.settings.home.jobs_database)
+        except Exception as error:
+            if not passes(error):
+                raise
+            self._report(
+                WatchEvent.FAILED, f"jobs.db cannot be used, nothing is noted: {describe(error).message}"
+            )
+            return JobStore.in_memory()
+
+    def _beside(self, found: Watching) -> list[Coroutine[Any, Any, None]]:
+        self._watching = found
+        schedule = found.schedule
+        self._look_around()
+        self._start(schedule, duties(found.work))
+        self._note(
+            schedule,
+            pid=str(os.getpid()),
+            started=str(now_ms()),
+            version=version("memory-crystal"),
+            put_off="",
+        )
+        self._report(WatchEvent.PROGRESS, f"the agent runs as process {os.getpid()}")
+        if trouble := self._finder.start():
+            self._report(WatchEvent.PROGRESS, trouble)
+        pulse = Pulse(
+            self._device.settings.home.config_file,
+            again=self._again,
+            settings=self._read_settings,
+            asked=self._asked,
+            every_minute=self._look_around,
+            read=self._mark,
+        )
+        return [pulse.run(), self._serve(found.work)]
+
+    def _start(self, schedule: Schedule, jobs: list[Job]) -> None:
+        """Without notes rather than not at all: what is said is recorded even when the disk has no room for notes."""
+        try:
+            schedule.start(jobs)
+        except Exception as error:
+            if not passes(error):
+                raise
+            self._report(
+                WatchEvent.FAILED, f"jobs.db cannot be written, nothing is noted: {describe(error).message}"
+            )
+            schedule.store = JobStore.in_memory()
+            schedule.start(jobs)
+
+    async def _serve(self, work: AgentWork) -> None:
+        """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
+        self._desk = await when_it_opens(
+            lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, self._now),
+            self._report,
+        )
+        await serve(self._desk, self._report, SystemRandom().uniform)
+
+    def _now(self) -> Settings:
+        """Also within the second in which nobody has looked."""
+        return options_again(self._settings)
+
+    # --- the pulse ---
+
+    def _again(self, why: str) -> None:
+        assert self._watching is not None
+        self._watching.again(why)
+        if self._desk is not None:
+            self._desk.wake()
+        self._look_around()
+
+    def _asked(self) -> None:
+        assert self._watching is not None
+        schedule = self._watching.schedule
+        try:
+            if schedule.store.changed():
+                schedule.look()
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.warning("jobs.db cannot be read: %s", describe(error).message)
+
+    def _read_settings(self) -> None:
+        """A person changed them. A file that cannot be used changes nothing, and is told."""
+        assert self._watching is not None
+        try:
+            before, self._settings = self._settings, self._resolve()
+        except Exception as error:
+            if not passes(error):
+                raise
+            self._report(WatchEvent.FAILED, f"{describe(error).message}; the settings from before hold on")
+            return
+        if _connection(before) != _connection(self._settings):
+            self._report(WatchEvent.PROGRESS, "the settings of the relay changed: the agent begins anew")
+            self.begins_anew = True
+            self._watching.stop.set()
+            return
+        logging.getLogger("crystal_node").setLevel(self._settings.agent_process.log_level.upper())
+        try:
+            self._watching.schedule.set_jobs(duties(self._watching.work))
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.warning("jobs.db cannot be used: %s", describe(error).message)
+        self._report(WatchEvent.PROGRESS, "the settings were read again")
+        self._look_around()
+
+    # --- battery and metered networks ---
+
+    def _put_off(self) -> str:
+        wanted = self._settings.agent_process
+        if wanted.pause_on_battery and self._battery:
+            return "on battery"
+        return "on a metered network" if wanted.pause_on_metered and self._metered else ""
+
+    def _look_around(self) -> None:
+        """Asks in a thread: a bus may not answer at once. Nobody is asked unless a person wants to know."""
+        wanted = self._settings.agent_process
+        if not (wanted.pause_on_battery or wanted.pause_on_metered):
+            self._tell_put_off()
+            return
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(
+                self._ask(wanted.pause_on_battery, wanted.pause_on_metered), name="battery and network"
+            )
+
+    async def _ask(self, battery: bool, metered: bool) -> None:
+        self._battery = battery and await asyncio.to_thread(on_battery)
+        self._metered = metered and await asyncio.to_thread(is_metered)
+        self._tell_put_off()
+
+    def _tell_put_off(self) -> None:
+        assert self._watching is not None
+        reason, schedule = self._put_off(), self._watching.schedule
+        if reason != self._told:
+            text = f"heavy work waits: {reason}" if reason else "heavy work goes on"
+            self._report(WatchEvent.PROGRESS, text)
+            self._note(schedule, put_off=reason)
+        self._told = reason
+
+    def _note(self, schedule: Schedule, **values: str) -> None:
+        try:
+            schedule.store.note(**Noted.checked(values))
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.warning("jobs.db cannot be written: %s", describe(error).message)
+
+
+def _connection(settings: Settings) -> tuple[object, ...]:
+    """What is built in when the device opens, and cannot be changed while it is open."""
+    return (
+        settings.relay_url,
+        settings.allow_http,
+        settings.relay_timeout,
+        settings.bandwidth_up,
+        settings.bandwidth_down,
+        settings.config.vault,
+        settings.config.key_store,
+    )
+
+
+def _end_in_time(code: int) -> threading.Timer:
+    """Ends the process though a thread of a job goes on: the event loop would wait for it, for ever if need be."""
+    timer = threading.Timer(END_SECONDS_MAX, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+    return timer

@@ -1,0 +1,356 @@
+"""When each job runs. APScheduler keeps the times; what came in between is decided here.
+
+::
+
+    its time has come, or a person asked
+          |
+          +-- under way already ----------------> nothing
+          +-- paused by the person -------------> nothing   \\
+          +-- heavy, on battery or metered -----> a minute   +  a person who asks comes before these
+          +-- not due --------------------------> a minute (whoever asked is told so)
+          |
+          +-- run, one heavy job at a time --> done: at its interval; failed: after a growing pause
+
+A run that was missed is made up for, once, however many were (no misfire is ever dropped, all are coalesced). Nothing that a
+job does ends the agent. A note that cannot be written (a full disk) keeps no job from running.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from crystal_node.agent.daemon.store import JobStore
+from crystal_node.base.backoff import Backoff
+from crystal_node.base.clock import now_ms as system_now_ms
+from crystal_node.base.errors import ExitCode, describe, passes
+from crystal_node.base.jobs import Job, JobStanding, Outcome
+from crystal_node.sync.watch import Report, WatchEvent
+
+FAILED_SECONDS = 60.0
+"""The pause after a first failure; it doubles."""
+FAILED_SECONDS_MAX = 600.0
+"""The longest pause of a job that runs more often than that; a rarer one waits for its own interval at most."""
+ASK_AGAIN_SECONDS = 60.0
+"""A job whose time has come and that is not due, or put off, is looked at again this often."""
+FIRST_SECONDS = (2.0, 20.0)
+"""A job that has never run, or is overdue, runs so long after the start: not everything at once."""
+KILLED_MAX = 3
+"""A request that was begun so often, and each time ended with the process, is given up."""
+STOP_SECONDS_MAX = 5.0
+"""A job that was told to stop is waited for so long."""
+NOTED_AFTER_SECONDS = 1.0
+"""A run is written down as begun when it takes longer than this."""
+NOTED_MS = 600_000
+"""Runs that find nothing to do are written down this often."""
+
+_log = logging.getLogger("crystal_node.agent.daemon")
+
+
+@dataclass
+class _Entry:
+    job: Job
+    standing: JobStanding
+    backoff: Backoff
+    task: "asyncio.Task[None] | None" = None
+    noted: int = 0
+    served: int = 0
+    """The last request that was run for, written down or not."""
+
+    @property
+    def running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    @property
+    def asked(self) -> bool:
+        """A person waits for a run."""
+        return self.standing.wanted > max(self.standing.served, self.served)
+
+
+@dataclass
+class Schedule:
+    """Of one process. ``put_off`` says why heavy work has to wait, "" if it need not."""
+
+    store: JobStore
+    report: Report
+    uniform: Callable[[float, float], float]
+    put_off: Callable[[], str] = lambda: ""
+    now_ms: Callable[[], int] = system_now_ms
+    first_seconds: tuple[float, float] = FIRST_SECONDS
+    alone: str = ""
+    """Only this job runs, and only when it is asked for."""
+    _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry], init=False)
+    _scheduler: Any = field(default=None, init=False)
+    _heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
+    _told: set[str] = field(default_factory=set[str], init=False)
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Begins, on the running loop."""
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+        logging.getLogger("apscheduler").setLevel(logging.WARNING)
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self.set_jobs(jobs)
+        self._scheduler.start()
+
+    def set_jobs(self, jobs: Iterable[Job]) -> None:
+        """These are the jobs from now on. A run under way goes on; times that are set stay."""
+        jobs = list(jobs)
+        self.store.register(jobs)
+        standings = {standing.name: standing for standing in self.store.all()}
+        for name in self._entries.keys() - {job.name for job in jobs}:
+            if self._entries[name].running:
+                continue
+            del self._entries[name]
+            self._scheduler.remove_job(name)
+        for job in jobs:
+            entry = self._entries.get(job.name)
+            if entry is None:
+                self._enter(job, standings[job.name])
+            else:
+                changed = entry.job.every != job.every
+                entry.job = job
+                if changed:
+                    self._reschedule(entry)
+        self.look()
+
+    def look(self) -> None:
+        """Another process has written: a job may be wanted, or paused."""
+        for standing in self.store.all():
+            entry = self._entries.get(standing.name)
+            if entry is None:
+                continue
+            entry.standing = standing
+            if entry.asked and not entry.running:
+                self._fire(entry)
+
+    def wake(self) -> None:
+        """The machine slept, or its clock was set: what is overdue runs now, and nothing is further away than its interval."""
+        now = self._now()
+        for entry in self._entries.values():
+            found = self._scheduler.get_job(entry.job.name)
+            far = now + timedelta(seconds=max(entry.job.every + entry.job.jitter, self._pause_max(entry.job)))
+            if found is not None and (found.next_run_time is None or found.next_run_time > far):
+                self._scheduler.modify_job(
+                    entry.job.name, next_run_time=now + timedelta(seconds=entry.job.every)
+                )
+        self._scheduler.wakeup()
+
+    async def aclose(self) -> None:
+        """Tells what runs to stop, and waits for it."""
+        if self._scheduler is None:
+            return
+        self._scheduler.shutdown(wait=False)
+        await asyncio.sleep(0)  # it shuts down in the loop's next turn
+        tasks = [entry.task for entry in self._entries.values() if entry.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=STOP_SECONDS_MAX)
+            for task in left:
+                _log.warning("%s did not end when it was told to", task.get_name())
+
+    @property
+    def running(self) -> list[str]:
+        """The names of what is under way."""
+        return sorted(entry.job.name for entry in self._entries.values() if entry.running)
+
+    # --- times ---
+
+    def _enter(self, job: Job, standing: JobStanding) -> None:
+        from apscheduler.triggers.interval import IntervalTrigger
+
+        most = self._pause_max(job)
+        entry = _Entry(job, standing, Backoff(self.uniform, first=FAILED_SECONDS, most=most))
+        if standing.started:  # the process that ran it was killed
+            moment = max(standing.started, standing.ended)
+            failures = standing.failures + 1
+            # A run that ends its process each time is not begun at every start for ever, though a person asked for it.
+            served = standing.wanted if failures >= KILLED_MAX else standing.served
+            self._write(
+                lambda: self.store.ended(
+                    job.name,
+                    moment,
+                    Outcome.INTERRUPTED,
+                    "the agent was killed while it ran",
+                    failures=failures,
+                    next_run=0,
+                    served=served,
+                )
+            )
+            entry.standing = standing = self.store.one(job.name)
+        pause = 0.0
+        for _ in range(min(standing.failures, 32)):
+            pause = entry.backoff.failed()
+        self._entries[job.name] = entry
+        trigger = IntervalTrigger(seconds=max(1, round(job.every)), jitter=job.jitter or None, timezone=UTC)
+        self._scheduler.add_job(
+            self._come,
+            trigger,
+            args=(job.name,),
+            id=job.name,
+            next_run_time=self._first(job, standing, pause),
+            misfire_grace_time=None,
+            coalesce=True,
+            max_instances=1,
+        )
+
+    def _first(self, job: Job, standing: JobStanding, pause: float) -> datetime:
+        now = self.now_ms()
+        wait = pause if standing.failing else job.every
+        last = min(standing.ended, now)
+        due_in = (last - now) / 1000 + wait if standing.ended else 0.0
+        if standing.outcome is Outcome.STOPPED:
+            due_in = 0.0
+        low, high = self.first_seconds
+        soon = self.uniform(low, max(low, min(high, job.every)))
+        return self._now() + timedelta(seconds=max(due_in, soon))
+
+    def _reschedule(self, entry: _Entry) -> None:
+        from apscheduler.triggers.interval import IntervalTrigger
+
+        job = entry.job
+        trigger = IntervalTrigger(seconds=max(1, round(job.every)), jitter=job.jitter or None, timezone=UTC)
+        self._scheduler.modify_job(
+            job.name, trigger=trigger, next_run_time=self._first(job, entry.standing, 0.0)
+        )
+
+    def _pause_max(self, job: Job) -> float:
+        return max(FAILED_SECONDS_MAX, job.every)
+
+    def _again_in(self, entry: _Entry, seconds: float) -> int:
+        """Sets the next time, and returns it in milliseconds."""
+        moment = self._now() + timedelta(seconds=seconds)
+        with suppress(LookupError):
+            self._scheduler.modify_job(entry.job.name, next_run_time=moment)
+        return round(moment.timestamp() * 1000)
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC)
+
+    # --- runs ---
+
+    async def _come(self, name: str) -> None:
+        entry = self._entries.get(name)
+        if entry is not None and not entry.running:
+            self._fire(entry)
+
+    def _fire(self, entry: _Entry) -> None:
+        job, standing = entry.job, entry.standing
+        if not entry.asked and (standing.paused or self.alone):
+            return
+        if self.alone not in ("", job.name):
+            return
+        reason = self.put_off() if job.heavy and not entry.asked else ""
+        if reason:
+            due = self._again_in(entry, min(job.every, ASK_AGAIN_SECONDS))
+            if entry.standing.put_off != reason:
+                self._write(lambda: self.store.scheduled(job.name, due, reason))
+                self._write(lambda: self._look_at(entry))
+            return
+        # A task of our own: the scheduler would log one that is cancelled at the end as a failure.
+        entry.task = asyncio.create_task(self._run(entry, standing.wanted), name=f"job {job.name}")
+
+    async def _run(self, entry: _Entry, wanted: int) -> None:
+        asked, loop = entry.asked, asyncio.get_running_loop()
+        started = loop.time()
+        begun = loop.call_later(0 if asked else NOTED_AFTER_SECONDS, self._begun, entry)
+        try:
+            outcome, said = await self._outcome(entry)
+        except asyncio.CancelledError:
+            # A request stands: the next start serves it.
+            self._ended(entry, Outcome.STOPPED, "", wanted=entry.standing.served, quick=False)
+            raise
+        finally:
+            begun.cancel()
+        if outcome is None:
+            self._again_in(entry, min(entry.job.every, ASK_AGAIN_SECONDS))
+            if not asked:
+                return
+            outcome, said = Outcome.NOTHING, "it is not due on this device, as it is set up"
+        quick = not asked and loop.time() - started < NOTED_AFTER_SECONDS
+        self._ended(entry, outcome, said, wanted=wanted, quick=quick)
+
+    async def _outcome(self, entry: _Entry) -> tuple[Outcome | None, str]:
+        """How a run went; None if it is not due."""
+        job = entry.job
+        try:
+            if not job.due():
+                return None, ""
+            if job.heavy:
+                async with self._heavy:
+                    said = await job.run()
+            else:
+                said = await job.run()
+        except Exception as error:  # noqa: BLE001  a job's mistake is its own: it is logged, shown, and tried again
+            failure = describe(error)
+            if failure.exit_code == ExitCode.UNEXPECTED:
+                _log.exception("job %s: a mistake in Crystal", job.name)
+                return Outcome.BROKEN, _text(f"a mistake in Crystal: {failure.message}")
+            return Outcome.FAILED, _text(f"{failure.message}. {failure.hint}".strip())
+        return (Outcome.DONE if said else Outcome.NOTHING), _text(said)
+
+    def _begun(self, entry: _Entry) -> None:
+        self._write(lambda: self.store.begun(entry.job.name, self.now_ms()))
+
+    def _ended(self, entry: _Entry, outcome: Outcome, said: str, *, wanted: int, quick: bool) -> None:
+        job, now, before = entry.job, self.now_ms(), entry.standing
+        due = self._after(entry, outcome, said)
+        same = outcome is Outcome.NOTHING and before.outcome in (Outcome.NOTHING, Outcome.DONE)
+        if quick and same and 0 <= now - entry.noted < NOTED_MS:
+            return
+        entry.noted, entry.served = now, max(entry.served, wanted)
+        failures = entry.backoff.failures
+        self._write(
+            lambda: self.store.ended(
+                job.name, now, outcome, said, failures=failures, next_run=due, served=wanted
+            )
+        )
+        self._write(lambda: self._look_at(entry))
+        if entry.asked and outcome is not Outcome.STOPPED:  # a request that came meanwhile
+            asyncio.get_running_loop().call_soon(self._fire_if_idle, entry)
+
+    def _after(self, entry: _Entry, outcome: Outcome, said: str) -> int:
+        """Tells how it went, and returns when it runs next, in milliseconds."""
+        job = entry.job
+        if outcome.bad:
+            pause = entry.backoff.failed()
+            if job.name not in self._told:  # once, until it has worked again; the record has the last failure
+                self.report(WatchEvent.FAILED, f"{job.name}: {said} It is tried again in {pause:.0f} s.")
+            self._told.add(job.name)
+            return self._again_in(entry, pause)
+        if outcome is not Outcome.STOPPED:
+            if entry.backoff.failures:
+                self.report(WatchEvent.RECOVERED, f"{job.name}: it works again")
+            entry.backoff.succeeded()
+            self._told.discard(job.name)
+        if outcome is Outcome.DONE:
+            self.report(WatchEvent.PROGRESS, f"{job.name}: {said}")
+            if entry.asked:  # what was just done is not done again by itself in a minute
+                return self._again_in(entry, job.every)
+        found = self._scheduler.get_job(job.name)
+        moment = None if found is None else found.next_run_time
+        return 0 if moment is None else round(moment.timestamp() * 1000)
+
+    def _look_at(self, entry: _Entry) -> None:
+        entry.standing = self.store.one(entry.job.name)
+
+    def _fire_if_idle(self, entry: _Entry) -> None:
+        if not entry.running:
+            self._fire(entry)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Exception as error:
+            if not passes(error):
+                raise
+            _log.warning("a note about a job could not be written: %s", describe(error).message)
+
+
+def _text(said: str) -> str:
+    """With what is no character of it, as in names on a disk, written out: it could not be kept else."""
+    return said.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,252 @@
+"""``jobs.db``: when each job last ran and how that went, what is paused, and what a person asked for.
+
+The agent writes what happened, commands write wishes; both at once, each in a transaction of its own. Nothing here is the only
+copy of anything: a damaged file is put aside and begun anew. A write is in the system's hands, not yet on the disk
+(``synchronous=NORMAL``): a killed process loses nothing, a power cut perhaps the last run's note.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import apsw
+
+from crystal_core.sqlitefile import MEMORY, SqliteFile, immediate
+from crystal_node.base.errors import LocalStorage, NoSuchEntry
+from crystal_node.base.jobs import Job, JobStanding, Outcome
+
+SAID_CHARS_MAX = 500
+
+_SCHEMA = """
+CREATE TABLE job (name TEXT PRIMARY KEY, what TEXT NOT NULL, every REAL NOT NULL, heavy INTEGER NOT NULL,
+                  listed INTEGER NOT NULL, paused INTEGER NOT NULL DEFAULT 0, wanted INTEGER NOT NULL DEFAULT 0,
+                  served INTEGER NOT NULL DEFAULT 0, started INTEGER NOT NULL DEFAULT 0, ended INTEGER NOT NULL DEFAULT 0,
+                  worked INTEGER NOT NULL DEFAULT 0, outcome TEXT NOT NULL DEFAULT 'never', said TEXT NOT NULL DEFAULT '',
+                  failures INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0, put_off TEXT NOT NULL DEFAULT '')
+                  WITHOUT ROWID, STRICT;
+CREATE TABLE agent (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
+"""
+_SELECT = (
+    "SELECT name, what, every, heavy, paused, wanted, served, started, ended, worked, outcome, said, failures, next, put_off "
+    "FROM job "
+)
+_ALL = _SELECT + "WHERE listed ORDER BY name"
+_ONE = _SELECT + "WHERE name = ?"
+
+
+def _too_new(_: str) -> LocalStorage:
+    return LocalStorage(
+        "jobs.db was made by a later version of Crystal", hint="Update Crystal on this machine."
+    )
+
+
+_FILE = SqliteFile(
+    application_id=0x4352594A,  # "CRYJ"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=5_000,
+    damaged=apsw.CorruptError,
+    too_new=_too_new,
+    synchronous="NORMAL",
+    secure_delete=False,
+)
+
+
+class JobStore:
+    """One process's hold of the file. Close it."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._version = self._data_version()
+
+    @classmethod
+    def open(cls, path: Path) -> "JobStore":
+        """Opens or makes it. Raises LocalStorage if a later version made it."""
+        try:
+            return cls(_opened(path))
+        except (apsw.NotADBError, apsw.CorruptError):
+            _put_aside(path)
+            return cls(_opened(path))
+
+    @classmethod
+    def in_memory(cls) -> "JobStore":
+        """One that ends with the process: ``crystal sync --watch`` keeps no record."""
+        return cls(_opened(MEMORY))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> "JobStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- what the agent writes ---
+
+    def register(self, jobs: Iterable[Job]) -> None:
+        """These are the jobs that there are. What is known of others is kept, in case they come back."""
+        with immediate(self._db):
+            self._db.execute("UPDATE job SET listed = 0")
+            self._db.executemany(
+                "INSERT INTO job (name, what, every, heavy, listed) VALUES (?, ?, ?, ?, 1) ON CONFLICT (name) DO UPDATE "
+                "SET what = excluded.what, every = excluded.every, heavy = excluded.heavy, listed = 1",
+                [(job.name, job.what, float(job.every), int(job.heavy)) for job in jobs],
+            )
+
+    def begun(self, name: str, moment: int) -> None:
+        """A run is under way; if nothing is written behind this, the process was killed."""
+        self._change(name, "started = ?", moment)
+
+    def ended(
+        self,
+        name: str,
+        moment: int,
+        outcome: Outcome,
+        said: str,
+        *,
+        failures: int,
+        next_run: int,
+        served: int,
+    ) -> None:
+        worked = moment if outcome is Outcome.DONE else None
+        self._change(
+            name,
+            "started = 0, ended = ?, outcome = ?, said = ?, failures = ?, next = ?, served = max(served, ?), "
+            "worked = coalesce(?, worked), put_off = ''",
+            moment,
+            outcome.value,
+            said[:SAID_CHARS_MAX],
+            failures,
+            next_run,
+            served,
+            worked,
+        )
+
+    def scheduled(self, name: str, next_run: int, put_off: str) -> None:
+        self._change(name, "next = ?, put_off = ?", next_run, put_off)
+
+    def note(self, **values: str) -> None:
+        """Facts of the agent's process, by name."""
+        with immediate(self._db):
+            self._db.executemany(
+                "INSERT OR REPLACE INTO agent (name, value) VALUES (?, ?)", [*values.items()]
+            )
+
+    # --- what a person wants ---
+
+    def pause(self, name: str, *, paused: bool) -> None:
+        """Raises NoSuchEntry."""
+        self._known(name)
+        self._change(name, "paused = ?", int(paused))
+
+    def ask_for(self, name: str) -> int:
+        """Wants a run of it, and returns the request's number: over when ``served`` has come to it. Raises NoSuchEntry."""
+        self._known(name)
+        found = self._db.execute(
+            "UPDATE job SET wanted = wanted + 1 WHERE name = ? RETURNING wanted", (name,)
+        )
+        return int(next(iter(found))[0])
+
+    # --- looking ---
+
+    def all(self) -> list[JobStanding]:
+        """The jobs that there are, by name."""
+        rows = self._db.execute(_ALL)
+        return [_standing(row) for row in rows]
+
+    def one(self, name: str) -> JobStanding:
+        """Raises NoSuchEntry."""
+        self._known(name)
+        rows = self._db.execute(_ONE, (name,))
+        return _standing(next(iter(rows)))
+
+    def noted(self) -> dict[str, str]:
+        return {str(name): str(value) for name, value in self._db.execute("SELECT name, value FROM agent")}
+
+    def changed(self) -> bool:
+        """Whether another process wrote since this was last asked."""
+        version = self._data_version()
+        before, self._version = self._version, version
+        return version != before
+
+    # --- inside ---
+
+    def _data_version(self) -> int:
+        return int(next(iter(self._db.execute("PRAGMA data_version")))[0])
+
+    def _known(self, name: str) -> None:
+        found = self._db.execute("SELECT 1 FROM job WHERE name = ? AND listed", (name,)).fetchone()
+        if found is None:
+            raise NoSuchEntry(f"there is no job {name!r}", hint="`crystal jobs list` shows the names.")
+
+    def _change(self, name: str, assignments: str, *values: object) -> None:
+        self._db.execute(f"UPDATE job SET {assignments} WHERE name = ?", (*values, name))  # noqa: S608  our own words
+
+
+def _opened(path: Path | str) -> apsw.Connection:
+    """Raises apsw.CorruptError for whatever cannot be used."""
+    db = _FILE.open(path)
+    # It is small, and damage that shows only at some row would keep the agent from starting.
+    found = db.execute("PRAGMA quick_check(1)").get
+    if found != "ok":
+        db.close()
+        raise apsw.CorruptError(str(found))
+    return db
+
+
+def put_aside(path: Path) -> Path:
+    """Where a damaged file goes, until its person deletes it."""
+    return path.with_name(f"{path.name}.damaged")
+
+
+def _put_aside(path: Path) -> None:
+    path.replace(put_aside(path))
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _standing(row: tuple[object, ...]) -> JobStanding:
+    (
+        name,
+        what,
+        every,
+        heavy,
+        paused,
+        wanted,
+        served,
+        started,
+        ended,
+        worked,
+        outcome,
+        said,
+        failures,
+        due,
+        off,
+    ) = row
+    return JobStanding(
+        str(name),
+        str(what),
+        _float(every),
+        bool(heavy),
+        bool(paused),
+        _int(wanted),
+        _int(served),
+        _int(started),
+        _int(ended),
+        _int(worked),
+        Outcome(str(outcome)),
+        str(said),
+        _int(failures),
+        _int(due),
+        str(off),
+    )
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+def _float(value: object) -> float:
+    assert isinstance(value, int | float), value
+    return float(value)

@@ -1,0 +1,121 @@
+"""The four channels of a device, as it knows them itself: what waits to go out or to come in, and for how long.
+
+    conversations  out: operations that are not sent, or sent and not durable yet
+    mirror         in: entries that another device has applied, and this one has not
+    files          out: changes of the home's files that the Core has not ordered
+    commands       both ways: what was asked of other devices, or by them, and is not over
+
+Ages are bounds: "for so long at most". None means that nothing waits, or that it is not known since when.
+"""
+
+import os
+from dataclasses import dataclass
+
+from crystal_mirror.status import MemberStatus
+from crystal_node.base.clock import now_ms
+from crystal_node.device.device import Device
+from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.standing import FilesStanding
+from crystal_node.sync.members.listing import Row
+
+_LOOKED_AT_MAX = 200
+"""Files that are looked at for the oldest change that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """``unsent`` operations wait here, ``stored`` ones lie on the relay until the Core has ordered them."""
+
+    unsent: int
+    stored: int
+    oldest_seconds: float | None
+
+    @property
+    def waiting(self) -> int:
+        return self.unsent + self.stored
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorIn:
+    """``behind``: None where it cannot be counted. ``ahead``: the device that tells of more, None if none does. Whatever lacks
+    here was written after the last entry that came, so it is no older than that."""
+
+    behind: int | None
+    ahead: str | None
+    oldest_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOut:
+    waiting: int
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsOpen:
+    """``asked`` of others and not over; ``running`` here; ``waiting`` here to run."""
+
+    asked: int
+    running: int
+    waiting: int
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """All of them. ``commands`` is None while this device has had none."""
+
+    conversations: Conversations
+    mirror: MirrorIn
+    files: FilesOut
+    commands: CommandsOpen | None
+
+
+def channels(
+    device: Device,
+    member: MemberStatus,
+    rows: list[Row],
+    files: FilesStanding,
+    commands: CommandsOpen | None,
+    last_pull: int,
+) -> Channels:
+    """Gathers them. ``last_pull``: when entries of the mirror came last, in milliseconds, 0 if that is not known."""
+    own = next((row for row in rows if row.entry.is_this), None)
+    behind = own.behind if own is not None else None
+    return Channels(
+        conversations=Conversations(member.pending, member.stored, device.pending_seconds()),
+        mirror=MirrorIn(
+            behind, _furthest(rows) if behind else None, _since(last_pull) if behind and last_pull else None
+        ),
+        files=FilesOut(files.offered, _oldest_file(device) if files.offered else None),
+        commands=commands,
+    )
+
+
+def _since(moment: int) -> float:
+    return max(now_ms() - moment, 0) / 1000
+
+
+def _furthest(rows: list[Row]) -> str | None:
+    told = [row for row in rows if not row.entry.is_this and row.entry.cursor is not None and not row.revoked]
+    if not told:
+        return None
+    first = min(told, key=lambda row: (row.behind is None, row.behind or 0))
+    return first.entry.details.name if first.entry.details is not None else None
+
+
+def _oldest_file(device: Device) -> float | None:
+    """For how long the oldest change waits: since the file changed, by this machine's clock. Deletions leave no moment."""
+    home = device.settings.home
+    book, root = FileBook.open(home.files_database), home.root
+    try:
+        paths = [offer.path for offer in book.offers() if offer.content is not None][:_LOOKED_AT_MAX]
+    finally:
+        book.close()
+    changed: list[float] = []
+    for path in paths:
+        try:
+            changed.append(os.lstat(root / path).st_ctime)
+        except (OSError, ValueError):
+            continue  # gone, or changed into something else: the next look at the files sees to it
+    return max(now_ms() / 1000 - min(changed), 0.0) if changed else None

@@ -1,0 +1,124 @@
+"""Whether the relay can be reached from here, has the same time, lets this device in, and still has what was seen there.
+
+Honest is a relay, as far as one device can tell, that lists every slot of the device log that this device has verified, gives
+the last of them as it was, and ends (or goes on) where the mirror ends here. Nothing is taken over and nothing is put back: a
+round does both.
+"""
+
+import asyncio
+import http
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx
+
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.logsync import log_is_whole
+from crystal_mirror.member import Member
+from crystal_mirror.pull import Standing, tail_agrees
+from crystal_mirror.requests import Flow, Get
+from crystal_node.agent.health.check import Check, State, failed
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode
+from crystal_node.base.settings import Settings
+from crystal_node.device.relaystore import CONNECT_SECONDS_MAX
+from crystal_node.device.runner import Runner, TokenRefused
+from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.errors import RelayError
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+
+CLOCK_SECONDS_MAX = 60.0
+"""Nothing is decided by clocks; invites and what people read as times are, and a clock far off breaks TLS."""
+HONEST_SECONDS_MAX = 30.0
+"""Listing a log of some hundred devices takes a second or two, even from far away."""
+
+
+def relay_checks(settings: Settings) -> list[Check]:
+    """One request to the relay's health page; it needs no token."""
+    if not settings.relay_url:
+        fix = "Join again with `crystal pair`, or set CRYSTAL_RELAY_URL."
+        return [Check("relay", State.FAILED, "this device has no relay", fix, ExitCode.NOT_SET_UP)]
+    return asyncio.run(_ask(settings))
+
+
+def honesty_checks(device: "Device") -> list[Check]:
+    """What the relay shows this device, compared with what it showed before."""
+    return asyncio.run(_compare(device))
+
+
+async def _ask(settings: Settings) -> list[Check]:
+    url = check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
+    seconds = settings.relay_timeout
+    client = http_client(url, connect=min(CONNECT_SECONDS_MAX, seconds), idle=seconds, connections_kept=1)
+    before = now_ms()
+    try:
+        async with client, client.stream("GET", "/health") as reply:
+            status, date = reply.status_code, reply.headers.get("Date", "")
+    except httpx.HTTPError as error:
+        what = f"the relay at {url} cannot be reached ({type(error).__name__})"
+        fix = "Check the network and the relay; what is recorded meanwhile waits here."
+        return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
+    took = now_ms() - before
+    if status != http.HTTPStatus.OK:
+        what = f"what answers at {url} is no relay that works: it says {status} to /health"
+        fix = "Check the address, and the relay's own log."
+        return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
+    return [Check("relay", State.OK, f"{url} answers in {took} ms"), _clock(date, before + took / 2)]
+
+
+def _clock(date: str, here_ms: float) -> Check:
+    try:
+        there_ms = parsedate_to_datetime(date).timestamp() * 1000 + 500  # whole seconds, cut off
+    except (ValueError, TypeError):
+        return Check("clock", State.WARNING, "the relay does not tell its time")
+    ahead = (here_ms - there_ms) / 1000
+    if abs(ahead) <= CLOCK_SECONDS_MAX:
+        return Check("clock", State.OK, f"agrees with the relay's within {max(abs(ahead), 1):.0f} s")
+    what = f"this machine's clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the relay's"
+    return Check("clock", State.WARNING, what, "Set this machine's clock, or tell whoever runs the relay.")
+
+
+async def _compare(device: "Device") -> list[Check]:
+    try:
+        async with asyncio.timeout(HONEST_SECONDS_MAX), device.online() as store:
+            return [await Runner(store, None).run(_honest(device.member))]
+    except TimeoutError:
+        what = "the relay did not show its log in time"
+        return [Check("relay holds", State.WARNING, what, "Look again when the network is better.")]
+    except TokenRefused as error:
+        return [failed("access", error)]
+    except (CrystalError, RelayError) as error:
+        return [failed("relay holds", error)]
+
+
+def _honest(member: Member) -> Flow[Check]:
+    """The first thing that is not as it was, or that all is."""
+    log = member.log
+    if not (yield from log_is_whole(log, member.keys)):
+        return _lost("does not list all of the device log that this device has verified")
+    slot, data, _ = member.journal.log_entries()[log.next_slot - 1]
+    there = yield Get(member.keys.log(slot))
+    if there is None:
+        return _lost(f"lacks entry {slot} of the device log, though it lists it")
+    if there != data:
+        return _lies(f"shows other bytes as entry {slot} of the device log than before")
+    match (yield from tail_agrees(member)):
+        case Standing.LOG_BEHIND:
+            return _lost("has lost mirror entries that this device has applied")
+        case Standing.DIVERGED:
+            return _lies("shows another entry where the mirror ends here than it showed before")
+        case _:
+            what = f"{log.next_slot} entries of the device log and the mirror's end, as this device has verified them"
+            return Check("relay holds", State.OK, what)
+
+
+def _lost(what: str) -> Check:
+    fix = "The Core puts it back when it syncs; `crystal repair` does what this machine can. If it comes again, distrust it."
+    return Check("relay holds", State.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)
+
+
+def _lies(what: str) -> Check:
+    fix = "Sync once more: entries may have been restored. If it stays so, do not trust this relay: move to another one."
+    return Check("relay holds", State.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)

@@ -1,0 +1,116 @@
+"""``crystal doctor``: looks at everything that a device needs, and says of each thing what is wrong and what mends it.
+
+Each check stands by itself: one that fails does not hide the others. A check opens what it needs and closes it again; nothing
+is changed, except that a test secret is put into the system's keyring and deleted again. Only the relay's checks use the
+network. ``mend`` does what is safe (``check.Mend``), and looks at all of it again: one mend may bring the next thing to light.
+"""
+
+from collections.abc import Callable
+
+from crystal_node.agent.health.check import Check, State, failed, guarded
+from crystal_node.agent.health.checks.home import leftovers_here, permissions, room
+from crystal_node.agent.health.checks.keys import key_store, passphrase
+from crystal_node.base.errors import ExitCode, describe
+from crystal_node.base.settings import Settings
+
+_ROUNDS_MAX = 4
+"""Of mending and looking again: who may use the home, then what can be opened, then what is in it."""
+
+
+def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Check]:
+    """All checks, in the order in which they are to be mended. ``deep``: reads the memory as a whole."""
+    checks = [
+        *guarded("permissions", lambda: permissions(settings)),
+        *guarded("key store", lambda: key_store(settings)),
+    ]
+    checks += guarded("passphrase", lambda: passphrase(settings))
+    checks += guarded("disk", lambda: room(settings))
+    checks += guarded("databases", lambda: _databases(settings, deep=deep))
+    checks += guarded("device", lambda: _device(settings, offline=offline, deep=deep))
+    return checks
+
+
+def exit_code(checks: list[Check]) -> int:
+    """That of the first check that failed; 0 if none did, warnings or not."""
+    return next((check.exit_code for check in checks if check.state is State.FAILED), ExitCode.OK)
+
+
+def mend(look: Callable[[], list[Check]], told: Callable[[str], None]) -> tuple[list[str], list[Check]]:
+    """Mends what is safe, telling each thing done, and looks until nothing more can be. Returns what was done, and how it
+    stands then. What could not be mended is told as well, and not tried twice."""
+    done: list[str] = []
+    tried: set[tuple[str, str]] = set()
+    checks = look()
+    for _ in range(_ROUNDS_MAX):
+        open_ = [
+            check for check in checks if check.mend is not None and (check.name, check.what) not in tried
+        ]
+        if not open_:
+            break
+        for check in open_:
+            tried.add((check.name, check.what))
+            said = _mended(check)
+            done.append(said)
+            told(said)
+        checks = look()
+    return done, checks
+
+
+def _mended(check: Check) -> str:
+    assert check.mend is not None, "only such checks are mended"
+    try:
+        return check.mend()
+    except Exception as error:  # noqa: BLE001  one thing that cannot be mended hides no other
+        failure = describe(error)
+        return f"could not mend {check.name}: {failure.message}"
+
+
+def _databases(settings: Settings, *, deep: bool) -> list[Check]:
+    from crystal_node.agent.health.checks.databases import databases
+
+    return list(databases(settings, deep=deep))
+
+
+def _device(settings: Settings, *, offline: bool, deep: bool) -> list[Check]:
+    """What needs a home that is set up; the relay is asked even if the device cannot be opened."""
+    if settings.vault is None:
+        from crystal_node.base.errors import NotSetUp
+
+        return [failed("device", NotSetUp(f"{settings.home.root} belongs to no vault yet"))]
+    from crystal_node.agent.health.checks import background
+    from crystal_node.agent.health.checks.memory import model
+
+    relay = [] if offline else guarded("relay", lambda: _relay(settings))
+    reached = bool(relay) and relay[0].state is State.OK
+    checks = guarded("device", lambda: _opened(settings, reached=reached, deep=deep))
+    checks += guarded("model", model)
+    checks += guarded("hooks", lambda: background.hooks(settings))
+    checks += guarded("service", lambda: background.service(settings))
+    checks += guarded("jobs", lambda: background.jobs(settings))
+    checks += guarded("staging", lambda: background.staging(settings))
+    checks += guarded("copies", lambda: leftovers_here(settings))
+    return checks + relay
+
+
+def _relay(settings: Settings) -> list[Check]:
+    from crystal_node.agent.health.checks.relay import relay_checks
+
+    return relay_checks(settings)
+
+
+def _opened(settings: Settings, *, reached: bool, deep: bool) -> list[Check]:
+    """The device is opened once: a passphrase may be asked for."""
+    from crystal_node.agent.health.checks.background import backups
+    from crystal_node.agent.health.checks.device import device_checks
+    from crystal_node.device.device import opened
+
+    with opened(settings) as device:
+        checks = device_checks(settings, device, deep=deep)
+        checks += guarded("backups", lambda: backups(settings, device))
+        if reached and not any(
+            check.name == "access" or check.exit_code == ExitCode.WRONG_KEY for check in checks
+        ):
+            from crystal_node.agent.health.checks.relay import honesty_checks
+
+            checks += guarded("relay holds", lambda: honesty_checks(device))
+        return checks

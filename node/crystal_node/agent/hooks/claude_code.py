@@ -1,0 +1,213 @@
+"""Our hooks in Claude Code's ``settings.json``: put in, looked at, and taken out again.
+
+Everything else in the file stays as it is, other programs' hooks first of all. Installing twice changes nothing; hooks of an
+earlier version, or of another place that this program was installed in, are replaced. Before the first change the file is
+copied to ``settings.json.before-crystal``; when the last of our hooks goes and the file is again what it was, so does the copy.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from crystal_node.agent.hooks import document, jsonfile
+from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks.entries import HookEvent, hook, is_ours
+from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.settings import Settings
+
+_HOOKS = "hooks"
+_EVERYTHING = ("", "*")
+"""Matchers that leave nothing out."""
+
+
+class HookState(StrEnum):
+    """How one event's hook stands. OUTDATED: of another version or place, doubled, or narrowed by a matcher."""
+
+    INSTALLED = "installed"
+    OUTDATED = "outdated"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class HooksLook:
+    """What there is. ``there``: Claude Code has a folder. ``others``: hooks of other programs, of any event.
+
+    ``disabled``: the file turns all hooks off.
+    """
+
+    file: Path
+    there: bool
+    states: dict[HookEvent, HookState]
+    others: int = 0
+    disabled: bool = False
+
+    @property
+    def installed(self) -> bool:
+        return all(state is HookState.INSTALLED for state in self.states.values())
+
+    @property
+    def absent(self) -> bool:
+        return all(state is HookState.MISSING for state in self.states.values())
+
+
+class ClaudeHooks:
+    """See the module. The hooks are those of one Crystal home."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._folder = settings.claude_folder
+        self._home = settings.home.root
+        self._default_home = settings.person_home / ".ldm"
+
+    @property
+    def file(self) -> Path:
+        return self._folder / "settings.json"
+
+    @property
+    def backup(self) -> Path:
+        return self._folder / "settings.json.before-crystal"
+
+    def look(self) -> HooksLook:
+        """Looks, and changes nothing. Raises DamagedDocument."""
+        with self._named():
+            text = jsonfile.read_text(self.file)
+            found = self._checked(text) if text and text.strip() else {}
+            ours = list(self._ours(found))
+            entries = [entry for _, entry in _entries(found)]
+            return HooksLook(
+                self.file,
+                self._folder.is_dir(),
+                {event: self._state(found, event) for event in HookEvent},
+                len(entries) - len(ours),
+                found.get("disableAllHooks") is True,
+            )
+
+    def install(self) -> bool:
+        """Puts in what is missing. Returns whether anything was changed.
+
+        Raises:
+            NoSuchEntry: there is no Claude Code here.
+            DamagedDocument: its settings cannot be read without a doubt. Nothing was changed.
+            HomeBusy: another program writes them again and again.
+        """
+        if not self._folder.is_dir():
+            raise NoSuchEntry(
+                f"there is no Claude Code on this machine: no folder {self._folder}",
+                hint="Start it once, or set CLAUDE_CONFIG_DIR. Without hooks Crystal still sees what it writes.",
+            )
+        with self._named():
+            return jsonfile.change(self.file, self._with_hooks, backup=self.backup)
+
+    def uninstall(self) -> bool:
+        """Takes all of this home's hooks out. Returns whether there were any. Raises as ``install``, but for a missing
+        Claude Code: then there is nothing to take out."""
+        if not self._folder.is_dir() or not self.file.exists():
+            return False
+        with self._named():
+            changed = jsonfile.change(self.file, self._without_hooks)
+        self._tidy(changed)
+        return changed
+
+    def _tidy(self, changed: bool) -> None:
+        """Leaves nothing of ours behind: a copy of what the file is again, or a file that only we had something in."""
+        text = jsonfile.read_text(self.file)
+        kept = jsonfile.read_text(self.backup)
+        if kept is not None and kept == text:
+            with suppress(FileNotFoundError):
+                self.backup.unlink()
+        elif changed and kept is None and text is not None and document.parse(text) == {}:
+            jsonfile.remove(self.file)
+
+    def _with_hooks(self, text: str) -> str:
+        text = text if text.strip() else "{}\n"
+        found = self._checked(text)
+        if all(self._state(found, event) is HookState.INSTALLED for event in HookEvent):
+            return text
+        good = {event for event in HookEvent if self._state(found, event) is HookState.INSTALLED}
+        text = self._stripped(text, keep=good)
+        for event in HookEvent:
+            if event in good:
+                continue
+            found = self._checked(text)
+            group = {_HOOKS: [hook(event, self._home)]}
+            if _HOOKS not in found:
+                text = document.with_member(text, (), _HOOKS, {event.value: [group]})
+            elif document.value_at(found, (_HOOKS, event.value)) is None:
+                text = document.with_member(text, (_HOOKS,), event.value, [group])
+            else:
+                text = document.with_element(text, (_HOOKS, event.value), group)
+        self._checked(text)
+        return text
+
+    def _without_hooks(self, text: str) -> str:
+        if not text.strip():
+            return text
+        return self._stripped(text, keep=set())
+
+    def _stripped(self, text: str, *, keep: set[HookEvent]) -> str:
+        """Without our hooks of all events but ``keep``, and without what only they stood in."""
+        found = self._checked(text)
+        for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
+            text = document.without(text, path)
+            group = document.members(document.value_at(document.parse(text), path[:-2]))
+            # A group of a person's own with more in it stays: without its list it would be no group any more.
+            if group.get(_HOOKS) == [] and set(group) <= {_HOOKS, "matcher"}:
+                text = document.without(text, path[:-2])
+            for outer in (path[:2], path[:1]):
+                if not document.value_at(document.parse(text), outer):
+                    text = document.without(text, outer)
+        return text
+
+    def _state(self, found: dict[str, object], event: HookEvent) -> HookState:
+        ours = [path for path in self._ours(found) if path[1] == event.value]
+        if not ours:
+            return HookState.MISSING
+        group = document.members(document.value_at(found, ours[0][:3]))
+        narrowed = group.get("matcher", "") not in _EVERYTHING
+        same = document.value_at(found, ours[0]) == hook(event, self._home)
+        return HookState.INSTALLED if len(ours) == 1 and same and not narrowed else HookState.OUTDATED
+
+    def _ours(self, found: dict[str, object]) -> Iterator[document.Path]:
+        for path, entry in _entries(found):
+            if is_ours(entry, self._home, self._default_home):
+                yield path
+
+    def _checked(self, text: str) -> dict[str, object]:
+        """The settings. Raises DamagedDocument if hooks could not be put into them."""
+        parsed = document.parse(text)
+        found = document.members(parsed)
+        if parsed != found:
+            raise DamagedDocument(f"{document.place(text, ())}: the settings are no object")
+        if _HOOKS in found and not isinstance(found[_HOOKS], dict):
+            raise DamagedDocument(f'{document.place(text, (_HOOKS,))}: "hooks" is no object')
+        for event, groups in document.members(found.get(_HOOKS)).items():
+            if event in set(HookEvent) and not isinstance(groups, list):
+                where = document.place(text, (_HOOKS, event))
+                raise DamagedDocument(f'{where}: "{event}" is no list of hooks')
+        return found
+
+    def _named(self) -> "_Named":
+        return _Named(self.file)
+
+
+class _Named:
+    """Puts the file's name before what is wrong in it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DamagedDocument) and str(self._file) not in str(error):
+            raise DamagedDocument(f"{self._file} cannot be changed: {error}") from None
+
+
+def _entries(found: dict[str, object]) -> Iterator[tuple[document.Path, object]]:
+    """Every hook of any program, with its place. What has another shape is nobody's hook."""
+    for event, groups in document.members(found.get(_HOOKS)).items():
+        for at, group in enumerate(document.elements(groups)):
+            for index, entry in enumerate(document.elements(document.members(group).get(_HOOKS))):
+                yield (_HOOKS, event, at, _HOOKS, index), entry

@@ -1,0 +1,184 @@
+"""Changes in a JSON document as text: what is not changed keeps every byte, its order, its indentation, its line ends.
+
+Parsing and printing anew would rewrite a file that a person keeps in order by hand. So a member or an element is put in or
+taken out where it stands, in the style of what is around it. A document that cannot be read without a doubt (damaged, or
+with the same name twice in one object) is refused with its place, never mended.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from crystal_node.base.errors import ExitCode, LocalStorage
+
+Path = tuple[str | int, ...]
+"""Where something stands: names of members and indexes of elements, from the outside in."""
+
+_INDENT = "  "
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class DamagedDocument(LocalStorage):
+    """A settings file that is no JSON, or not of the shape that its program documents."""
+
+    exit_code = ExitCode.STORAGE
+    hint = "Nothing was changed. Mend the file at that place, then run the command again."
+
+
+def parse(text: str) -> object:
+    """The document's value. Raises DamagedDocument with line and column."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise DamagedDocument(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except ValueError as error:
+        raise DamagedDocument(str(error)) from None
+    except RecursionError:
+        raise DamagedDocument("it is nested too deeply") from None
+
+
+def value_at(document: object, path: Path) -> object:
+    """What stands there, None if nothing does."""
+    for step in path:
+        if isinstance(step, str):
+            document = members(document).get(step)
+        else:
+            found = elements(document)
+            document = found[step] if step < len(found) else None
+    return document
+
+
+def members(value: object) -> dict[str, object]:
+    """The members of an object; of anything else none."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def elements(value: object) -> list[object]:
+    """The elements of an array; of anything else none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def place(text: str, path: Path) -> str:
+    """Where something begins, for a message: "line 3, column 5"."""
+    at = _locate(text, path)
+    return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
+
+
+def with_member(text: str, path: Path, name: str, value: object) -> str:
+    """The document with one more member at the end of the object at ``path``, which has none of that name."""
+    return _inserted(text, path, f"{json.dumps(name, ensure_ascii=False)}: ", value)
+
+
+def with_element(text: str, path: Path, value: object) -> str:
+    """The document with one more element at the end of the array at ``path``."""
+    return _inserted(text, path, "", value)
+
+
+def without(text: str, path: Path) -> str:
+    """The document without the member or element at ``path``."""
+    container, step = path[:-1], path[-1]
+    at = _locate(text, container)
+    items = list(_items(text, at))
+    index = step if isinstance(step, int) else [item.name for item in items].index(step)
+    if len(items) == 1:
+        return text[: at + 1] + text[_end(text, at) - 1 :]
+    if index == len(items) - 1:
+        return text[: items[index - 1].end] + text[items[index].end :]
+    return text[: items[index].start] + text[items[index + 1].start :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A member or an element in the text: where it starts (a member's name), where its value does, what is behind it."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice[:80]!r} twice in one object, and which one counts cannot be known")
+    return found
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _items(text: str, at: int) -> Iterator[_Item]:
+    """What the object or array that begins at ``at`` holds. The document has been parsed: it is sound."""
+    is_object = text[at] == "{"
+    at = _skip(text, at + 1)
+    while text[at] not in "]}":
+        start, name = at, ""
+        if is_object:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        end = _end(text, at)
+        yield _Item(name, start, at, end)
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _end(text: str, at: int) -> int:
+    return int(_DECODER.raw_decode(text, at)[1])
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None, "the pattern matches nothing, too"
+    return found.end()
+
+
+def _locate(text: str, path: Path) -> int:
+    at = _skip(text, 0)
+    for step in path:
+        items = list(_items(text, at))
+        at = next(
+            item.value
+            for index, item in enumerate(items)
+            if step == (item.name if text[at] == "{" else index)
+        )
+    return at
+
+
+def _inserted(text: str, path: Path, name: str, value: object) -> str:
+    at = _locate(text, path)
+    items = list(_items(text, at))
+    end = _end(text, at)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if "\n" not in text[at : items[0].start] if items else "\n" not in text.strip() and len(path) > 0:
+        plain = name + json.dumps(value, ensure_ascii=False)
+        return f"{text[: items[-1].end]}, {plain}{text[items[-1].end :]}" if items else (
+            text[: at + 1] + plain + text[end - 1 :]
+        )  # fmt: skip
+    unit = _unit(text)
+    outer = _indentation(text, at)
+    inner = _indentation(text, items[-1].start) if items else outer + unit
+    lines = json.dumps(value, ensure_ascii=False, indent=unit).split("\n")
+    block = newline + inner + name + (newline + inner).join(lines)
+    if items:
+        return f"{text[: items[-1].end]},{block}{text[items[-1].end :]}"
+    return f"{text[: at + 1]}{block}{newline}{outer}{text[end - 1 :]}"
+
+
+def _unit(text: str) -> str:
+    """The document's indentation: that of its first member."""
+    found = re.match(r"\s*[{\[][ \t]*\r?\n([ \t]+)\S", text)
+    return found[1] if found else _INDENT
+
+
+def _indentation(text: str, at: int) -> str:
+    """What the line in which ``at`` stands begins with."""
+    line = text.rfind("\n", 0, at) + 1
+    found = re.compile(r"[ \t]*").match(text, line)
+    return found[0] if found else ""

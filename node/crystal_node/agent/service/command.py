@@ -1,0 +1,65 @@
+"""What a service file holds of the program: the command with absolute paths, and the variables that are no secrets."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.base.settings import DEFAULT_HOME, Settings, Source
+
+DESCRIPTION = "Crystal: records and syncs the memory of AI agents"
+STOP_SECONDS = 30
+"""How long the agent may take to end before the manager kills it, which loses nothing."""
+RESTART_SECONDS = 10
+"""Before it is started again after it fell over."""
+
+
+class Unwritable(CrystalError):
+    """A path or a value that no service file can hold."""
+
+    exit_code = 8
+    hint = "Use a home whose path has no control characters."
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``mark`` tells services of several homes of one person apart; "" for the usual home."""
+
+    command: tuple[str, ...]
+    variables: dict[str, str] = field(repr=False)
+    mark: str
+    home: Path
+
+    def named(self, base: str) -> str:
+        """The service's name with the mark of its home."""
+        return f"{base}-{self.mark}" if self.mark else base
+
+
+def program_of(settings: Settings, *, interpreter: str = "") -> Program:
+    """The agent of this home as a service starts it. What came from variables goes along: a service has none of them.
+
+    Raises:
+        Unwritable: a path holds control characters.
+    """
+    usual = Path(DEFAULT_HOME.replace("~", str(settings.person_home), 1))
+    root = settings.home.root
+    mark = "" if root == usual else sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    variables = {
+        setting.variable: setting.value
+        for setting in settings.shown()
+        if setting.source is Source.ENVIRONMENT
+    }
+    if mark:
+        variables["CRYSTAL_HOME"] = str(root)
+    # -P: what lies in the folder that it is started in is not imported.
+    command = (interpreter or sys.executable, "-P", "-m", "crystal_node", "agent", "run", "--quiet")
+    _check((*command, *variables, *variables.values(), str(root)))
+    return Program(command, dict(sorted(variables.items())), mark, root)
+
+
+def _check(texts: Sequence[str]) -> None:
+    for text in texts:
+        if not text.isprintable():
+            raise Unwritable(f"{text!r} holds characters that no service file can hold")

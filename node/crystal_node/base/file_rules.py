@@ -1,0 +1,130 @@
+"""Which paths belong to the file tree, and which of them a person has excluded on this device.
+
+The tree is the memory home less what is Crystal's own: settings, databases, state, staging, logs, programs, keys, the trash,
+the marker, and temporary files. That holds for both directions: a path that is Crystal's own is never written, whoever names
+it, in whatever case. Rules of a person are read in order, and the last one that matches decides: ``-PATTERN`` excludes,
+``+PATTERN`` includes again. Patterns are globs: ``*`` and ``?`` within a name, ``**`` across folders; one without a slash
+matches a name at any depth, and one that matches a folder covers everything in it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from crystal_mirror.file_names import fault_of, folded
+
+_BETWEEN_STARS = re.compile(r"\*([^*]+)(?=\*(?!\*/))")
+TEMPORARY_PREFIX = ".crystal-tmp-"
+MARKER_NAME = ".crystal-root"
+TRASH_NAME = ".trash"
+PATTERN_CHARS_MAX = 200
+RULES_MAX = 200
+
+_OWN = frozenset(
+    {"config.json", "state", "staging", "logs", "bin", "drop", "keys", "secrets", TRASH_NAME, MARKER_NAME}
+)
+_OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
+"""Of files that a crash left while one of these was written."""
+_DATABASE_MARK = ".db"
+_KEYS_MARK = ".env"
+"""Beside a database: keys of language models' providers, and what an editor makes of such a file."""
+_SCRATCH_MARK = ".restoring"
+"""Beside a database: the folder in which copies of other homes' databases are put together."""
+_LEFT_OUT = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+"""Characters that some file systems (HFS+) leave out when they compare names: with one of them in it, ours would be found."""
+
+
+@dataclass(frozen=True)
+class TreeRules:
+    """``databases``: folders of the home, folded, that hold databases; ``secrets``: files that hold secrets."""
+
+    patterns: tuple[str, ...] = ()
+    databases: frozenset[str] = frozenset({"memory"})
+    secrets: frozenset[str] = frozenset()
+
+    def is_own(self, path: str) -> bool:
+        """Whether the path is Crystal's own, or lies in a folder that is."""
+        form = folded(_LEFT_OUT.sub("", path))
+        components = form.split("/")
+        if components[0] in _OWN or components[0].startswith(_OWN_PREFIXES):
+            return True
+        if any(component.startswith(TEMPORARY_PREFIX) for component in components):
+            return True
+        for depth, component in enumerate(components):
+            if component == _SCRATCH_MARK and "/".join(components[:depth]) in self.databases:
+                return True
+        folder, _, name = form.rpartition("/")
+        beside = folder in self.databases and (_DATABASE_MARK in name or _KEYS_MARK in name)
+        return beside or form in self.secrets
+
+    def has_own_in(self, folder: str) -> bool:
+        """Whether in this folder, folded, a plain name may be Crystal's own."""
+        return folder in self.databases or any(secret.rpartition("/")[0] == folder for secret in self.secrets)
+
+    def fault(self, path: str) -> str | None:
+        """Why a file of that path may not travel, in words; None if it may."""
+        return fault_of(path) or ("its place is Crystal's own" if self.is_own(path) else None)
+
+    def excluded(self, path: str) -> bool:
+        verdict = False
+        for includes, expression in self._compiled:
+            if verdict is includes and expression.fullmatch(path):
+                verdict = not includes
+        return verdict
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        return sha256("\0".join(self.patterns).encode()).digest()
+
+    @cached_property
+    def _compiled(self) -> list[tuple[bool, re.Pattern[str]]]:
+        return [(rule.startswith("+"), re.compile(_expression(rule[1:]))) for rule in self.patterns]
+
+
+def pattern_fault(pattern: str) -> str | None:
+    """Why this cannot be a pattern; None if it can."""
+    if not pattern.strip("/"):
+        return "a pattern names a file or a folder"
+    if len(pattern) > PATTERN_CHARS_MAX:
+        return f"a pattern has at most {PATTERN_CHARS_MAX} characters"
+    if pattern.startswith("/") or ".." in pattern.split("/") or any(ord(char) < 32 for char in pattern):
+        return "a pattern is relative to the home, without .. and control characters"
+    if pattern.count("*") > 16:
+        return "a pattern has at most 16 stars"
+    return None
+
+
+def with_rule(rules: Sequence[str], pattern: str, *, exclude: bool) -> tuple[str, ...]:
+    """The rules with one more. A rule that only takes back another one replaces it."""
+    mine, other = ("-" if exclude else "+") + pattern, ("+" if exclude else "-") + pattern
+    kept = [rule for rule in rules if rule not in (mine, other)]
+    if exclude or len(kept) == len(rules) or any(TreeRules((rule,)).excluded(pattern) for rule in kept):
+        kept.append(mine)
+    return tuple(kept)
+
+
+def _expression(pattern: str) -> str:
+    pattern = pattern.rstrip("/")
+    anywhere = "/" not in pattern
+    out = "(?:.*/)?" if anywhere else ""
+    at = 0
+    while at < len(pattern):
+        if pattern.startswith("**/", at):
+            out, at = out + "(?:.*/)?", at + 3
+        elif pattern.startswith("**", at):
+            out, at = out + ".*", at + 2
+        elif found := _BETWEEN_STARS.match(pattern, at):
+            # The first place that fits will do, as what follows takes anything: no name makes this try all of them.
+            fixed = "".join("[^/]" if char == "?" else re.escape(char) for char in found[1])
+            out, at = out + f"(?>[^/]*?{fixed})", found.end()
+        elif pattern[at] == "*":
+            out, at = out + "[^/]*", at + 1
+        elif pattern[at] == "?":
+            out, at = out + "[^/]", at + 1
+        else:
+            out, at = out + re.escape(pattern[at]), at + 1
+    return out + "(?:/.*)?"

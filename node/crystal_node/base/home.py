@@ -1,0 +1,327 @@
+"""The memory home: where everything of one device lives, and who may read it.
+
+Layout (directories 0700, files 0600):
+
+    config.json           settings that are no secrets
+    memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
+    state/state.db        outbox with capture offsets, device log
+    state/files.db        what is known of the home's own files (``files/``)
+    state/commands.db     what other devices asked of this one, and it of them
+    state/jobs.db         when the agent's jobs ran last, and which are paused
+    state/works.db        which files were made from the memory, and the agents that are staged
+    state/weaver.db       what the Dream Weaver has read, and what it wrote of it
+    state/search.db       answers of language models for searches, kept for a week
+    state/embedding.db    vectors of the next model, while the vault changes over to it
+    state/sources.db      what was read of the folders that are sources of this device
+    state/recall.db       what agents' sessions were given to remember
+    state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
+    state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
+    state/restore.json    how far a restore from another home has come, while it is under way
+    state/backup-restore.json  which backup is being brought back, while it is under way
+    state/secrets/        keys, when no keyring keeps them
+    state/*.lock          who syncs, who watches
+    state/nudge/now       touched to have a running agent sync, ``look`` to have it look at all transcripts
+    staging/              agents that are new to the Core
+    logs/                 of the agent
+
+Nothing here reads the environment (``settings.py`` does) or decides anything about the vault. A home is only
+made by the commands that set one up; every other command finds it or says how to make it.
+"""
+
+import fcntl
+import os
+import secrets
+import shlex
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crystal_node.base.errors import LocalStorage
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths of one device's home. ``data`` overrides the folder of the database; ``passphrase_file`` holds the key store's
+    passphrase, where no person can be asked for it."""
+
+    root: Path
+    data: Path | None = None
+    passphrase_file: Path | None = None
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "config.json"
+
+    @property
+    def database(self) -> Path:
+        return (self.data or self.root / "memory") / "crystal.db"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def state_database(self) -> Path:
+        return self.state / "state.db"
+
+    @property
+    def secrets(self) -> Path:
+        return self.state / "secrets"
+
+    @property
+    def sync_lock(self) -> Path:
+        return self.state / "sync.lock"
+
+    @property
+    def snapshot_lock(self) -> Path:
+        return self.state / "snapshot.lock"
+
+    @property
+    def files_database(self) -> Path:
+        return self.state / "files.db"
+
+    @property
+    def files_lock(self) -> Path:
+        return self.state / "files.lock"
+
+    @property
+    def watch_lock(self) -> Path:
+        return self.state / "watch.lock"
+
+    @property
+    def setup_lock(self) -> Path:
+        return self.state / "setup.lock"
+
+    @property
+    def restore_file(self) -> Path:
+        """There while a restore from another home is under way."""
+        return self.state / "restore.json"
+
+    @property
+    def backup_restore_file(self) -> Path:
+        """There while a backup is being brought back."""
+        return self.state / "backup-restore.json"
+
+    @property
+    def backup_lock(self) -> Path:
+        return self.state / "backup.lock"
+
+    @property
+    def nudge_folder(self) -> Path:
+        return self.state / "nudge"
+
+    @property
+    def nudge_file(self) -> Path:
+        return self.nudge_folder / "now"
+
+    @property
+    def look_file(self) -> Path:
+        return self.nudge_folder / "look"
+
+    @property
+    def agent_folder(self) -> Path:
+        """Of the agent in the background: what it tells the commands that ask how it is."""
+        return self.state / "agent"
+
+    @property
+    def jobs_database(self) -> Path:
+        return self.state / "jobs.db"
+
+    @property
+    def commands_database(self) -> Path:
+        return self.state / "commands.db"
+
+    @property
+    def works_database(self) -> Path:
+        return self.state / "works.db"
+
+    @property
+    def weaver_database(self) -> Path:
+        return self.state / "weaver.db"
+
+    @property
+    def search_database(self) -> Path:
+        return self.state / "search.db"
+
+    @property
+    def embedding_database(self) -> Path:
+        """Vectors of the next model, while a migration goes on."""
+        return self.state / "embedding.db"
+
+    @property
+    def sources_database(self) -> Path:
+        return self.state / "sources.db"
+
+    @property
+    def sources_lock(self) -> Path:
+        return self.state / "sources.lock"
+
+    @property
+    def recall_database(self) -> Path:
+        return self.state / "recall.db"
+
+    @property
+    def finder_socket(self) -> Path:
+        """Where a running agent answers searches."""
+        return self.agent_folder / "find.sock"
+
+    @property
+    def gateway_folder(self) -> Path:
+        return self.state / "gateway"
+
+    @property
+    def gateway_lock(self) -> Path:
+        return self.state / "gateway.lock"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "staging"
+
+    @property
+    def agents(self) -> Path:
+        return self.root / "agents"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def log_file(self) -> Path:
+        return self.logs / "agent.log"
+
+    def create(self) -> None:
+        """Makes the folders, readable by their owner only. Idempotent.
+
+        Raises:
+            LocalStorage: a folder is somebody else's, is no folder, or is open to others and cannot be closed.
+        """
+        for folder in (
+            self.root,
+            self.state,
+            self.secrets,
+            self.nudge_folder,
+            self.agent_folder,
+            self.logs,
+            self.database.parent,
+        ):
+            folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            _make_private(folder)
+
+    def check_private(self) -> None:
+        """Looks whether only this user can use what is here: a few ``stat`` calls, at every start.
+
+        Raises:
+            LocalStorage: others can, or another user owns it. The hint is the command that mends it.
+        """
+        for path in self.private_paths():
+            problem = exposure(path)
+            if problem is not None:
+                raise LocalStorage(problem.text, hint=problem.fix)
+
+    def private_paths(self) -> list[Path]:
+        """What only this user may use: folders, settings, databases, keys. Some need not exist."""
+        kept = [self.root, self.state, self.config_file, self.state_database, self.database, self.secrets]
+        with suppress(OSError):
+            kept += sorted(self.secrets.iterdir())
+        return kept
+
+    def state_file(self) -> Path:
+        """The state database's path, with the file there and private: SQLite would make it by the umask."""
+        os.close(os.open(self.state_database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        return self.state_database
+
+    def nudge(self) -> None:
+        """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
+        with suppress(OSError):
+            self.nudge_file.touch(FILE_MODE)
+
+    def ask_to_look(self) -> None:
+        """Has a running agent look at all transcripts, as ``crystal nudge`` does. Never fails for want of one."""
+        with suppress(OSError):
+            self.look_file.touch(FILE_MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Why a path is not private, and the command that makes it so."""
+
+    path: Path
+    text: str
+    fix: str
+
+
+def exposure(path: Path) -> Exposure | None:
+    """What is wrong with who may use this path. None if nothing is, or if it is not there."""
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return None
+    if info.st_uid != os.geteuid():
+        owner = f"sudo chown {os.geteuid()} {shlex.quote(str(path))}"
+        return Exposure(path, f"{path} belongs to another user", f"Run as its owner, or: {owner}")
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        mode = "700" if stat.S_ISDIR(info.st_mode) else "600"
+        return Exposure(
+            path, f"{path} can be used by others than its owner", f"chmod {mode} {shlex.quote(str(path))}"
+        )
+    return None
+
+
+def _make_private(folder: Path) -> None:
+    info = folder.stat()
+    if not stat.S_ISDIR(info.st_mode):
+        raise LocalStorage(f"{folder} is not a directory")
+    if info.st_uid != os.geteuid():
+        raise LocalStorage(
+            f"{folder} belongs to another user",
+            hint="Run as the owner of the home, or set CRYSTAL_HOME to a folder of your own.",
+        )
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        folder.chmod(DIRECTORY_MODE)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replaces a file as a whole, durably: after a crash it holds the old bytes or the new. Owner only."""
+    write_private_blocks(path, (data,))
+
+
+def write_private_blocks(path: Path, blocks: Iterable[bytes]) -> None:
+    """``write_private`` for what is not held in memory. If ``blocks`` raises, nothing is replaced."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(blocks)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """Makes a rename or creation in ``folder`` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_directory(folder: Path) -> Generator[None]:
+    """One writer of ``folder`` at a time, for as long as a write takes; the kernel lets go of it when the holder dies."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

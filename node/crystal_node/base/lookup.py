@@ -1,0 +1,68 @@
+"""Finding a text by its id, as people give it: the whole, or as many of its first digits as make it unique."""
+
+import re
+from dataclasses import dataclass, field
+
+from crystal_core.database import Database
+from crystal_core.ids import chunks_between
+from crystal_core.schema3 import HIDDEN
+from crystal_node.base.errors import NoSuchEntry, Usage
+
+ID_DIGITS_MIN = 8
+_ID_DIGITS = 64
+_ID = re.compile(r"[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A text, its chunk's rowid, its id, and the keyed hash that a forget names it by."""
+
+    chunk: int
+    id: bytes
+    forget_hash: bytes
+    words: str = field(repr=False)
+
+
+def find_text(database: Database, given: str) -> Found:
+    """The one text whose id begins with ``given``, replicated or provisional.
+
+    Raises:
+        Usage: not the beginning of an id, or of more than one text's.
+        NoSuchEntry: no text here has that id.
+    """
+    digits = given.strip().lower()
+    if not _ID.fullmatch(digits) or not ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS:
+        raise no_id(given)
+    low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
+    high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
+    with database.snapshot():
+        rows = [
+            row
+            for chunk in chunks_between(database, low, high)
+            for row in database.rows(
+                "SELECT rowid, id, forget_hash, text FROM chunks WHERE rowid = ?", (chunk,)
+            )
+        ]
+    if not rows:
+        raise NoSuchEntry(f"no text here has the id {digits[:16]}")
+    if len(rows) > 1:
+        raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
+    return Found(*rows[0])
+
+
+def no_id(given: str) -> Usage:
+    """What to say of it."""
+    return Usage(
+        f"{given[:80]!r} is no id",
+        hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
+    )
+
+
+def find_shown_text(database: Database, given: str) -> Found:
+    """As ``find_text``, of texts that may be shown. Raises NoSuchEntry, too, for one that a pending forget hides."""
+    with database.snapshot():
+        found = find_text(database, given)
+        hidden = f"SELECT EXISTS (SELECT 1 FROM ({HIDDEN}) WHERE forget_hash = ?)"  # noqa: S608 - a constant of ours
+        if database.value(hidden, (found.forget_hash,)):
+            raise NoSuchEntry("that text was forgotten")
+    return found

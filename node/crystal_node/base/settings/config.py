@@ -1,0 +1,121 @@
+"""``config.json``: what a person may edit, and what the commands that set a device up have written.
+
+Fields that this version does not know are kept when the file is rewritten (``Settings.save``).
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from crystal_node.base.errors import BadConfig
+from crystal_node.base.file_rules import PATTERN_CHARS_MAX, RULES_MAX
+from crystal_node.base.settings.values import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
+
+CONFIG_BYTES_MAX = 64 * 1024
+FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]
+OptionValue = Annotated[str, msgspec.Meta(max_length=OPTION_CHARS_MAX)] | int | bool | None
+"""An option (``options.py``) as JSON has it; None where the file does not name it. Its meaning is checked with its origin."""
+
+
+class Config(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit.
+
+    ``key_store_left`` is the place that an interrupted `crystal keys move` may have left copies in, ``keyring_backend`` the
+    keyring's class, ``kit_verified`` a mark of the root whose recovery kit was typed back (``kitstate``).
+    """
+
+    version: Annotated[int, msgspec.Meta(ge=1)] = 1
+    vault: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?$")] = ""
+    relay_url: Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)] = ""
+    agent: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    name: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    key_store: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    key_store_left: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    keyring_backend: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    kit_verified: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?$")] = ""
+    relay_allow_http: bool = False
+    relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
+    bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
+    bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
+    files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
+    capture: OptionValue = None
+    capture_without: OptionValue = None
+    drop_folder: OptionValue = None
+    time_zone: OptionValue = None
+    openclaw_dir: OptionValue = None
+    codex_dir: OptionValue = None
+    gemini_dir: OptionValue = None
+    pause_on_battery: OptionValue = None
+    pause_on_metered: OptionValue = None
+    desktop_notices: OptionValue = None
+    log_level: OptionValue = None
+    summary_mode: OptionValue = None
+    llm_provider: OptionValue = None
+    llm_model: OptionValue = None
+    llm_url: OptionValue = None
+    ollama_host: OptionValue = None
+    ollama_model: OptionValue = None
+    weave_tokens_max: OptionValue = None
+    weave_every_hours: OptionValue = None
+    staging: OptionValue = None
+    backup_folder: OptionValue = None
+    backup_keep: OptionValue = None
+    backup_every_hours: OptionValue = None
+    embedding_provider: OptionValue = None
+    embedding_model: OptionValue = None
+    embedding_url: OptionValue = None
+    search_depth: OptionValue = None
+    search_seconds_max: OptionValue = None
+    recall: OptionValue = None
+    serve_port: OptionValue = None
+    commands_denied: OptionValue = None
+
+
+CONFIG_VERSION = 1
+
+
+def read_config(path: Path) -> Config:
+    """Reads ``config.json``; an absent file is the empty configuration.
+
+    Raises:
+        BadConfig: too large, no JSON, a wrong type, or written by a later version.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Config()
+    if len(data) > CONFIG_BYTES_MAX:
+        raise BadConfig(
+            f"{path} is over {CONFIG_BYTES_MAX} bytes", hint="Restore it from a backup or remove it."
+        )
+    try:
+        config = msgspec.json.decode(data, type=Config)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if _is_prototypes(data):
+            raise BadConfig(
+                f"{path} is of the published prototype: its home is not set up for Crystal yet",
+                hint="`crystal takeover` copies all of it beside, and makes room; then `crystal up`.",
+            ) from error
+        raise BadConfig(
+            f"{path} is damaged: {error}", hint="Mend that line; `crystal config` checks it."
+        ) from error
+    if config.version > CONFIG_VERSION:
+        raise BadConfig(
+            f"{path} was written by a later version of Crystal", hint="Update Crystal on this machine."
+        )
+    return config
+
+
+class _Prototypes(msgspec.Struct, frozen=True):
+    version: str
+    agents: list[str]
+
+
+def _is_prototypes(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data, type=_Prototypes)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,253 @@
+"""Backfill: reading transcripts from their beginning, for what is not in the memory yet.
+
+It finds what `crystal up --from-now` stepped over, what a tool wrote while it was not recorded, and what was recorded and then
+lost; what stands in the memory already is passed over, so that it can be killed anywhere and simply run again. Private spans
+stay hidden, and so does, on a device that was ever private, what bears no time. What was forgotten stays forgotten.
+
+How far recording has come in a file is not touched, but for files that nobody has read yet: those are done afterwards.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import structs
+
+from crystal_mirror.errors import TransactionStale
+from crystal_mirror.operations import Capture
+from crystal_node.agent.forgetting import without_forgotten
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import Usage
+from crystal_node.base.settings import Settings
+from crystal_node.base.settings.again import options_again
+from crystal_node.capture.adapter import Adapter, Counts, Found, Hides, encode_state
+from crystal_node.capture.adapters import TOOLS, adapters_of
+from crystal_node.capture.choosing import discovered
+from crystal_node.capture.follow import FileState
+from crystal_node.capture.lines import QUIET_MS
+from crystal_node.device.device import Device
+from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
+
+EMBEDDED_A_SECOND = 25.0
+"""Chunks that one core of a small machine embeds, about."""
+SENT_SHARE = 0.45
+"""Of a text's bytes, what compressed and sealed entries take, about."""
+SENT_BESIDE = 60
+"""Bytes a chunk beside its text, about."""
+
+TELL_SECONDS = 1.0
+
+Progress = Callable[[str, int, int], None]
+"""Told a line for people, and how much of how much is done (bytes)."""
+
+
+def unheard(_text: str, _done: int, _total: int) -> None:
+    """Progress that nobody listens to."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRequest:
+    """``agent`` and ``tool`` "": all. ``dry_run``: count only. ``limit``: chunks to record at most, 0 for all.
+
+    ``settle``: also in a dry run, a file of which all is in the memory is noted as read.
+    """
+
+    agent: str = ""
+    tool: str = ""
+    dry_run: bool = False
+    limit: int = 0
+    settle: bool = False
+
+
+@dataclass
+class BackfillResult:
+    """What was read, and what of it is new. ``chunks``: in the transcripts; ``recorded``: of these, already in the memory;
+    ``new`` and ``new_bytes``: the rest, as texts. ``taken``: chunks that were recorded now. ``more``: the limit ended it."""
+
+    files: int = 0
+    bytes: int = 0
+    counts: Counts = field(default_factory=Counts)
+    chunks: int = 0
+    recorded: int = 0
+    forgotten: int = 0
+    new: int = 0
+    new_bytes: int = 0
+    taken: int = 0
+    more: bool = False
+    tools: dict[str, int] = field(default_factory=dict[str, int])
+    problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    @property
+    def embed_seconds(self) -> float:
+        """What embedding the new chunks takes, about: on the Core, whichever device recorded them."""
+        return self.new / EMBEDDED_A_SECOND
+
+    @property
+    def send_bytes(self) -> int:
+        return round(self.new_bytes * SENT_SHARE) + self.new * SENT_BESIDE
+
+    def document(self) -> dict[str, object]:
+        """For ``--json`` and for other devices. No text and no path of a conversation is in it but of problems."""
+        return {
+            "files": self.files,
+            "bytes": self.bytes,
+            "tools": self.tools,
+            "messages": self.counts.messages,
+            "redacted": sum(self.counts.redacted.values()),
+            "skipped_reasons": dict(self.counts.skipped),
+            "chunks": self.chunks,
+            "already_recorded": self.recorded,
+            "forgotten": self.forgotten,
+            "new": self.new,
+            "estimate": {"embed_seconds": round(self.embed_seconds, 1), "send_bytes": self.send_bytes},
+            "taken": self.taken,
+            "more": self.more,
+            "problems": [{"path": path, "problem": problem} for path, problem in self.problems],
+        }
+
+
+async def backfill(device: Device, request: BackfillRequest, progress: Progress = unheard) -> BackfillResult:
+    """Reads, counts, and records what is new unless it is a dry run.
+
+    Raises:
+        PrivateNow: private mode is on. Usage: recording is off, or there is no such tool.
+        LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; run it again.
+    """
+    privacy = read_privacy(device.journal)
+    if privacy.on:
+        raise PrivateNow("private mode is on: nothing is recorded")
+    # In an agent, which goes on while a person turns recording off.
+    settings = options_again(device.settings)
+    if not settings.capture.on:
+        raise Usage("recording is off on this device", hint="`crystal capture on` turns it on.")
+    work = _Backfill(device, settings, request, privacy, progress)
+    await work.run()
+    return work.result
+
+
+class _Backfill:
+    def __init__(
+        self,
+        device: Device,
+        settings: Settings,
+        request: BackfillRequest,
+        privacy: Privacy,
+        progress: Progress,
+    ) -> None:
+        self._device, self._settings, self._request = device, settings, request
+        self._privacy, self._progress = privacy, progress
+        self._told = 0.0
+        self.result = BackfillResult()
+
+    async def run(self) -> None:
+        found = await asyncio.to_thread(lambda: list(self._transcripts()))
+        total = sum(size for _, _, size in found)
+        for adapter, path, size in found:
+            self.result.files += 1
+            self.result.tools[adapter.name] = self.result.tools.get(adapter.name, 0) + 1
+            try:
+                await self._file(adapter, path)
+            except OSError as error:
+                self.result.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
+            self.result.bytes += size
+            self._tell(f"{self.result.files:,} of {len(found):,} transcripts", total)
+            if self.result.more:
+                return
+
+    def _tell(self, text: str, total: int) -> None:
+        """Now and then, and at the end: there may be thousands of small files."""
+        now = time.monotonic()
+        if now - self._told >= TELL_SECONDS or self.result.bytes >= total:
+            self._told = now
+            self._progress(text, self.result.bytes, total)
+
+    def _transcripts(self) -> Iterator[tuple[Adapter, Path, int]]:
+        for adapter, found in discovered(self._adapters()):
+            if found.problem is not None:
+                self.result.problems.append((str(found.path), found.problem))
+            elif not self._request.agent or adapter.agent_of(found.path) == self._request.agent:
+                size = _size(found)
+                if size is not None:
+                    yield adapter, found.path, size
+
+    def _adapters(self) -> list[Adapter]:
+        settings, tool = self._settings, self._request.tool
+        wanted = adapters_of(settings, settings.person_home)
+        if not tool:
+            return wanted
+        if tool not in TOOLS:
+            raise Usage(f"there is no tool {tool[:40]!r}", hint=f"Tools: {', '.join(TOOLS)}.")
+        chosen = [one for one in wanted if one.name == tool]
+        if not chosen:
+            raise Usage(f"{tool} is not recorded on this device", hint=f"`crystal capture on {tool}`.")
+        return chosen
+
+    async def _file(self, adapter: Adapter, path: Path) -> None:
+        agent, state, before = adapter.agent_of(path), None, self.result.new
+        quiet_ns = (now_ms() - QUIET_MS) * 1_000_000
+        # What stands in transcripts of a private time without bearing its own may have been said then.
+        hides: Hides = self._privacy.hides_if_unsure if self._privacy.spans else self._privacy.hides
+        if adapter.repeats and self._privacy.spans:
+            hides = self._privacy.or_version(hides, path)
+        while True:
+            reading = await asyncio.to_thread(
+                adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns
+            )
+            self.result.counts.add(reading.counts)
+            self._take(reading.operations)
+            if self.result.more:
+                return
+            state = reading.state
+            if not reading.more:
+                break
+        settled = self._request.settle and self.result.new == before
+        if settled or not self._request.dry_run:
+            self._done(path, state)
+
+    def _take(self, operations: list[Capture]) -> None:
+        fresh = [new for operation in operations if (new := self._fresh(operation)) is not None]
+        if not fresh or self._request.dry_run:
+            return
+
+        def still_public() -> None:
+            if read_privacy(self._device.journal) != self._privacy:
+                raise TransactionStale("private mode has changed meanwhile")
+
+        try:
+            self._device.accept(fresh, still_public)
+        except TransactionStale as error:
+            raise PrivateNow("private mode was changed while transcripts were read: run it again") from error
+        self.result.taken += sum(len(operation.pieces) for operation in fresh)
+
+    def _fresh(self, operation: Capture) -> Capture | None:
+        """What of it is not in the memory yet, and may be, as far as the limit goes."""
+        result = self.result
+        stands = self._device.replica.recorded(operation)
+        result.chunks += len(stands)
+        result.recorded += sum(stands)
+        pieces = tuple(piece for piece, known in zip(operation.pieces, stands, strict=True) if not known)
+        kept = without_forgotten(self._device, [structs.replace(operation, pieces=pieces)]) if pieces else []
+        left = [piece for each in kept if isinstance(each, Capture) for piece in each.pieces]
+        result.forgotten += len(pieces) - len(left)
+        if self._request.limit and result.new + len(left) > self._request.limit:
+            result.more = True
+            left = left[: self._request.limit - result.new]
+        result.new += len(left)
+        result.new_bytes += sum(len(piece.text.encode()) for piece in left)
+        return structs.replace(operation, pieces=tuple(left)) if left else None
+
+    def _done(self, path: Path, state: FileState) -> None:
+        """A file that recording has never read is read to here now."""
+        journal, key = self._device.journal, str(path.absolute())
+        with journal.transaction():
+            if journal.file_state(key) is None and read_privacy(journal) == self._privacy:
+                journal.set_file_state(key, encode_state(state))
+
+
+def _size(found: Found) -> int | None:
+    try:
+        return found.path.stat().st_size
+    except OSError:  # gone meanwhile
+        return None

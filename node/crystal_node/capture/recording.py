@@ -1,0 +1,316 @@
+"""Recording: from transcripts into the outbox, exactly once, whoever else reads the same files at the same
+time.
+
+A pass reads a bounded piece of one transcript, and what it read commits together with how far it read. Before
+it commits it looks whether another process has been there meanwhile, or private mode has changed: then the
+piece is read again. So two captures at once, or a crash anywhere, neither lose nor double a message.
+
+``crystal capture off`` pauses recording, of all tools or of some: nothing is read meanwhile, and what was said is read when
+it is on again. Going private, or ending it, is for all tools.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import structs
+
+from crystal_mirror.errors import TransactionStale
+from crystal_mirror.operations import PIECE_BYTES_MAX
+from crystal_node.agent.forgetting import without_forgotten
+from crystal_node.base.clock import now_ms, uptime_ms
+from crystal_node.base.errors import Usage
+from crystal_node.base.settings.again import options_again
+from crystal_node.base.wording import counted
+from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
+from crystal_node.capture.adapters import adapters_of, all_adapters
+from crystal_node.capture.choosing import Choice, chosen, discovered
+from crystal_node.capture.follow import FileState, unsure
+from crystal_node.capture.lines import QUIET_MS
+from crystal_node.capture.redact import Redacted, redact
+from crystal_node.device.device import Device
+from crystal_node.device.moments import Moment, Strange, note, note_problems, note_strange, read_strange
+from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
+
+_TRIES_MAX = 10
+"""How often one piece is read again because another process committed it first. Each time somebody made progress."""
+
+
+@dataclass
+class RecordReport:
+    """What a capture pass did. ``problems`` are transcripts that could not be read, and why. ``strange``: by tool, lines that
+    are not understood since words of it were last read.
+
+    Nothing was read in ``private`` mode, or while recording is ``off``.
+    """
+
+    files: int = 0
+    operations: int = 0
+    counts: Counts = field(default_factory=Counts)
+    problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    strange: dict[str, Strange] = field(default_factory=dict[str, Strange])
+    private: bool = False
+    off: bool = False
+
+    def meet(self, tool: str, counts: Counts, now_ms: int) -> None:
+        """One reading of one of the files that a tool writes. Words in it show that the tool's format is known still."""
+        if counts.understood:
+            self.strange.pop(tool, None)
+        elif counts.spots:
+            first = counts.spots[0]
+            before = self.strange.get(tool) or Strange(
+                tool, 0, str(first.path), first.offset, first.reason, now_ms, now_ms
+            )
+            self.strange[tool] = structs.replace(before, lines=before.lines + counts.strange, at=now_ms)
+
+    @property
+    def redacted(self) -> int:
+        return sum(self.counts.redacted.values())
+
+    @property
+    def skipped(self) -> int:
+        return sum(self.counts.skipped.values())
+
+    def words(self) -> str:
+        """One line for people, "" when nothing was recorded."""
+        if not self.operations:
+            return ""
+        text = f"{counted(self.counts.messages, 'message')} from {counted(self.files, 'transcript')}"
+        if self.redacted:
+            text += f", {counted(self.redacted, 'credential')} blanked out"
+        return text
+
+
+class Recorder:
+    """Records the transcripts of one device. Used from one event loop; files are read in a thread."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._settings = device.settings
+        self._adapters = adapters_of(self._settings, self._settings.person_home)
+        self._lock = asyncio.Lock()
+
+    def folders(self) -> list[Path]:
+        """Where transcripts appear, whether it exists yet or not."""
+        return [folder for adapter in self._wanted() for folder in adapter.folders]
+
+    def concerns(self, path: Path) -> bool:
+        """Whether a changed file is a transcript, by its name alone."""
+        return any(adapter.concerns(str(path)) for adapter in self._adapters)
+
+    async def record(self, paths: Iterable[Path] | None = None) -> RecordReport:
+        """One pass over these transcripts (and those in these folders), or over all known ones. Nothing in private mode, nor
+        while recording is off.
+
+        Raises:
+            LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; nothing is lost.
+        """
+        async with self._lock:
+            privacy = read_privacy(self._device.journal)
+            if privacy.on:
+                return RecordReport(private=True)
+            wanted = self._wanted()
+            if not self._settings.capture.on:
+                return RecordReport(off=True)
+            named = None if paths is None else list(paths)
+            choices = discovered(wanted) if named is None else chosen(self._all(), named)
+            journal = self._device.journal
+            report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
+            await self._pass(choices, privacy, privacy.hides, report)
+            note_strange(journal, report.strange.values())
+            looked_at = None if named is None else [str(path) for path in named]
+            note_problems(journal, report.problems, looked_at=looked_at)
+            return report
+
+    async def go_private(self) -> RecordReport:
+        """Turns private mode on: from now on nothing is recorded. What stood in transcripts before is recorded first.
+
+        The mode is on before that. If this is interrupted, the next call, or turning it off, records what was left.
+        """
+        async with self._lock:
+            journal = self._device.journal
+            with journal.transaction():
+                privacy = read_privacy(journal).turned_on(now_ms(), uptime_ms())
+                write_privacy(journal, privacy)
+            report = await self._catch_up(privacy)
+            report.private = True
+            return report
+
+    async def go_public(self) -> RecordReport:
+        """Turns private mode off, and steps over everything that transcripts hold by now. ``files`` counts them."""
+        async with self._lock:
+            journal = self._device.journal
+            await self._catch_up(read_privacy(journal))
+            report = RecordReport()
+            states = await self._ends(report)
+            with journal.transaction():
+                privacy = read_privacy(journal)
+                if privacy.on:
+                    for key, state in states.items():
+                        journal.set_file_state(key, state)
+                    write_privacy(journal, privacy.turned_off(now_ms(), uptime_ms()))
+                    report.files = len(states)
+            return report
+
+    async def _catch_up(self, privacy: Privacy) -> RecordReport:
+        """Records what was said before private mode went on, once."""
+        if not privacy.on or privacy.caught_up:
+            return RecordReport()
+        report = RecordReport()
+        await self._pass(discovered(self._wanted()), privacy, privacy.hides, report)
+        journal = self._device.journal
+        with journal.transaction():
+            if read_privacy(journal) == privacy:
+                write_privacy(journal, structs.replace(privacy, caught_up=True))
+        return report
+
+    async def _ends(self, report: RecordReport) -> dict[str, bytes]:
+        """For each transcript the state behind everything that it holds: of tools that are not recorded now, too."""
+        states: dict[str, bytes] = {}
+        for adapter, found in discovered(self._all()):
+            if found.problem is not None:
+                report.problems.append((str(found.path), found.problem))
+                continue
+            key = _key(found.path)
+            try:
+                state = await asyncio.to_thread(adapter.skip, found.path)
+            except OSError as error:
+                _problem(report, found.path, error)
+                before = self._device.journal.file_state(key)
+                state = unsure(None if before is None else decode_state(before))
+            states[key] = encode_state(state)
+        return states
+
+    async def _pass(
+        self, choices: Iterable[Choice], privacy: Privacy, hides: Hides, report: RecordReport
+    ) -> None:
+        # What its tool moved comes before what now stands under its name, whose state is still that of what was moved.
+        for adapter, found in sorted(choices, key=_stays):
+            if found.problem is not None:
+                report.problems.append((str(found.path), found.problem))
+                continue
+            try:
+                recorded = await self._file(adapter, found.path, privacy, hides, report)
+            except OSError as error:
+                _problem(report, found.path, error)
+                continue
+            report.files += recorded
+
+    async def _file(
+        self, adapter: Adapter, path: Path, privacy: Privacy, hides: Hides, report: RecordReport
+    ) -> bool:
+        """Reads one transcript to its end. Returns whether anything of it was recorded.
+
+        Raises:
+            OSError: it cannot be read (failures to *write* are errors of the databases, not this).
+        """
+        recorded = False
+        tries = 0
+        agent, quiet_ns = adapter.agent_of(path), (now_ms() - QUIET_MS) * 1_000_000
+        while True:
+            before = self._device.journal.file_state(_key(path))
+            state = self._former(adapter, path) if before is None else decode_state(before)
+            if before is not None and adapter.unchanged(path, state, quiet_ns):
+                return recorded
+            hidden = hides
+            if adapter.repeats and state is not None and state.stepped_over:
+                hidden = privacy.or_version(hides, path)
+            reading = await asyncio.to_thread(
+                adapter.read, path, state, agent=agent, hides=hidden, quiet_ns=quiet_ns
+            )
+            if privacy.on and not _written_before(reading.state, privacy):
+                reading = await asyncio.to_thread(
+                    adapter.read, path, state, agent=agent, hides=privacy.hides_if_unsure, quiet_ns=quiet_ns
+                )
+            try:
+                self._commit(path, before, privacy, reading)
+            except TransactionStale:
+                tries += 1
+                if tries >= _TRIES_MAX or read_privacy(self._device.journal) != privacy:
+                    return recorded
+                continue
+            report.counts.add(reading.counts)
+            if adapter.concerns(str(path)):  # what a person names may be of any kind
+                report.meet(adapter.name, reading.counts, now_ms())
+            report.operations += len(reading.operations)
+            recorded = recorded or bool(reading.operations)
+            if not reading.more:
+                return recorded
+
+    def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: Reading) -> None:
+        """Commits what was read with how far. Raises TransactionStale if another process was here meanwhile."""
+        journal = self._device.journal
+        # With more to read, an unchanged file must not count as done: somebody may kill us before the next piece.
+        state = structs.replace(reading.state, size=-1, modified=-1) if reading.more else reading.state
+        key, after = _key(path), encode_state(state)
+
+        def advance() -> None:
+            if journal.file_state(key) != before or read_privacy(journal) != privacy:
+                raise TransactionStale("another process has read this transcript meanwhile")
+            journal.set_file_state(key, after)
+            if reading.operations:
+                note(journal, Moment.CAPTURE, now_ms())
+
+        operations = without_forgotten(self._device, reading.operations)
+        if operations:
+            self._device.accept(operations, advance)
+        elif after != before:
+            with journal.transaction():
+                advance()
+
+    def _former(self, adapter: Adapter, path: Path) -> FileState | None:
+        """What was read of a transcript under the name that it had before its tool moved it."""
+        former = adapter.former(path)
+        data = None if former is None else self._device.journal.file_state(_key(former))
+        return None if data is None else decode_state(data)
+
+    def _wanted(self) -> list[Adapter]:
+        """The adapters that are wanted by now: recording may be turned on or off while this process goes on."""
+        settings = options_again(self._settings)
+        if settings is not self._settings:
+            self._settings, self._adapters = settings, adapters_of(settings, settings.person_home)
+        return self._adapters
+
+    def _all(self) -> list[Adapter]:
+        return all_adapters(self._settings, self._settings.person_home)
+
+
+def clean_text(text: str) -> Redacted:
+    """What a person gave to remember, made storable: whole characters, and credentials blanked out.
+
+    Raises:
+        Usage: nothing is left, or it is longer than one text may be.
+    """
+    # Lone surrogates are what Python makes of arguments that are no UTF-8.
+    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip()
+    redacted = redact(whole)
+    if not redacted.text.strip():
+        raise Usage("there is nothing to remember", hint='Say it: crystal remember "…"')
+    if len(redacted.text.encode()) > PIECE_BYTES_MAX:
+        raise Usage(
+            f"a memory has at most {PIECE_BYTES_MAX // 1024} KiB", hint="Split it, or say it shorter."
+        )
+    return redacted
+
+
+def _stays(choice: Choice) -> bool:
+    adapter, found = choice
+    return adapter.former(found.path) is None
+
+
+def _problem(report: RecordReport, path: Path, error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        report.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
+
+
+def _written_before(state: FileState, privacy: Privacy) -> bool:
+    """Whether all that was read stood in the file before private mode went on, by the file's own times: then what bears no
+    time is not private either."""
+    since = privacy.since or 0
+    return max(state.modified, state.changed) < since * 1_000_000 and state.offset <= state.size
+
+
+def _key(path: Path) -> str:
+    """The name under which a transcript's state is kept."""
+    return str(path.absolute())

@@ -1,0 +1,144 @@
+"""A conversation around a search hit, from the pieces that every device has: offline, on whichever machine it took place.
+
+Pieces stand in the order of their times; pieces of one message, and messages of one moment, in the order in which they were
+recorded. What was forgotten is not there. What this device recorded and the Core has not ordered yet is, marked as such.
+Of a message that its tool wrote again with other words, the last version is shown, and the one that was asked for.
+"""
+
+from dataclasses import dataclass
+
+from crystal_core.database import Database, Row
+from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.lookup import Found, find_shown_text
+
+_PLACES = """
+SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
+FROM occurrences o
+UNION ALL
+SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device, 1
+FROM provisional_places p JOIN provisional q ON q.number = p.number WHERE p.category IS NULL AND p.path IS NULL
+"""
+_OF_CHUNK = f"SELECT agent, session FROM ({_PLACES}) WHERE chunk = ? ORDER BY created_at DESC LIMIT 1"  # noqa: S608
+_OF_SESSION = """
+SELECT c.id, c.text, s.agent, s.session, s.message, s.part, s.role, s.created_at, s.project, s.repository, s.source, s.device,
+       s.provisional
+FROM (SELECT chunk, agent, session, message, part, role, created_at, project, repository, source, device, 0 AS provisional,
+             rowid AS number
+      FROM occurrences INDEXED BY occurrences_by_session WHERE session = ?2 AND agent = ?1
+      UNION ALL
+      SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device,
+             1, p.rowid + (SELECT coalesce(max(rowid), 0) FROM occurrences)
+      FROM provisional_places p JOIN provisional q ON q.number = p.number
+      WHERE p.session = ?2 AND p.agent = ?1 AND p.category IS NULL AND p.path IS NULL) s
+JOIN chunks c ON c.rowid = s.chunk
+WHERE NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
+ORDER BY s.number
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One piece of a conversation. ``hit``: the one that was asked for."""
+
+    id: str
+    text: str
+    role: str
+    created_at: int
+    """Milliseconds since 1970; 0 if unknown."""
+    device: bytes
+    message: str
+    part: int
+    provisional: bool
+    hit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A session, or some of it. ``before`` and ``after``: how many pieces of it were left out on either side."""
+
+    agent: str
+    session: str
+    project: str
+    repository: str
+    source: str
+    pieces: tuple[Spoken, ...]
+    before: int
+    after: int
+
+
+def transcript(
+    database: Database, given: str, *, before: int | None = None, after: int | None = None
+) -> Transcript:
+    """The session of the text whose id begins with ``given``, or so many pieces of it before and after that; None for all.
+
+    Raises:
+        Usage: not the beginning of an id, or of more than one text's.
+        NoSuchEntry: no text here has that id.
+    """
+    found = find_shown_text(database, given)
+    with database.snapshot():
+        place = database.row(_OF_CHUNK, (found.chunk,))
+        if place is None:
+            return Transcript("", "", "", "", "", (_memory(database, found),), 0, 0)
+        agent, session = place
+        rows = list(database.each(_OF_SESSION, (agent, session)))
+    if not rows:
+        raise NoSuchEntry("that text was forgotten")
+    spoken, last = _in_order(rows, found.id), rows[-1]
+    hits = [number for number, piece in enumerate(spoken) if piece.hit]
+    first, end = 0, len(spoken)
+    if hits and before is not None:
+        first = max(hits[0] - before, 0)
+    if hits and after is not None:
+        end = min(hits[0] + after + 1, len(spoken))
+    project, repository, source = last[8:11]
+    return Transcript(
+        agent, session, project, repository, source, tuple(spoken[first:end]), first, len(spoken) - end
+    )
+
+
+def _in_order(rows: list[Row], hit: bytes) -> list[Spoken]:
+    """By time; pieces of one message together, each once even if it is pending here and ordered already."""
+    firsts: dict[object, int] = {}
+    sortable: list[tuple[int, int, int, Spoken]] = []
+    last: dict[tuple[str, int, str, int], Spoken] = {}
+    seen: set[tuple[object, object, object]] = set()
+    for number, row in enumerate(rows):
+        content, text, _, _, message, part, role, created_at, _, _, _, device, provisional = row
+        assert isinstance(content, bytes)
+        assert isinstance(device, bytes)
+        assert isinstance(part, int)
+        assert isinstance(created_at, int)
+        if (content, message, part) in seen:
+            continue
+        seen.add((content, message, part))
+        first = firsts.setdefault(message or number, number)
+        piece = Spoken(
+            content.hex(),
+            str(text),
+            str(role),
+            created_at,
+            device,
+            str(message),
+            part,
+            bool(provisional),
+            content == hit,
+        )
+        sortable.append((created_at, first, part, piece))
+        last[_version(piece)] = piece
+    shown = (one for one in sortable if one[3].hit or not one[3].message or last[_version(one[3])] is one[3])
+    return [one[3] for one in sorted(shown, key=lambda one: one[:3])]
+
+
+def _version(piece: Spoken) -> tuple[str, int, str, int]:
+    """What versions of one piece have in common: the moment, too, for ids that a tool uses twice."""
+    return piece.message, piece.part, piece.role, piece.created_at
+
+
+def _memory(database: Database, found: Found) -> Spoken:
+    """A text that was said nowhere: something to remember."""
+    row = database.row("SELECT created_at, device, category FROM memories WHERE chunk = ?", (found.chunk,))
+    created_at, device, category = row if row is not None else (0, b"", "")
+    return Spoken(
+        found.id.hex(), found.words, f"memory: {category}", created_at, device, "", 0, row is None, True
+    )

@@ -1,0 +1,1 @@
+"""What is made from recorded messages: derived files, staging, the Dream Weaver, and sources."""

@@ -1,0 +1,265 @@
+"""Which rows of the memory are of which conversation, followed as the memory grows, loses and is made anew.
+
+    look  --nothing changed (sum, removals, pending forgets)-->  done, without reading a row
+          --rows behind the last one-->                          taken over in batches, each with how far
+          --fewer rows than there should be, something removed, or not the memory of before-->
+                                                                 all rows are compared with what is kept here
+          --a memory that is behind where it was-->              nothing, until it has caught up again
+
+The last matters most: while `crystal.db` is rebuilt, what is not there yet must not count as forgotten. What a look changes is
+kept with how far it came, so one that is killed is gone on with.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from crystal_core import mirrorlog
+from crystal_core.database import Database
+from crystal_node.derive.artefacts.sweeping import ask_for_sweep
+from crystal_node.derive.artefacts.works import Works
+from crystal_node.derive.staging.states import WAITING, Event, State, moved
+
+TOKEN = "works.token"  # noqa: S105 - the name of a value that tells one memory file from another
+TOKEN_BYTES = 16
+MARK_BYTES = 8
+BATCH_ROWS = 5000
+
+_ROWS = """
+SELECT o.rowid, o.agent, o.session, o.created_at, o.device, substr(c.forget_hash, 1, 8)
+FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.rowid > ? ORDER BY o.rowid LIMIT ?
+"""
+_HIDDEN = """
+SELECT DISTINCT substr(m.forget_hash, 1, 8) FROM provisional_marks m WHERE m.hides = 1
+AND m.number = (SELECT max(number) FROM provisional_marks WHERE forget_hash = m.forget_hash)
+"""
+
+
+@dataclass
+class Looked:
+    """What a look found. ``agents``: those that are new here and wait in staging. ``behind``: nothing was looked at."""
+
+    pieces: int = 0
+    lost: int = 0
+    agents: list[str] = field(default_factory=list[str])
+    checked_all: bool = False
+    behind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    token: bytes
+    position: bytes
+    removals: int
+    sum: bytes
+    count: int
+
+
+class Index:
+    """Keeps ``conversation``, ``piece`` and ``agent`` of works.db true to the rows."""
+
+    def __init__(self, works: Works, database: Database, own: bytes, is_known: Callable[[str], bool]) -> None:
+        """``own``: the id of this device. ``is_known``: whether an agent had files here before it was first seen."""
+        self._works = works
+        self._database = database
+        self._own = own
+        self._is_known = is_known
+        self._ids: dict[tuple[str, str], int] = {}
+        self._states: dict[str, State] = {}
+
+    def look(self, now_ms: int) -> Looked:
+        """Takes over what changed. Raises what the databases raise."""
+        works, database = self._works, self._database
+        self._ids.clear()
+        self._states = {agent: State(state) for agent, state in works.rows("SELECT agent, state FROM agent")}
+        looked = Looked()
+        _give_token(database)
+        with database.snapshot():
+            head = _head(database)
+            if head.position < (works.meta("position") or b""):
+                looked.behind = True
+                return looked
+            self._hide(now_ms, looked)
+            if head.sum == works.meta("sum") and self._goes_on(head):
+                return looked
+            if works.meta("token") is None:
+                with works.transaction():
+                    works.set_meta("token", head.token)
+                    works.set_meta("removals", b"%d" % head.removals)
+            if self._goes_on(head):
+                self._follow(now_ms, looked)
+            if not self._goes_on(head) or works.value("SELECT count(*) FROM piece") != head.count:
+                self._compare(now_ms, looked)
+            with works.transaction():
+                for name in ("token", "position", "sum"):
+                    works.set_meta(name, getattr(head, name))
+                works.set_meta("removals", b"%d" % head.removals)
+        if looked.lost:
+            works.scrub()
+        return looked
+
+    def _goes_on(self, head: _Head) -> bool:
+        """Whether this is the memory that was looked at before, with what stood there still in its place."""
+        works = self._works
+        before = works.meta("token")
+        if before is None:
+            return True
+        if before != head.token or works.meta("removals") != b"%d" % head.removals:
+            return False
+        last = works.rows(
+            "SELECT p.occurrence, p.mark, c.agent, c.session FROM piece p JOIN conversation c ON c.id = p.conversation"
+            " ORDER BY p.occurrence DESC LIMIT 1"
+        )
+        if not last:
+            return True
+        found = self._database.row(
+            "SELECT o.rowid, substr(c.forget_hash, 1, 8), o.agent, o.session FROM occurrences o"
+            " JOIN chunks c ON c.rowid = o.chunk WHERE o.rowid = ?",
+            (last[0][0],),
+        )
+        return found == last[0]
+
+    def _follow(self, now_ms: int, looked: Looked) -> None:
+        last = self._works.value("SELECT max(occurrence) FROM piece") or 0
+        while rows := self._database.rows(_ROWS, (last, BATCH_ROWS)):
+            with self._works.transaction():
+                touched: dict[int, int] = {}
+                pieces: list[tuple[int, int, bytes]] = []
+                for rowid, agent, session, created_at, device, mark in rows:
+                    conversation = self._conversation(agent, session, device, now_ms, looked)
+                    touched[conversation] = max(created_at, touched.get(conversation, 0))
+                    pieces.append((rowid, conversation, mark))
+                self._works.run_many(
+                    "INSERT INTO piece (occurrence, conversation, mark) VALUES (?, ?, ?)", pieces
+                )
+                self._dirty(touched, now_ms)
+            looked.pieces += len(rows)
+            last = rows[-1][0]
+
+    def _compare(self, now_ms: int, looked: Looked) -> None:
+        """Compares everything, and takes over what differs, in one go."""
+        works = self._works
+        looked.checked_all = True
+        with works.transaction():
+            works.run("DROP TABLE IF EXISTS temp.fresh")
+            works.run(
+                "CREATE TEMP TABLE fresh (occurrence INTEGER PRIMARY KEY, conversation INTEGER, mark BLOB,"
+                " created_at INTEGER)"
+            )
+            last = 0
+            while rows := self._database.rows(_ROWS, (last, BATCH_ROWS)):
+                works.run_many(
+                    "INSERT INTO fresh VALUES (?, ?, ?, ?)",
+                    [
+                        (rowid, self._conversation(agent, session, device, now_ms, looked), mark, created_at)
+                        for rowid, agent, session, created_at, device, mark in rows
+                    ],
+                )
+                last = rows[-1][0]
+            lost = works.rows(
+                "SELECT DISTINCT conversation FROM"
+                " (SELECT conversation, mark FROM piece EXCEPT SELECT conversation, mark FROM fresh)"
+            )
+            changed = works.rows(
+                "SELECT f.conversation, max(f.created_at) FROM fresh f LEFT JOIN piece p ON p.occurrence = f.occurrence"
+                " AND p.conversation = f.conversation AND p.mark = f.mark WHERE p.occurrence IS NULL GROUP BY 1"
+            )
+            self._dirty({**{row[0]: 0 for row in lost}, **dict(changed)}, now_ms)
+            works.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", lost)
+            works.run_many("DELETE FROM digest WHERE conversation = ?", lost)
+            works.run("DELETE FROM piece")
+            works.run("INSERT INTO piece SELECT occurrence, conversation, mark FROM fresh")
+            works.run("DROP TABLE temp.fresh")
+            ask_for_sweep(works)
+        looked.lost += len(lost)
+
+    def _hide(self, now_ms: int, looked: Looked) -> None:
+        """Conversations with a text that a pending forget hides, or hid until now, have changed."""
+        works = self._works
+        hidden = {bytes(mark) for (mark,) in self._database.rows(_HIDDEN)}
+        before = {bytes(mark) for (mark,) in works.rows("SELECT mark FROM hidden")}
+        if hidden == before:
+            return
+        with works.transaction():
+            for mark in hidden ^ before:
+                rows = works.rows("SELECT DISTINCT conversation FROM piece WHERE mark = ?", (mark,))
+                self._dirty({row[0]: 0 for row in rows}, now_ms)
+                if mark in hidden:
+                    works.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", rows)
+                    works.run_many("DELETE FROM digest WHERE conversation = ?", rows)
+                    looked.lost += len(rows)
+            works.run("DELETE FROM hidden")
+            works.run_many("INSERT INTO hidden (mark) VALUES (?)", [(mark,) for mark in hidden])
+
+    def _conversation(self, agent: str, session: str, device: bytes, now_ms: int, looked: Looked) -> int:
+        self._agent(agent, device, now_ms, looked)
+        found = self._ids.get((agent, session))
+        if found is None:
+            works, key = self._works, (agent, session)
+            works.run(
+                "INSERT INTO conversation (agent, session, last_at, changed_at, dirty_since, lost, staged, made, problem)"
+                " VALUES (?, ?, 0, 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING",
+                key,
+            )
+            found = int(works.value("SELECT id FROM conversation WHERE agent = ? AND session = ?", key))
+            self._ids[key] = found
+        return found
+
+    def _agent(self, agent: str, device: bytes, now_ms: int, looked: Looked) -> None:
+        state, own = self._states.get(agent), device == self._own
+        if state is None:
+            state = State.LIVE if own or self._is_known(agent) else State.GATHERING
+            if state is State.GATHERING:
+                looked.agents.append(agent)
+            self._works.run("INSERT INTO agent VALUES (?, ?, ?, '', '')", (agent, state, now_ms))
+        elif own and state in WAITING:
+            state = moved(state, Event.RECORDED_HERE)
+            set_state(self._works, agent, state, now_ms, remake=True)
+        self._states[agent] = state
+
+    def _dirty(self, touched: dict[int, int], now_ms: int) -> None:
+        self._works.run_many(
+            "UPDATE conversation SET last_at = max(last_at, ?2), changed_at = ?3,"
+            " dirty_since = CASE dirty_since WHEN 0 THEN ?3 ELSE dirty_since END, problem = '' WHERE id = ?1",
+            [(conversation, last, now_ms) for conversation, last in touched.items()],
+        )
+
+
+def set_state(
+    works: Works, agent: str, state: State, now_ms: int, *, remake: bool, weave: str | None = None
+) -> None:
+    """An agent's new state, without a failure. ``remake``: it has other files now, so all its conversations are made anew."""
+    with works.transaction():
+        works.run(
+            "UPDATE agent SET state = ?, since = ?, failure = '', weave = coalesce(?, weave) WHERE agent = ?",
+            (state, now_ms, weave, agent),
+        )
+        if remake:
+            works.run(
+                "UPDATE conversation SET dirty_since = CASE dirty_since WHEN 0 THEN ?2 ELSE dirty_since END,"
+                " changed_at = 0, problem = '' WHERE agent = ?1",
+                (agent, now_ms),
+            )
+
+
+def _give_token(database: Database) -> None:
+    if mirrorlog.meta_get(database, TOKEN) is None:
+        with database.transaction():
+            if mirrorlog.meta_get(database, TOKEN) is None:
+                mirrorlog.meta_set(database, TOKEN, os.urandom(TOKEN_BYTES))
+
+
+def _head(database: Database) -> _Head:
+    position = mirrorlog.position(database)
+    row: tuple[Any, ...] = database.row("SELECT sum, count FROM digests WHERE name = 'occurrences'") or (
+        b"",
+        0,
+    )
+    return _Head(
+        mirrorlog.meta_get(database, TOKEN) or b"",
+        position.epoch.to_bytes(8, "big") + position.sequence.to_bytes(8, "big"),
+        int(database.value("SELECT removals FROM index_state")),
+        bytes(row[0]),
+        int(row[1]),
+    )

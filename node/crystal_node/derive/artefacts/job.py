@@ -1,0 +1,45 @@
+"""The agent's duty to keep the files that are made from the memory true to it. On the Core alone."""
+
+from typing import TYPE_CHECKING
+
+from crystal_node.base.errors import HomeBusy
+from crystal_node.base.jobs import Job
+from crystal_node.base.wording import counted
+from crystal_node.sync.watch import WatchEvent
+
+if TYPE_CHECKING:
+    from crystal_node.sync.work import AgentWork
+
+EVERY_SECONDS = 120.0
+
+
+def jobs(work: "AgentWork") -> list[Job]:
+    return [
+        Job(
+            name="artefacts",
+            what="Makes transcripts, summaries and daily logs of the conversations that changed.",
+            every=EVERY_SECONDS,
+            run=lambda: _run(work),
+            due=lambda: work.device.member.is_core,
+        )
+    ]
+
+
+async def _run(work: "AgentWork") -> str:
+    from crystal_node.derive.artefacts.workshop import workshop
+
+    def tell(text: str) -> None:
+        work.report(WatchEvent.NEWS, text)
+
+    try:
+        async with workshop(work.device, work.settings, tell=tell) as shop:
+            looked = await shop.look(work.now_ms())
+            if looked.behind:
+                return "the memory is being made anew: its files wait"
+            made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
+    except HomeBusy:  # staging, or a command, makes files itself
+        return ""
+    if not (made.written or made.removed):
+        return ""
+    removed = f", {counted(made.removed, 'file')} removed" if made.removed else ""
+    return f"{counted(made.written, 'file')} written{removed}"

@@ -1,0 +1,157 @@
+"""A conversation's summary as Markdown: ``memory/sessions/<date>-<session>.md``.
+
+Without a language model it is an extract and says so: when, where, by whom, how much, the first request, the last answer, the
+files and commands that were named. Nothing in it is understood, all of it is copied or counted. A model's words, where there
+are some, stand before that under a heading of their own. Nothing in the texts is taken for the summary's own, or
+for more than text (``inert``).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import TypeVar
+
+from crystal_core.weaver.prose import paragraphs
+from crystal_node.base.wording import counted, one_line
+from crystal_node.derive.artefacts.conversation import Spoken
+from crystal_node.derive.artefacts.inert import block, plain
+from crystal_node.derive.artefacts.moments import span
+from crystal_node.derive.artefacts.named import Named
+
+TITLE_CHARS = 80
+REQUEST_CHARS = 1000
+ANSWER_CHARS = 2000
+DIGEST_BYTES = 6000
+PLACES_MAX = 10
+DEVICES_MAX = 20
+
+_Kept = TypeVar("_Kept")
+_ROLES = (("user", "request"), ("assistant", "answer"), ("thinking", "thought"))
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a language model made of a conversation; ``failure`` says why there is nothing of it."""
+
+    text: str = ""
+    model: str = ""
+    failure: str = ""
+
+
+class Extract:
+    """What is kept of a conversation while its pieces pass by: of bounded size, whatever comes."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.characters = 0
+        self.first_at = 0
+        self.last_at = 0
+        self.roles: dict[str, int] = {}
+        self.places: dict[tuple[str, str], None] = {}
+        self.sources: dict[str, None] = {}
+        self.devices: dict[bytes, None] = {}
+        self.named = Named()
+        self.request = ""
+        self.answer = ""
+        self._answered: str | None = None
+
+    def take(self, piece: Spoken) -> None:
+        self.pieces += 1
+        self.characters += len(piece.text)
+        if piece.created_at > 0:
+            self.first_at = min(self.first_at or piece.created_at, piece.created_at)
+            self.last_at = max(self.last_at, piece.created_at)
+        role = piece.role if piece.role in ("user", "assistant", "thinking") else "other"
+        if piece.part == 0 or role == "other":
+            self.roles[role] = self.roles.get(role, 0) + 1
+        _note(self.places, (piece.project, piece.repository), PLACES_MAX)
+        _note(self.sources, piece.source, PLACES_MAX)
+        _note(self.devices, piece.device, DEVICES_MAX)
+        self.named.take(piece.text)
+        if piece.role == "user" and not self.request:
+            self.request = piece.text[:REQUEST_CHARS]
+        if piece.role == "assistant" and (not piece.message or piece.message != self._answered):
+            self._answered, self.answer = piece.message, piece.text[:ANSWER_CHARS]
+
+
+def extract(pieces: Iterable[Spoken]) -> Extract:
+    found = Extract()
+    for piece in pieces:
+        found.take(piece)
+    return found
+
+
+def summary(
+    agent: str,
+    session: str,
+    found: Extract,
+    *,
+    zone: tzinfo,
+    names: Mapping[bytes, str],
+    digest: Digest | None = None,
+) -> bytes:
+    """The file but for its seal: a pure function of its arguments. ``names``: of devices."""
+    lines = [f"# {plain(found.request, TITLE_CHARS) or 'A conversation without a request'}", ""]
+    lines += _source_of(digest)
+    lines += [f"- When: {span(found.first_at, found.last_at, zone)} ({zone})"]
+    lines += [
+        f"- Agent: {plain(agent, 100) or 'unnamed'}",
+        f"- Session: {plain(session, 100) or 'unnamed'}",
+    ]
+    lines += [f"- Tool: {plain(', '.join(found.sources), 200) or 'unknown'}"]
+    lines += [f"- Where: {_place(*place)}" for place in found.places if any(place)]
+    lines += [f"- Device: {_device(device, names)}" for device in found.devices]
+    lines += [f"- Said: {_said(found)}", ""]
+    if digest is not None and digest.text:
+        lines += [
+            f"## What {plain(digest.model, 60)} made of it",
+            "",
+            *_quoted(digest.text),
+            "",
+        ]
+    lines += ["## First request", "", *(block(found.request) or ["None was recorded."]), ""]
+    lines += ["## Last answer", "", *(block(found.answer) or ["None was recorded."]), ""]
+    if found.named.files:
+        lines += ["## Files that were named", ""]
+        lines += [f"    {one_line(name, 200)}" for name in found.named.files] + [""]
+    if found.named.commands:
+        lines += ["## Commands that were named", ""]
+        lines += [f"    {one_line(name, 200)}" for name in found.named.commands] + [""]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _source_of(digest: Digest | None) -> list[str]:
+    if digest is not None and digest.text:
+        return []
+    if digest is not None and digest.failure:
+        return [
+            f"Extract: a language model was asked and gave nothing ({plain(digest.failure, 120)}).",
+            "",
+        ]
+    return ["Extract: copied and counted, without a language model.", ""]
+
+
+def _said(found: Extract) -> str:
+    parts = [counted(found.roles[role], word) for role, word in _ROLES if role in found.roles]
+    if "other" in found.roles:
+        parts.append(f"{found.roles['other']:,} of other voices")
+    return f"{', '.join(parts) or 'nothing'}; {counted(found.characters, 'character')}"
+
+
+def _place(project: str, repository: str) -> str:
+    where = plain(project, 200) or "a folder that nobody noted"
+    return f"{where} ({plain(repository, 200)})" if repository else where
+
+
+def _device(device: bytes, names: Mapping[bytes, str]) -> str:
+    return f"{plain(names.get(device, ''), 60) or 'unknown'} ({device.hex()[:8]})"
+
+
+def _quoted(text: str) -> list[str]:
+    """A model's prose, as a quotation in which nothing is loaded, run or hidden."""
+    return [f"> {line}".rstrip() for line in paragraphs(text, DIGEST_BYTES).splitlines()]
+
+
+def _note(kept: dict[_Kept, None], one: _Kept, most: int) -> None:
+    if one in kept or len(kept) < most:
+        kept[one] = None

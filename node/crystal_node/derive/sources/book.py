@@ -1,0 +1,265 @@
+"""``state/sources.db``: what this device knows of its sources and of the files in them.
+
+    source   where each source of this device is, how its folder is recognised, and how the last look at it went
+    file     each file as it was read last: its stamp and content, and what became of it
+
+One SQLite file. Losing it loses nothing: the vault says which version of each document it has, so that files are read again and
+none is sent again. It holds paths and no texts. A damaged one is put aside; where the sources are is taken along, as far as it
+can still be read.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_node.base.errors import LocalStorage
+from crystal_node.derive.sources.scan import Stamp
+
+DAMAGED_SUFFIX = ".damaged"
+SENT = ""
+"""What became of a file whose text is in the memory. All else is a reason: a value of ``Skipped``."""
+
+_SCHEMA = """
+CREATE TABLE source (name TEXT PRIMARY KEY, root TEXT NOT NULL, include TEXT NOT NULL, exclude TEXT NOT NULL,
+                     device BLOB NOT NULL, inode BLOB NOT NULL, added INTEGER NOT NULL,
+                     last BLOB NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE file (source TEXT NOT NULL REFERENCES source (name) ON DELETE CASCADE, path TEXT NOT NULL, size INTEGER NOT NULL,
+                   modified_ns INTEGER NOT NULL, changed_ns INTEGER NOT NULL, inode BLOB NOT NULL, digest BLOB NOT NULL,
+                   became TEXT NOT NULL, pieces INTEGER NOT NULL, redacted INTEGER NOT NULL,
+                   PRIMARY KEY (source, path)) WITHOUT ROWID, STRICT;
+"""
+
+
+_FILE_COLUMNS = "path, size, modified_ns, changed_ns, inode, digest, became, pieces, redacted"
+
+
+class _Damaged(Exception):
+    """The file cannot be read as a book."""
+
+
+_FILE = SqliteFile(
+    application_id=0x4352_5953 + 0x0F,  # "CRYb"
+    version=1,
+    schema=_SCHEMA,
+    busy_milliseconds=30_000,
+    damaged=_Damaged,
+    too_new=lambda text: LocalStorage(text, hint="Upgrade Crystal on this machine; nothing was changed."),
+    synchronous="NORMAL",
+)
+
+
+class LastLook(msgspec.Struct, frozen=True, array_like=True):
+    """How the last look at a source went. ``waiting``: files that are gone and whose removal a person has not confirmed."""
+
+    at: int = 0
+    complete: bool = False
+    worked: int = 0
+    """When a look last found something to send."""
+    problem: str = ""
+    waiting: int = 0
+    waiting_named: tuple[str, ...] = ()
+    skipped: dict[str, int] = {}
+    named: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSource:
+    """A source of this device."""
+
+    name: str
+    root: Path
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    device: int
+    inode: int
+    """Of the root when it was looked at last; 0 before."""
+    added: int
+    last: LastLook
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was read last. ``became``: see ``SENT``."""
+
+    stamp: Stamp
+    digest: bytes
+    became: str
+    pieces: int = 0
+    redacted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of one source: files whose text is in the memory, with their bytes and pieces; and why others are not."""
+
+    files: int
+    bytes: int
+    pieces: int
+    redacted: int
+    others: dict[str, int]
+
+
+class SourceBook:
+    """See the module. One thread at a time; any number of processes."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._db = connection
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @classmethod
+    def open(cls, path: Path | str) -> "SourceBook":
+        """Opens or makes the file. Raises LocalStorage if a later version made it."""
+        known: list[KeptSource] = []
+        try:
+            book = cls(_FILE.open(path))
+            if book._is_sound():
+                return book
+            with suppress(apsw.Error, ValueError, msgspec.MsgspecError):
+                known = book.sources()
+            book.close()
+        except _Damaged:
+            pass
+        damaged = Path(path)
+        damaged.replace(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                damaged.with_name(damaged.name + suffix).unlink()
+        book = cls(_FILE.open(path))
+        for source in known:
+            book.put(source)
+        return book
+
+    def _is_sound(self) -> bool:
+        """Damage in the middle of the file does not show when it is opened.
+
+        Looks at all of it, which takes some ten milliseconds for many files.
+        """
+        try:
+            return bool(self._db.execute("PRAGMA quick_check(1)").get == "ok")
+        except (apsw.CorruptError, apsw.NotADBError):
+            return False
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> "SourceBook":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sources(self) -> list[KeptSource]:
+        rows = self._db.execute(
+            "SELECT name, root, include, exclude, device, inode, added, last FROM source ORDER BY name"
+        )
+        return [
+            KeptSource(
+                name,
+                Path(root),
+                tuple(msgspec.json.decode(include, type=list[str])),
+                tuple(msgspec.json.decode(exclude, type=list[str])),
+                int.from_bytes(device),
+                int.from_bytes(inode),
+                added,
+                msgspec.msgpack.decode(last, type=LastLook),
+            )
+            for name, root, include, exclude, device, inode, added, last in rows
+        ]
+
+    def source(self, name: str) -> KeptSource | None:
+        return next((source for source in self.sources() if source.name == name), None)
+
+    def put(self, source: KeptSource) -> None:
+        """Adds a source, or changes what is known of it. Its files stay."""
+        values = (
+            str(source.root),
+            msgspec.json.encode(source.include).decode(),
+            msgspec.json.encode(source.exclude).decode(),
+            _number(source.device),
+            _number(source.inode),
+            source.added,
+            msgspec.msgpack.encode(source.last),
+        )
+        with immediate(self._db):
+            self._db.execute(
+                "INSERT INTO source (name, root, include, exclude, device, inode, added, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET root = excluded.root, include = excluded.include,"
+                " exclude = excluded.exclude, device = excluded.device, inode = excluded.inode, added = excluded.added,"
+                " last = excluded.last",
+                (source.name, *values),
+            )
+
+    def remove(self, name: str) -> None:
+        with immediate(self._db):
+            self._db.execute("DELETE FROM source WHERE name = ?", (name,))
+
+    def files(self, name: str) -> dict[str, Known]:
+        """All files of a source, by path."""
+        return {
+            path: Known(
+                Stamp(size, modified, changed, int.from_bytes(inode)), digest, became, pieces, redacted
+            )
+            for path, size, modified, changed, inode, digest, became, pieces, redacted in self._db.execute(
+                f"SELECT {_FILE_COLUMNS} FROM file WHERE source = ?",  # noqa: S608 - names of ours
+                (name,),
+            )
+        }
+
+    def note(self, name: str, read: Iterable[tuple[str, Known]] = (), gone: Iterable[str] = ()) -> None:
+        """Keeps what was read, and lets go of what is gone, in one transaction. Of no effect on a source that is removed."""
+        with immediate(self._db):
+            if not self._db.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
+                return
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO file (source, {_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                (
+                    (
+                        name,
+                        path,
+                        known.stamp.size,
+                        known.stamp.modified_ns,
+                        known.stamp.changed_ns,
+                        _number(known.stamp.inode),
+                        known.digest,
+                        known.became,
+                        known.pieces,
+                        known.redacted,
+                    )
+                    for path, known in read
+                ),
+            )
+            self._db.executemany(
+                "DELETE FROM file WHERE source = ? AND path = ?", ((name, path) for path in gone)
+            )
+
+    def not_taken(self, name: str, limit: int) -> list[tuple[str, str]]:
+        """Files that were opened and not taken, with the reason."""
+        rows = self._db.execute(
+            "SELECT path, became FROM file WHERE source = ? AND became <> ? ORDER BY path LIMIT ?",
+            (name, SENT, limit),
+        )
+        return [(str(path), str(became)) for path, became in rows]
+
+    def totals(self, name: str) -> Totals:
+        files = size = pieces = redacted = 0
+        others: dict[str, int] = {}
+        for became, count, sizes, parts, secrets in self._db.execute(
+            "SELECT became, count(*), total(max(size, 0)), total(pieces), total(redacted) FROM file WHERE source = ?"
+            " GROUP BY became",
+            (name,),
+        ):
+            if became == SENT:
+                files, size, pieces, redacted = count, int(sizes), int(parts), int(secrets)
+            else:
+                others[became] = count
+        return Totals(files, size, pieces, redacted, others)
+
+
+def _number(value: int) -> bytes:
+    """Inodes may have 64 bits, without a sign."""
+    return value.to_bytes(8) if value < 2**64 else value.to_bytes(16)

@@ -1,0 +1,127 @@
+"""One file of a source: read, told what it is, made text, freed of credentials, and cut into passages.
+
+A file is opened component by component and never through a link, so that nobody can swap one in between looking and reading.
+Encodings are UTF-8, and UTF-16 and UTF-32 where they say so with a byte order mark. Anything else is counted as of unknown
+encoding, or as binary where a zero byte is in it.
+"""
+
+import codecs
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_core.cutting import Kind, Passage, cut
+from crystal_mirror.files.ports import FileTrouble
+from crystal_node.capture.redact import redact
+from crystal_node.derive.sources.kinds import Skipped, bytes_max, is_python, kind_of
+from crystal_node.derive.sources.scan import Stamp, stamp_of
+from crystal_node.sync.files.folders import READ, folder_of, troubles
+
+TEXT_CHARS_MAX = 8 * 1024 * 1024
+"""Of one document, after it was made text."""
+LINE_CHARS_MEAN_MAX = 500
+LINE_CHARS_MAX = 20_000
+"""Code with lines as long as this, or so long in the mean, was written by a program."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+Extract = Callable[[Kind, bytes], "str | Skipped"]
+"""Makes text of a PDF or of HTML: see ``extracting``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file as it was read: ``digest`` is the SHA-256 of its bytes, ``stamp`` what it bore then."""
+
+    data: bytes
+    digest: bytes
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document that is ready to be sent: its passages without credentials, and how many of those there were."""
+
+    kind: Kind
+    passages: tuple[Passage, ...]
+    redacted: int
+
+
+def read_file(root: Path, path: str) -> Read | Skipped | None:
+    """A file below a source's root; None if it is gone. A root that is a file itself has it under its name."""
+    single = not root.is_dir()
+    limit = bytes_max(kind_of(path))
+    try:
+        with folder_of(root.parent if single else root, path) as found:
+            if found is None:
+                return None
+            with troubles():
+                return _read(found[0], found[1], limit)
+    except FileTrouble:
+        return Skipped.UNREADABLE
+
+
+def prepare(path: str, data: bytes, extract: Extract) -> Prepared | Skipped:
+    """A file's text in passages. The same bytes under the same name give the same passages."""
+    kind = kind_of(path)
+    text = extract(kind, data) if kind in (Kind.PDF, Kind.HTML) else decoded(data)
+    if isinstance(text, Skipped):
+        return text
+    if len(text) > TEXT_CHARS_MAX:
+        return Skipped.TOO_LARGE
+    if kind in (Kind.CODE, Kind.TEXT) and _is_minified(text):
+        return Skipped.MINIFIED
+    redacted = redact(text.replace("\0", ""))
+    passages = cut(redacted.text, kind, python=is_python(path))
+    return Prepared(kind, tuple(passages), redacted.counts.total()) if passages else Skipped.EMPTY
+
+
+def decoded(data: bytes) -> str | Skipped:
+    """The text of a file's bytes."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            try:
+                return data[len(mark) :].decode(encoding)
+            except UnicodeDecodeError:
+                return Skipped.ENCODING
+    if b"\0" in data:
+        return Skipped.BINARY
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Skipped.ENCODING
+
+
+def _read(folder: int, name: str, limit: int) -> Read | Skipped | None:
+    try:
+        descriptor = os.open(name, READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            return Skipped.SPECIAL
+        data = file.read(limit + 1)
+        after = os.fstat(descriptor)
+    if len(data) > limit:
+        return Skipped.TOO_LARGE
+    # What was changed meanwhile is taken as it is, under a stamp that no later look finds again.
+    stamp = stamp_of(info) if stamp_of(info) == stamp_of(after) else Stamp(-1, 0, 0, info.st_ino)
+    return Read(data, sha256(data).digest(), stamp)
+
+
+def _is_minified(text: str) -> bool:
+    lines = text.count("\n") + 1
+    if len(text) > LINE_CHARS_MAX and len(text) / lines > LINE_CHARS_MEAN_MAX:
+        spaces = text.count(" ")
+        return spaces * 12 < len(text) or max(map(len, text.split("\n"))) > LINE_CHARS_MAX
+    return False

@@ -1,0 +1,313 @@
+"""Bringing the memory up to what stands in a source: what is new or changed is put, what is gone is dropped.
+
+::
+
+    look (stamps only) --> what stamp and vault agree on is done
+         |                  the rest is read, file by file, in batches:
+         |                  same content: noted; else its passages are put, then noted
+         v
+    what is gone ---------> few: dropped, after everything was put, so that what a moved file holds keeps its vectors
+                            many, or another folder stands there: held until a person confirms
+
+Each batch is accepted before it is noted in the book. Whoever is killed in between reads those files again, finds them in the
+vault as they are, and sends nothing. A root that is not there, or cannot be listed, removes nothing; nor does a folder in it
+that cannot be listed.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from crystal_core.database import Database
+from crystal_core.documents import Document, documents
+from crystal_mirror.operations import DropDocument, Operation
+from crystal_node.base.clock import now_ms
+from crystal_node.derive.sources.batches import One, Reader
+from crystal_node.derive.sources.book import SENT, KeptSource, Known, LastLook, SourceBook
+from crystal_node.derive.sources.extracting import Extractor
+from crystal_node.derive.sources.kinds import Skipped
+from crystal_node.derive.sources.operations import put_operations, without_forgotten
+from crystal_node.derive.sources.scan import Scan, Stamp
+from crystal_node.device.device import Device
+from crystal_node.device.privacy import PrivateNow, read_privacy
+
+DROPS_AT_ONCE = 500
+FUSE_FREE_FILES = 10
+"""So few removals never ask."""
+FUSE_SHARE_MAX = 0.5
+"""More of a source's documents than this are not removed without a person."""
+NAMED_MAX = 100
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""What is done, how much of it, and how much there is."""
+
+
+@dataclass
+class Synced:
+    """What one sync of a source did. ``problem``: why nothing was done; ``waiting``: removals that a person has to confirm."""
+
+    name: str
+    files: int = 0
+    """Of the source, that are or were to be read."""
+    new: int = 0
+    changed: int = 0
+    removed: int = 0
+    pieces: int = 0
+    """That were put."""
+    redacted: int = 0
+    read: int = 0
+    """Files that were opened."""
+    waiting: int = 0
+    waiting_named: list[str] = field(default_factory=list[str])
+    problem: str = ""
+    complete: bool = True
+    skipped: dict[str, int] = field(default_factory=dict[str, int])
+    named: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def worked(self) -> bool:
+        return bool(self.new or self.changed or self.removed)
+
+
+@dataclass
+class _Look:
+    """What the vault has, what was read before, which files are there, and which of them have to be read."""
+
+    vault: dict[str, Document]
+    known: dict[str, Known]
+    seen: set[str] = field(default_factory=set[str])
+    changed: list[tuple[str, Stamp]] = field(default_factory=list[tuple[str, Stamp]])
+
+
+async def sync_source(
+    device: Device,
+    book: SourceBook,
+    source: KeptSource,
+    *,
+    confirmed: bool = False,
+    progress: Progress | None = None,
+    seconds: float | None = None,
+) -> Synced:
+    """One pass over a source of this device; in ``seconds`` as much of it as that allows.
+
+    Raises:
+        PrivateNow: private mode is on.
+        Revoked, LocalStorage: what accepting raises; what was noted before is done.
+    """
+    _check_public(device)
+    until = None if seconds is None else time.monotonic() + seconds
+    report = Synced(source.name)
+    stop = threading.Event()
+    scan = Scan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
+    try:
+        look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source.name), stop)
+    except OSError as error:
+        report.problem = (
+            f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
+        )
+        report.complete = False
+        _keep(book, source, report)
+        return report
+    vault, known = look.vault, look.known
+    report.files = len(look.seen)
+    gone = [path for path in sorted(vault.keys() | known.keys()) if path not in look.seen]
+    gone = [path for path in gone if not path.startswith(tuple(scan.unlisted))] if scan.unlisted else gone
+    with Extractor(stop) as extractor:
+        reader = Reader(source.root, iter(look.changed), known, vault, extractor.extract, stop)
+        await _put(device, book, reader, len(look.changed), report, progress, until)
+    _tell_skipped(book, scan, report)
+    same_root = not source.inode or (scan.device, scan.inode) == (source.device, source.inode)
+    if report.complete:
+        held = set[str]()
+        if not confirmed:
+            held = _held(source.root, gone, vault, look.seen, same_root=same_root)
+        report.waiting, report.waiting_named = len(held), sorted(held)[:NAMED_MAX]
+        _drop(device, book, source.name, [path for path in gone if path not in held], vault, report)
+    identity = (scan.device, scan.inode) if not report.waiting else (source.device, source.inode)
+    _keep(book, replace(source, device=identity[0], inode=identity[1]), report)
+    return report
+
+
+def _look(scan: Scan, database: Path, book: SourceBook, name: str) -> _Look:
+    """Opens no file. The database has a connection of its own: in the agent the event loop has other things to do."""
+    with Database.open(database) as memory:
+        vault = {each.path: each for each in documents(memory, name)}
+    known = book.files(name)
+    look = _Look(vault, known)
+    able = find_spec("pypdf") is not None
+    for path, stamp in scan.files():
+        look.seen.add(path)
+        before = known.get(path)
+        if before is None or before.stamp != stamp:
+            look.changed.append((path, stamp))
+        elif before.became == SENT:
+            there = vault.get(path)
+            if there is None or there.version != before.digest or not there.complete:
+                look.changed.append((path, stamp))
+        elif path in vault or (able and before.became == Skipped.NO_EXTRACTOR.value):
+            look.changed.append((path, stamp))
+    return look
+
+
+async def _put(
+    device: Device,
+    book: SourceBook,
+    reader: Reader,
+    total: int,
+    report: Synced,
+    progress: Progress | None,
+    until: float | None,
+) -> None:
+    """Reads what has to be read and puts what is new. Sets ``complete`` if time was up before the end."""
+    done = 0
+    while done < total:
+        batch = await _in_thread(reader.batch, reader.stop)
+        _check_public(device)
+        operations: list[Operation] = []
+        notes: list[tuple[str, Known]] = []
+        for one in batch:
+            _take(device, report.name, one, reader.vault, operations, notes, report)
+        if operations:
+            device.accept(operations)
+        book.note(report.name, notes, [one.path for one in batch if one.gone])
+        done += len(batch)
+        if progress is not None:
+            progress(report.name, done, total)
+        if until is not None and time.monotonic() > until and done < total:
+            report.complete = False
+            return
+
+
+def _take(
+    device: Device,
+    name: str,
+    one: One,
+    vault: dict[str, Document],
+    operations: list[Operation],
+    notes: list[tuple[str, Known]],
+    report: Synced,
+) -> None:
+    """What one file makes of the source. A file that cannot be opened just now keeps the document that it has."""
+    known = one.known
+    report.read += one.opened
+    if known is None:
+        return
+    if known.became != SENT:
+        if known.became == Skipped.UNREADABLE.value:
+            return
+        if one.path in vault:
+            operations.append(DropDocument(name, one.path))
+            report.removed += 1
+    elif one.prepared is not None:
+        passages = without_forgotten(device, one.prepared.passages)
+        put = list(put_operations(name, one.path, known.digest, one.modified_ns, one.prepared.kind, passages))
+        operations.extend(put)
+        known = replace(known, pieces=len(passages))
+        report.pieces += len(passages)
+        report.redacted += one.prepared.redacted
+        if one.path in vault:
+            report.changed += 1
+        else:
+            report.new += 1
+    notes.append((one.path, known))
+
+
+def _held(
+    root: Path, gone: list[str], vault: dict[str, Document], seen: set[str], *, same_root: bool
+) -> set[str]:
+    """Documents that are not removed before a person confirms it: too many at once, or of another folder in the same place.
+
+    What still stands there and was left out by a rule is not among them: that is somebody's wish.
+    """
+    folder = root if root.is_dir() else root.parent
+    missing = {path for path in gone if path in vault and not (folder / path).exists()}
+    few = len(missing) <= max(FUSE_FREE_FILES, FUSE_SHARE_MAX * len(vault))
+    return set() if few and same_root and seen else missing
+
+
+def _tell_skipped(book: SourceBook, scan: Scan, report: Synced) -> None:
+    """What was not read, by its name or by what is in it."""
+    counts = Counter({why.value: count for why, count in scan.skips.counts.items()})
+    counts.update(book.totals(report.name).others)
+    report.skipped = dict(counts)
+    named = {path: why.value for path, why in scan.skips.named.items()}
+    report.named = named | {
+        path: why for path, why in book.not_taken(report.name, NAMED_MAX) if Skipped(why).told
+    }
+
+
+def _drop(
+    device: Device,
+    book: SourceBook,
+    name: str,
+    gone: list[str],
+    vault: dict[str, Document],
+    report: Synced,
+) -> None:
+    for start in range(0, len(gone), DROPS_AT_ONCE):
+        some = gone[start : start + DROPS_AT_ONCE]
+        operations = [DropDocument(name, path) for path in some if path in vault]
+        if operations:
+            device.accept(operations)
+            report.removed += len(operations)
+        book.note(name, gone=some)
+
+
+def _keep(book: SourceBook, source: KeptSource, report: Synced) -> None:
+    """How the look went. A source that is removed meanwhile stays removed."""
+    if book.source(source.name) is None:
+        return
+    now = now_ms()
+    last = source.last
+    if report.problem:
+        book.put(
+            replace(
+                source, last=msgspec.structs.replace(last, at=now, complete=False, problem=report.problem)
+            )
+        )
+        return
+    book.put(
+        replace(
+            source,
+            last=LastLook(
+                now,
+                report.complete,
+                now if report.worked else last.worked,
+                "",
+                report.waiting,
+                tuple(report.waiting_named),
+                {why: count for why, count in report.skipped.items() if count},
+                report.named,
+            ),
+        )
+    )
+
+
+def _check_public(device: Device) -> None:
+    if read_privacy(device.journal).on:
+        raise PrivateNow("private mode is on: nothing is recorded")
+
+
+def _why(error: OSError) -> str:
+    return f"{error.filename or 'the folder'} cannot be read: {error.strerror or error}"
+
+
+async def _in_thread(work: Callable[[], T], stop: threading.Event) -> T:
+    """Has a thread do it, and waits for its end even when cancelled: it holds the book and files of ours."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([task])
+        raise

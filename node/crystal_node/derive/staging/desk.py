@@ -1,0 +1,263 @@
+"""Moving staged agents on, a step at a time (``states``). Each step can be repeated; a state is kept before its files go.
+
+gathering   ``Maker`` writes transcripts to staging/<agent>/transcripts/ until all are there and nothing is open
+ready       the marker staging/<agent>/READY stands
+backfill    ``Maker`` makes transcripts, summaries and logs below agents/<agent>/; staging keeps its copies
+asking      nothing, until somebody says how
+weaving     the Dream Weaver reads all there is; nobody else is kept waiting meanwhile
+live        staging/<agent>/ is removed
+"""
+
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.operations import TARGETS_MAX, Forget
+from crystal_node.base.agents import folder_name
+from crystal_node.base.errors import describe
+from crystal_node.base.home import FILE_MODE, Home
+from crystal_node.derive.artefacts.index import set_state
+from crystal_node.derive.artefacts.workshop import Workshop
+from crystal_node.derive.staging.listing import Staged, named, staged_in
+from crystal_node.derive.staging.states import WAITING, CannotStage, Event, State, Weave, moved
+from crystal_node.device.device import Device
+from crystal_node.sync.artefact_places import staging_folder
+from crystal_node.sync.files.folders import folder_of, troubles
+
+GATHERING_MS = 3600 * 1000
+"""An agent that never falls silent is ready after this long."""
+MARKER_NAME = "READY"
+_MARKER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without waiting for who would read a pipe of that name."""
+Weaver = Callable[[str, Weave], Awaitable[str]]
+"""Weaves an agent's past. Returns why it did not come to its end, "" if it did."""
+
+
+@dataclass
+class Moves:
+    """What happened. ``weaving``: agents whose past is to be woven now, with how."""
+
+    lines: list[str] = field(default_factory=list[str])
+    weaving: list[tuple[str, Weave]] = field(default_factory=list[tuple[str, Weave]])
+
+
+class Desk:
+    """Staging in one workshop, behind a look and a making of files."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._works = shop.works
+
+    def named(self, given: str) -> Staged:
+        return named(staged_in(self._works), given)
+
+    async def move_on(self, now_ms: int, only: str | None = None) -> Moves:
+        """Moves every staged agent (or one) as far as it goes by itself. Raises NoRoom, and what the databases raise."""
+        moves = Moves()
+        for one in staged_in(self._works):
+            if one.state in WAITING and not one.failure and only in (None, one.agent):
+                try:
+                    await self._move_one(one.agent, now_ms, moves)
+                except CrystalError as error:
+                    self.fail(one.agent, describe(error).message)
+                    moves.lines.append(f"{_name(one.agent)}: {describe(error).message}")
+        self.clean()
+        return moves
+
+    def hurry(self, agent: str, now_ms: int, weave: Weave | None) -> None:
+        """A person wants this agent to go on: a failure is tried again, a question is answered, nothing is waited for.
+
+        Raises CannotStage: it is live already.
+        """
+        one = self.named(agent)
+        if one.state is State.LIVE:
+            raise CannotStage(
+                f"{_name(one.agent)} is live already", hint="`crystal dream-weave` weaves its past."
+            )
+        chosen = None if weave is None else weave.value
+        with self._works.transaction():
+            if one.state is State.REJECTED:
+                set_state(
+                    self._works, one.agent, moved(one.state, Event.RUN), now_ms, remake=True, weave=chosen
+                )
+            self._works.run(
+                "UPDATE agent SET failure = '', weave = coalesce(?2, weave) WHERE agent = ?1",
+                (one.agent, chosen),
+            )
+            self._works.run(
+                "UPDATE conversation SET changed_at = 0 WHERE agent = ? AND dirty_since > 0", (one.agent,)
+            )
+
+    def reject(self, agent: str, now_ms: int) -> None:
+        """No files of it from now on. Raises CannotStage if it is not staged."""
+        one = self.named(agent)
+        if one.state is not State.REJECTED:
+            set_state(self._works, one.agent, moved(one.state, Event.REJECT), now_ms, remake=True, weave="")
+
+    def woven(self, agent: str, why_not: str, now_ms: int) -> None:
+        """Notes how weaving ended, if the agent still waits for that."""
+        with self._works.transaction():
+            state = self._state(agent)
+            if state is not State.WEAVING:
+                return
+            if why_not:
+                self.fail(agent, why_not)
+            else:
+                set_state(self._works, agent, moved(state, Event.WOVEN), now_ms, remake=False)
+
+    def fail(self, agent: str, why: str) -> None:
+        """The agent stays where it is. All that was made stays, too."""
+        self._works.run(
+            "UPDATE agent SET failure = ? WHERE agent = ?", (why or "for an unknown reason", agent)
+        )
+        self._shop.tell(f"staging of {_name(agent)} failed: {why}; `crystal staging run` tries again")
+
+    def clean(self) -> None:
+        """Removes the staging folders of all who are staged no more."""
+        staging = self._shop.settings.home.staging
+        waiting = {folder_name(one.agent) for one in staged_in(self._works) if one.state in WAITING}
+        for folder in _folders(staging):
+            if folder.name not in waiting:
+                remove_staging(folder)
+                self._works.run(
+                    "DELETE FROM work WHERE path >= ?1 AND path < ?2",
+                    (f"staging/{folder.name}/", f"staging/{folder.name}0"),
+                )
+        self._works.run(
+            "UPDATE conversation SET staged = 0 WHERE staged = 1 AND agent IN"
+            " (SELECT agent FROM agent WHERE state IN ('live', 'rejected'))"
+        )
+
+    async def _move_one(self, agent: str, now_ms: int, moves: Moves) -> None:
+        while True:
+            one = self.named(agent)
+            event = await self._event(one, now_ms)
+            if event is None:
+                if one.state is State.WEAVING:
+                    moves.weaving.append((agent, Weave(one.weave or Weave.EXTRACTIVE)))
+                return
+            after = moved(one.state, event)
+            if after is State.READY:
+                self._mark(agent)
+            weave = one.weave or self._shop.settings.dreams.staging
+            set_state(
+                self._works,
+                agent,
+                after,
+                now_ms,
+                remake=after is State.BACKFILL,
+                weave=weave if after is State.WEAVING else None,
+            )
+            line = f"{_name(agent)}: {self.named(agent).words}"
+            moves.lines.append(line)
+            if after in (State.ASKING, State.LIVE):
+                self._shop.tell(f"staging of {line}")
+
+    async def _event(self, one: Staged, now_ms: int) -> Event | None:
+        """What happens to an agent next, None if nothing does by itself."""
+        weave = Weave(one.weave or self._shop.settings.dreams.staging)
+        match one.state:
+            case State.GATHERING:
+                complete = one.staged == one.conversations
+                if not complete:
+                    self._raise_problem(one.agent)
+                silent = not one.open or now_ms - one.since >= GATHERING_MS or bool(one.weave)
+                return Event.WRITTEN if complete and silent else None
+            case State.READY:
+                self._mark(one.agent)
+                return Event.BEGIN
+            case State.BACKFILL:
+                if one.made < one.conversations:
+                    await self._shop.make(now_ms)
+                    one = self.named(one.agent)
+                if one.made < one.conversations:
+                    self._raise_problem(one.agent)
+                    return None
+                return {Weave.ASK: Event.MADE, Weave.NEVER: Event.MADE_NEVER}.get(weave, Event.MADE_WEAVE)
+            case State.ASKING:
+                return {Weave.ASK: None, Weave.NEVER: Event.NEVER}.get(weave, Event.WEAVE)
+            case State.WEAVING:
+                return Event.NEVER if weave is Weave.NEVER else None
+            case _:
+                return None
+
+    def _raise_problem(self, agent: str) -> None:
+        problem = self._works.value(
+            "SELECT problem FROM conversation WHERE agent = ? AND problem <> '' LIMIT 1", (agent,)
+        )
+        if problem is not None:
+            raise CannotStage(f"a file cannot be written: {problem}", hint="Mend that, then run it again.")
+
+    def _mark(self, agent: str) -> None:
+        """The marker that says that the transcripts in staging are complete."""
+        path = f"{staging_folder(agent)}/{MARKER_NAME}"
+        with folder_of(self._shop.settings.home.root, path, create=True) as found, troubles():
+            assert found is not None, "the folder was made"
+            folder, name = found
+            descriptor = os.open(name, _MARKER, FILE_MODE, dir_fd=folder)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.fsync(folder)
+
+    def _state(self, agent: str) -> State | None:
+        found = self._works.value("SELECT state FROM agent WHERE agent = ?", (agent,))
+        return None if found is None else State(found)
+
+
+def leave_lead(home: Home) -> bool:
+    """What a device does that leads no more: staging, and what was noted for it, is the next Core's. Whether there was any.
+
+    Belongs under the lock of ``workshop``; nobody may have its database open.
+    """
+    folders = _folders(home.staging)
+    for folder in folders:
+        remove_staging(folder)
+    had = home.works_database.exists()
+    for suffix in ("-wal", "-shm", ""):
+        home.works_database.with_name(home.works_database.name + suffix).unlink(missing_ok=True)
+    return had or bool(folders)
+
+
+def remove_staging(folder: Path) -> None:
+    """Removes one agent's folder, and staging/ itself when it is the last."""
+    shutil.rmtree(folder)
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
+def forget_agent(device: Device, shop: Workshop, agent: str) -> tuple[int, int]:
+    """Forgets, everywhere, what this agent alone has said. Returns how many texts that is, and how many others said as well, or
+    are remembered, or stand in a document: those stay."""
+    database = shop.database
+    said = int(database.value("SELECT count(DISTINCT chunk) FROM occurrences WHERE agent = ?", (agent,)))
+    alone = [
+        bytes(row[0])
+        for row in database.rows(
+            "SELECT c.forget_hash FROM chunks c WHERE c.rowid IN (SELECT chunk FROM occurrences WHERE agent = ?1)"
+            " AND NOT EXISTS (SELECT 1 FROM occurrences o WHERE o.chunk = c.rowid AND o.agent <> ?1)"
+            " AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.chunk = c.rowid)"
+            " AND NOT EXISTS (SELECT 1 FROM document_parts d WHERE d.chunk = c.rowid)"
+            " AND NOT EXISTS (SELECT 1 FROM provisional_places p WHERE p.chunk = c.rowid"
+            " AND (p.category IS NOT NULL OR p.path IS NOT NULL OR p.agent <> ?1))",
+            (agent,),
+        )
+    ]
+    for start in range(0, len(alone), TARGETS_MAX):
+        device.accept([Forget(tuple(alone[start : start + TARGETS_MAX]))])
+    return len(alone), said - len(alone)
+
+
+def _folders(staging: Path) -> list[Path]:
+    if staging.is_symlink() or not staging.is_dir():
+        return []
+    return [folder for folder in sorted(staging.iterdir()) if folder.is_dir() and not folder.is_symlink()]
+
+
+def _name(agent: str) -> str:
+    return repr(agent[:60])

@@ -1,0 +1,56 @@
+"""The agent's duty to move staged agents on, on the Core; a device that led before clears away what it staged."""
+
+from typing import TYPE_CHECKING
+
+from crystal_node.base.errors import HomeBusy
+from crystal_node.base.home import Home
+from crystal_node.base.jobs import Job
+from crystal_node.sync.watch import WatchEvent
+
+if TYPE_CHECKING:
+    from crystal_node.sync.work import AgentWork
+
+EVERY_SECONDS = 120.0
+
+
+def jobs(work: "AgentWork") -> list[Job]:
+    return [
+        Job(
+            name="staging",
+            what="Moves agents that are new here on to files of their own and to weaving.",
+            every=EVERY_SECONDS,
+            run=lambda: _run(work),
+            due=lambda: work.device.member.is_core or _staged_before(work.settings.home),
+            heavy=True,
+        )
+    ]
+
+
+def _staged_before(home: Home) -> bool:
+    return home.staging.exists() or home.works_database.exists()
+
+
+async def _run(work: "AgentWork") -> str:
+    from crystal_node.derive.artefacts.workshop import works_lock
+    from crystal_node.derive.staging.advancing import advance, dream_weaver
+    from crystal_node.derive.staging.desk import leave_lead
+
+    def progress(text: str) -> None:
+        work.report(WatchEvent.PROGRESS, text)
+
+    if not work.device.member.is_core:
+        home = work.settings.home
+        with works_lock(home):
+            leave_lead(home)
+        return "staging is the Core's: what was staged here is cleared away"
+    try:
+        moves = await advance(
+            work.device,
+            work.settings,
+            dream_weaver(work.device, progress),
+            tell=lambda text: work.report(WatchEvent.NEWS, text),
+            progress=progress,
+        )
+    except HomeBusy:  # files are made just now: the next run is soon
+        return ""
+    return "; ".join(moves.lines)

@@ -1,0 +1,69 @@
+"""What was forgotten leaves what was woven of it: at the beginning of each run, and by a duty of its own.
+
+Only the machine that wove knows what it had read, so that also one which leads no more does this for the journals of its
+runs. The reference is the next Core's by then, and is left alone unless it still is as this machine wrote it.
+"""
+
+from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.documents import CONTEXT, EXTRACT, REFERENCE, journal, journal_name, reference
+from crystal_core.weaver.extract import context_of
+from crystal_core.weaver.forgetting import has_let_go, let_go
+from crystal_core.weaver.outcome import decode_outcome
+from crystal_core.weaver.records import Batch, Method, Run
+from crystal_core.weaver.sources import day_of
+from crystal_node.base.clock import now_ms
+from crystal_node.derive.weaving.output import DeviceOutput
+from crystal_node.device.device import Device
+
+_SUPPRESSED = "SELECT forget_hash FROM suppressed"
+
+
+def let_go_of_forgotten(device: Device, book: WeaverBook) -> int:
+    """Takes out all parts of journals that were made of texts which have been forgotten. Returns how many. Idempotent."""
+    forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
+    gone = let_go(book, forgotten)
+    days: dict[tuple[str, str], Run] = {(run.id, batch.day): run for run, batch in gone}
+    for (_, day), run in days.items():
+        _write_anew(device, book, run, day)
+    for run in {run.agent: run for run in days.values()}.values():
+        _write_reference(device, book, run)
+        _write_context(device, book, run)
+    if gone:
+        has_let_go(book, gone)
+        book.scrub()
+    return len(_parts(gone))
+
+
+def _write_anew(device: Device, book: WeaverBook, run: Run, day: str) -> None:
+    output = DeviceOutput(device, book, run.agent, lambda: None)
+    outcomes = [decode_outcome(data) for _, data in book.outcomes(run.id, day)]
+    zone = device.settings.capture.zone()
+    output.rewrite(
+        journal_name(day, run.id), journal(run.agent, day, run.id, outcomes, zone), run.method, run.id
+    )
+
+
+def _write_reference(device: Device, book: WeaverBook, run: Run) -> None:
+    output = DeviceOutput(device, book, run.agent, lambda: None)
+    outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(run.agent, run.method)]
+    models = ", ".join(sorted({outcome.model for _, outcome in outcomes if outcome.model}))
+    today = day_of(now_ms(), device.settings.capture.zone())
+    written = book.written(run.agent, REFERENCE)
+    if written is not None and (device.member.is_core or output.is_as_written(REFERENCE)):
+        output.rewrite(REFERENCE, reference(run.agent, outcomes, models, today), written[1], run.id)
+
+
+def _write_context(device: Device, book: WeaverBook, run: Run) -> None:
+    """An extract holds sentences as they were said."""
+    output = DeviceOutput(device, book, run.agent, lambda: None)
+    text = context_of(book, run.agent, now_ms(), device.settings.capture.zone())
+    for name in (CONTEXT, EXTRACT):
+        written = book.written(run.agent, name)
+        if text is None or written is None or written[1] is not Method.EXTRACTIVE:
+            continue
+        if device.member.is_core or output.is_as_written(name):
+            output.rewrite(name, text, Method.EXTRACTIVE, run.id)
+
+
+def _parts(gone: list[tuple[Run, Batch]]) -> set[tuple[str, int]]:
+    return {(batch.run, batch.number) for _, batch in gone}

@@ -1,0 +1,155 @@
+"""Where the Dream Weaver writes on this device: an agent's folder, and memories as operations.
+
+Names come from `crystal_core.weaver.documents`; the folder from `capture.agents`. Nothing is written through a link. What a
+person changed in a page is kept beside the new one, in ``memory/former/``. Memories are accepted in one transaction with a
+note of the batch that they are from, in the same journal, so that a crash can neither lose nor double them.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_core.memories import memory as kept_memory
+from crystal_core.weaver.answers import Memory
+from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
+from crystal_core.weaver.records import Method
+from crystal_mirror.operations import Remember
+from crystal_node.base.agents import agent_folder
+from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.home import DIRECTORY_MODE, write_private
+from crystal_node.capture.follow import NotAFile, open_regular
+from crystal_node.capture.recording import clean_text
+from crystal_node.device.device import Device
+from crystal_node.device.privacy import PrivateNow, read_privacy
+
+FILE_BYTES_MAX = 8 * 1024 * 1024
+"""A page of a person that is larger is not read, and not replaced."""
+FORMER = "memory/former"
+WOVEN_CONFIDENCE = 70
+"""Of a memory that a language model put into words: less than a person's."""
+_META = "node.woven."
+
+
+class DeviceOutput:
+    """One agent's files and memories. ``allowed`` is asked before each write and raises if this device may not any more."""
+
+    def __init__(self, device: Device, book: WeaverBook, agent: str, allowed: Callable[[], None]) -> None:
+        self._device = device
+        self._book = book
+        self._agent = agent
+        self._allowed = allowed
+        self._folder = agent_folder(device.settings.home, agent)
+        self._marker = _META + sha256(agent.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def read(self, name: str) -> str | None:
+        path = self._path(name)
+        try:
+            with open_regular(path) as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None
+        except NotAFile as error:
+            raise LocalStorage(f"{path} is no file", hint="Remove it; nothing was written.") from error
+        if len(data) > FILE_BYTES_MAX:
+            raise LocalStorage(f"{path} is over {FILE_BYTES_MAX // 2**20} MiB", hint="Move it elsewhere.")
+        return data.decode("utf-8", "replace")
+
+    def write(self, name: str, text: str, method: Method, run: str) -> bool:
+        return self._write(name, text, method, run, keep=True)
+
+    def rewrite(self, name: str, text: str, method: Method, run: str) -> bool:
+        """As ``write``, and nothing of the old text is kept: something in it was forgotten. A file that is gone stays gone."""
+        return self.read(name) is not None and self._write(name, text, method, run, keep=False)
+
+    def is_as_written(self, name: str) -> bool:
+        """Whether a file is as this book has last written it."""
+        text = self.read(name)
+        return text is not None and _is_ours(text, self._book.written(self._agent, name))
+
+    def _write(self, name: str, text: str, method: Method, run: str, *, keep: bool) -> bool:
+        self._allowed()
+        data = text.encode("utf-8", "replace")
+        before = self.read(name)
+        digest = sha256(data).digest()
+        if before is not None and before.encode() == data:
+            self._note(name, digest, method)
+            return False
+        known = self._book.written(self._agent, name)
+        keep = keep and name != WOVEN
+        if keep and before is not None and before not in text and not _is_ours(before, known):
+            stem = name.rpartition("/")[2].removesuffix(".md")
+            former = self._path(f"{FORMER}/{stem}-{run}.md")
+            if not former.exists():
+                self._put(former, before.encode())
+        self._put(self._path(name), data)
+        self._note(name, digest, method)
+        return True
+
+    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+        self._allowed()
+        journal = self._device.journal
+        place = f"{run}:{number}:"
+
+        def taken_before() -> int | None:
+            value = (journal.meta_get(self._marker) or b"").decode()
+            return int(value.removeprefix(place)) if value.startswith(place) else None
+
+        before = taken_before()
+        if before is not None:
+            return before
+        operations = [
+            Remember(text, memory.category.value, self._agent, moment, WOVEN_CONFIDENCE)
+            for memory in memories
+            if (text := _clean(memory.text)) and self._is_new(sha256(text.encode()).digest())
+        ]
+
+        def mark() -> None:
+            if read_privacy(journal).on:
+                raise PrivateNow("private mode is on: nothing is recorded")
+            assert taken_before() is None, "one process weaves at a time"
+            journal.meta_set(self._marker, f"{place}{len(operations)}".encode())
+
+        if operations:
+            self._device.accept(operations, mark)
+        return len(operations)
+
+    def _is_new(self, content: bytes) -> bool:
+        """Neither forgotten nor a memory, whatever has become of it: a model's word changes nothing that stands."""
+        replica = self._device.replica
+        return not replica.hides(content) and kept_memory(replica.database, content) is None
+
+    def _note(self, name: str, digest: bytes, method: Method) -> None:
+        if self._book.written(self._agent, name) != (digest, method):
+            self._book.set_written(self._agent, name, digest, method)
+
+    def _path(self, name: str) -> Path:
+        """Raises LocalStorage: something on the way is a link."""
+        assert name in (*PAGES, WOVEN) or name.startswith((f"{JOURNALS}/", f"{FORMER}/")), "names are ours"
+        home = self._device.settings.home.root
+        path = self._folder / name
+        for part in (path, *path.parents):
+            if part == home:
+                break
+            if part.is_symlink():
+                raise LocalStorage(
+                    f"{part} is a link", hint="Put the file or folder itself there; nothing was written."
+                )
+        return path
+
+    def _put(self, path: Path, data: bytes) -> None:
+        for folder in reversed(path.parents):
+            if folder.is_relative_to(self._device.settings.home.root):
+                folder.mkdir(DIRECTORY_MODE, exist_ok=True)
+        write_private(path, data)
+
+
+def _is_ours(text: str, known: tuple[bytes, Method] | None) -> bool:
+    return known is not None and known[0] == sha256(text.encode()).digest()
+
+
+def _clean(text: str) -> str:
+    try:
+        return clean_text(text).text
+    except Usage:  # nothing is left of it
+        return ""

@@ -1,0 +1,1 @@
+"""A device: its keys, journal, relay client, and how a home becomes one."""

@@ -1,0 +1,388 @@
+"""Founding a vault on this machine, and joining one by its code: the work of ``crystal init`` and ``crystal
+pair``. How a machine joins by an invite is in ``pairing/newcomer.py``; what it does to its home is here.
+
+Both can be killed anywhere and run again. Keys are made and stored first, so that nothing which a relay ever
+heard of is lost; ``config.json`` names the vault last, and that is what makes a home *set up*::
+
+    nothing --keys stored--> keyed --relay knows us, log written--> config.json names the vault: set up
+
+On a home that is set up they only mend the relay's side (a new address, an emptied relay, a lost token); a
+home never goes from one vault to another. With ``--new-keys`` it joins as another device: keys and token of that one are kept
+beside its own, which work until the new ones take their place, in the last step.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from crystal_crypto.entry import parse
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.authority import in_force
+from crystal_mirror.errors import WrongVault
+from crystal_mirror.founding import found, join
+from crystal_mirror.member import load_log
+from crystal_mirror.outbox import restart_stream
+from crystal_mirror.ports import JournalView
+from crystal_mirror.records import Details
+from crystal_mirror.requests import Flow
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import NotSetUp, Usage, WrongCode
+from crystal_node.base.home import Home
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Config, Settings
+from crystal_node.device.access import META_ACCESS
+from crystal_node.device.device import opened
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.keys.devicekeys import DeviceKeys, choose_keys, open_keys
+from crystal_node.device.keys.roots import kept_roots, take_root
+from crystal_node.device.registering import UnknownVault, create_vault, register, token_of
+from crystal_node.device.relaystore import open_http
+from crystal_node.device.runner import Runner
+from crystal_relay.client import HttpStore
+
+_SETUP_WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended.
+
+    ``anew``: it was set up, and is another device now; ``replaced`` is the one that it was, b"" where nothing tells.
+    """
+
+    settings: Settings
+    keys: DeviceKeys
+    vault: bytes
+    device: bytes
+    fresh: bool
+    anew: bool = False
+    replaced: bytes = b""
+
+
+async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
+    """Makes a new vault with this device as its Core, or registers an existing one at a relay again.
+
+    Raises:
+        NotSetUp: no relay or no enrolment token was given.
+        WrongCode: this home belongs to a vault whose root is not here.
+        RelayRefused, StoreFailure: what the relay says.
+    """
+    _need_relay(settings)
+    if not enrolment_token:
+        raise NotSetUp(
+            "the relay's enrolment token is needed to make a vault there",
+            hint="The relay prints it at its first start. Set CRYSTAL_RELAY_ENROLL_TOKEN, or pipe it: --enroll-token -",
+        )
+    with _setup(settings.home):
+        settings = settings.read_again()
+        fresh = settings.vault is None
+        keys, settings = _keys(settings)
+        root = keys.root() if settings.vault is None else _root_of(settings, keys, settings.vault)
+        if root is None:
+            root = Root.generate()
+            keys.keep_root(root)
+        vault = settings.vault or root.vault
+        identity = _identity(keys)
+        token = token_of(keys, identity)
+        async with open_http(settings, vault=vault, token=token) as store:
+            token = await create_vault(store, keys, root, identity, token, enrolment_token)
+        async with open_http(settings, vault=vault, token=token) as store:
+            await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
+        settings = _finish(settings, vault)
+        _note_device(settings, vault, identity.id)
+    return Enrolled(settings, keys, vault, identity.id, fresh)
+
+
+async def join_vault(
+    settings: Settings, root: Root, vault: bytes | None = None, *, new_keys: bool = False
+) -> Enrolled:
+    """Joins a vault by its root, or registers this member at the relay again.
+
+    ``vault`` None: the one that this root founded. ``new_keys``: as another device than this home was.
+
+    Raises:
+        WrongCode: the relay has no such vault, or this home belongs to another one.
+        RelayRefused, StoreFailure: what the relay says.
+    """
+    _need_relay(settings)
+    vault = root.vault if vault is None else vault
+    with joining(settings, vault, new_keys=new_keys) as home:
+        settings, keys, identity = home.settings, home.keys, home.identity
+        kept = keys.root()
+        home.journal().close()
+        token = token_of(keys, identity)
+        async with open_http(settings, vault=vault, token=token) as store:
+            token = await register(store, keys, root, identity, token)
+        if kept is None:
+            # Only now: a code that the relay knows nothing of must not stand in the way of the right one.
+            keys.keep_root(root)
+        async with open_http(settings, vault=vault, token=token) as store:
+            await _write_log(settings, store, root, identity, founding=False, vault=vault)
+        if kept is not None and kept != root:
+            take_root(keys, root)  # the log has it in force: the one before has no power any more
+        return home.finish()
+
+
+@dataclass(slots=True)
+class Joining:
+    """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet.
+
+    ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in. ``before``: the device
+    that it was, as far as that is known. ``keyless``: its keys were lost, and ``identity`` is new.
+    """
+
+    settings: Settings
+    keys: DeviceKeys
+    identity: DeviceIdentity
+    vault: bytes
+    fresh: bool
+    anew: bool = False
+    before: bytes = b""
+    keyless: bool = False
+
+    def journal(self) -> SqliteJournal:
+        """The home's own journal, which belongs to the vault from now on."""
+        return _journal(self.settings, self.vault)
+
+    def finish(self) -> Enrolled:
+        """Names the vault in ``config.json``: the home is set up. One that comes as another device becomes that one last."""
+        self.settings = _finish(self.settings, self.vault)
+        if self.anew:
+            self.keys.take_next_identity()
+        _note_device(self.settings, self.vault, self.identity.id)
+        if not self.fresh:
+            _adopt_outbox(self.settings)
+        replaced = self.before if self.before != self.identity.id else b""
+        anew = not self.fresh and (self.anew or self.keyless or bool(replaced))
+        return Enrolled(
+            self.settings,
+            self.keys,
+            self.vault,
+            self.identity.id,
+            self.fresh,
+            anew,
+            replaced if anew else b"",
+        )
+
+    def abandon(self) -> None:
+        """Drops the keys that are not in use yet: whoever was told of them is not to meet them again."""
+        if self.fresh:
+            self.keys.drop_identity()
+        elif self.anew:
+            self.keys.drop_next_identity()
+
+
+@contextmanager
+def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Generator[Joining]:
+    """Readies a home to join a vault: nobody else sets it up meanwhile, and the device's keys are stored.
+
+    Raises:
+        WrongCode: the home belongs to another vault. Nothing was changed.
+        HomeBusy: another process sets it up.
+        KeyStoreError: the keys cannot be kept.
+    """
+    if settings.vault is not None and settings.vault != vault:
+        raise _other_vault(settings.vault)
+    with _setup(settings.home):
+        # A person may have typed a code for minutes: where the keys are now, the file tells.
+        settings = settings.read_again()
+        if settings.vault is not None and settings.vault != vault:
+            raise _other_vault(settings.vault)
+        fresh = settings.vault is None
+        keys, settings = _keys(settings)
+        kept = keys.root()
+        belongs = _check_journal(settings, vault)
+        # A root that took another's place does not tell its vault: then the journal does.
+        if fresh and kept is not None and vault not in (kept.vault, belongs):
+            raise _other_vault(kept.vault)
+        anew = new_keys and not fresh
+        own = keys.identity()
+        before = own.id if anew and own is not None else _device_before(settings)
+        identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
+        yield Joining(settings, keys, identity, vault, fresh, anew, before, keyless=own is None)
+
+
+def prepare_node(settings: Settings) -> Settings:
+    """Makes the home and keeps the settings that were given; the vault comes with ``crystal pair``."""
+    with _setup(settings.home):
+        settings = settings.read_again()
+        return settings.save(_config(settings, vault=settings.config.vault))
+
+
+def _setup(home: Home) -> FileLock:
+    home.create()
+    return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)
+
+
+def _need_relay(settings: Settings) -> None:
+    if not settings.relay_url:
+        raise Usage("no relay was given", hint="Add --relay URL, or set CRYSTAL_RELAY_URL.")
+
+
+def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
+    """The place for this home's keys, written down before a key goes there."""
+    if settings.config.key_store:
+        config = settings.config
+        return open_keys(settings.home, config.key_store, config.keyring_backend), settings
+    keys = choose_keys(settings.home, settings.key_store)
+    config = _config(settings, vault="", key_store=keys.kind.value)
+    return keys, settings.save(replace(config, keyring_backend=keys.backend))
+
+
+def _root_of(settings: Settings, keys: DeviceKeys, vault: bytes) -> Root:
+    """The root in force of the vault of a home that is set up. Raises WrongCode if it is not here."""
+    journal = _journal(settings, vault)
+    try:
+        log = load_log(journal, vault)
+    finally:
+        journal.close()
+    root = kept_roots(keys, log).root
+    if root is None or not in_force(log, root):
+        raise WrongCode(
+            "this home belongs to a vault whose root is not on this machine",
+            hint="Run `crystal recovery restore --relay URL --enroll-token -` with the recovery kit instead.",
+        )
+    return root
+
+
+def _config(settings: Settings, *, vault: str, key_store: str | None = None) -> Config:
+    config = settings.config
+    return replace(
+        config,
+        vault=vault,
+        relay_url=settings.relay_url,
+        agent=settings.agent_id,
+        name=settings.name.value,
+        key_store=config.key_store if key_store is None else key_store,
+        relay_allow_http=settings.allow_http,
+    )
+
+
+def _identity(keys: DeviceKeys, *, new: bool = False) -> DeviceIdentity:
+    identity = None if new else keys.identity()
+    if identity is None:
+        identity = DeviceIdentity.generate()
+        keys.keep_identity(identity)
+    return identity
+
+
+async def _write_log(
+    settings: Settings,
+    store: HttpStore,
+    root: Root,
+    identity: DeviceIdentity,
+    *,
+    founding: bool,
+    vault: bytes,
+) -> None:
+    journal = _journal(settings, vault)
+    details = Details(settings.name.value, system_name(), now_ms(), identity.id)
+    flow: Flow[None] = (
+        found(identity, root, journal, os.urandom, details)
+        if founding
+        else join(identity, root, journal, os.urandom, details, vault)
+    )
+    try:
+        await Runner(store, None).run(flow)
+    except WrongVault as error:
+        raise UnknownVault from error
+    finally:
+        journal.close()
+
+
+def _other_vault(vault: bytes | None) -> WrongCode:
+    named = vault.hex()[:8] if vault else "unknown"
+    return WrongCode(
+        f"this home belongs to another vault ({named}) than that code",
+        hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code -",
+    )
+
+
+def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
+    """The journal, if it is this vault's or nobody's yet.
+
+    Raises:
+        WrongCode: it holds something of another vault, which is not to be lost. Nothing was changed.
+    """
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        _refuse_foreign(journal, vault)
+        with journal.transaction() as transaction:
+            transaction.meta_set(META_VAULT, vault)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _check_journal(settings: Settings, vault: bytes) -> bytes | None:
+    """The vault that the journal belongs to. Raises WrongCode as ``_journal``, and writes nothing."""
+    if not settings.home.state_database.exists():
+        return None
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        _refuse_foreign(journal, vault)
+        return journal.meta_get(META_VAULT)
+    finally:
+        journal.close()
+
+
+def _device_before(settings: Settings) -> bytes:
+    """The device that this home was when it was set up last, or that recorded what waits in it; b"" if nothing tells."""
+    if not settings.home.state_database.exists():
+        return b""
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        return journal.meta_get(META_DEVICE) or _outbox_sender(journal) or b""
+    finally:
+        journal.close()
+
+
+def _outbox_sender(journal: JournalView) -> bytes | None:
+    names = journal.names()
+    row = journal.row(names[0].incarnation, names[0].sequence) if names else None
+    return None if row is None else parse(row.sealed).header.sender
+
+
+def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
+    belongs = journal.meta_get(META_VAULT)
+    if belongs is not None and belongs != vault and (journal.log_entries() or journal.outbox_count()):
+        raise _other_vault(belongs)
+
+
+META_VAULT = "node.vault"
+"""In the journal: the vault that it belongs to."""
+META_DEVICE = "node.device"
+"""In the journal: the device that this home is, so that one whose keys are lost can name what it was."""
+
+
+def _adopt_outbox(settings: Settings) -> None:
+    """What an identity that this home has lost had accepted is offered by the new one, under its old names."""
+    with opened(settings) as device, device.journal.transaction() as transaction:
+        sender = _outbox_sender(transaction)
+        if sender is not None and sender != device.identity.id:
+            restart_stream(device.member, transaction)
+        transaction.meta_set(META_ACCESS, None)  # whatever kept it out before, it was let in now
+
+
+def _finish(settings: Settings, vault: bytes) -> Settings:
+    return settings.save(_config(settings, vault=vault.hex()))
+
+
+def _note_device(settings: Settings, vault: bytes, device: bytes) -> None:
+    journal = _journal(settings, vault)
+    try:
+        with journal.transaction() as transaction:
+            transaction.meta_set(META_DEVICE, device)
+    finally:
+        journal.close()
+
+
+def system_name() -> str:
+    """This machine's system, for the other devices' lists: "Linux x86_64"."""
+    system = os.uname()
+    return f"{system.sysname} {system.machine}"

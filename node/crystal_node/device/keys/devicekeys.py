@@ -1,0 +1,204 @@
+"""This device's secrets by name: its identity, the vault's root (where it is held), and its token at the
+relay.
+
+Where they are kept is chosen once, when the home is set up, and written in ``config.json``: moving keys
+silently from one place to another would be how they get lost. ``auto`` takes the system's keyring when it
+truly works, else files of mode 0600, which a passphrase can close (``crystal keys passphrase``). Names carry
+the home, so that several homes of one user don't share keys.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from crystal_crypto.errors import KeyStoreError, Malformed, UnknownVersion
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.identity import DeviceIdentity
+from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Preference, choose_keystore
+from crystal_crypto.limits import KEY_BYTES
+from crystal_node.base.errors import BadConfig
+from crystal_node.base.home import Home
+from crystal_node.base.settings import KeyStoreKind
+from crystal_node.device.keys.passphrase import ask_passphrase
+
+_IDENTITY = "identity"
+_NEXT_IDENTITY = "identity.next"
+_ROOT = "root"
+_TOKEN = "relay-token"  # noqa: S105  the name under which it is kept
+
+_NEXT_TOKEN = "relay-token.next"  # noqa: S105
+
+_REPLACED = "recovery.before"
+REPLACED_MAX = 4
+"""Of so many roots that were replaced the recovery secrets are kept."""
+
+NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN)
+"""All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKeys:
+    """Typed access to the key store. ``kind`` says where it is (file or keyring), ``reason`` why it was chosen, ``backend``
+    which keyring, for ``config.json`` ("" where it is none that can be loaded by its name)."""
+
+    store: KeyStore
+    kind: KeyStoreKind
+    reason: str
+    backend: str = ""
+
+    def close(self) -> None:
+        """Wipes the master key of a store that a passphrase closes. Secrets that were loaded are beyond reach."""
+        if isinstance(self.store, FileKeyStore):
+            self.store.close()
+
+    def identity(self) -> DeviceIdentity | None:
+        """Raises KeyStoreError if what is kept as such is none."""
+        data = self.store.load(_IDENTITY)
+        try:
+            return None if data is None else DeviceIdentity.from_bytes(data)
+        except UnknownVersion:
+            raise
+        except Malformed as error:
+            place = (
+                "state/secrets/identity" if self.kind is KeyStoreKind.FILE else "the keyring's entry identity"
+            )
+            raise KeyStoreError(
+                f"this device's keys, {place}, are damaged: {error}",
+                hint=f"Restore {place} from a backup. If there is none, delete it, and join as a new device: "
+                "`crystal pair --code -`.",
+            ) from error
+
+    def keep_identity(self, identity: DeviceIdentity) -> None:
+        self.store.store(_IDENTITY, identity.to_bytes())
+
+    def drop_identity(self) -> None:
+        """For a device that nobody is to know any more; never for one that is set up."""
+        self.store.delete(_IDENTITY)
+
+    def next_identity(self) -> DeviceIdentity:
+        """The one under which a home that is set up is to join anew: made and kept at the first call. Until it is in, the home
+        keeps the one that it has, and with it all that only that one opens."""
+        data = self.store.load(_NEXT_IDENTITY)
+        if data is not None and data == self.store.load(_IDENTITY):
+            self._end_switch()  # that one came in long ago: a crash left it here
+            data = None
+        identity = DeviceIdentity.generate() if data is None else DeviceIdentity.from_bytes(data)
+        if data is None:
+            self.store.store(_NEXT_IDENTITY, identity.to_bytes())
+        return identity
+
+    def take_next_identity(self) -> None:
+        """The one that joined is this device's own from now on: from the first step, wherever a crash comes. Idempotent."""
+        data = self.store.load(_NEXT_IDENTITY)
+        if data is not None:
+            self.store.store(_IDENTITY, data)
+            self._end_switch()
+
+    def drop_next_identity(self) -> None:
+        """For one that did not join, and that nobody is to meet again."""
+        self.store.delete(_NEXT_TOKEN)
+        self.store.delete(_NEXT_IDENTITY)
+
+    def _end_switch(self) -> None:
+        identity = self.identity()
+        token = self.token(identity.id) if identity is not None else None
+        if token is not None:
+            self.store.store(_TOKEN, token.encode("ascii"))
+        self.drop_next_identity()
+
+    def root(self) -> Root | None:
+        data = self.store.load(_ROOT)
+        return None if data is None else Root.from_bytes(data)
+
+    def keep_root(self, root: Root) -> None:
+        self.store.store(_ROOT, root.to_bytes())
+
+    def drop_root(self) -> None:
+        """For a person who has it on a kit that was typed back."""
+        self.store.delete(_ROOT)
+
+    def replaced_secrets(self) -> list[bytes]:
+        """The recovery secrets of roots that were replaced here, the newest first."""
+        data = self.store.load(_REPLACED) or b""
+        return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+
+    def keep_replaced(self, root: Root) -> None:
+        """Keeps the recovery secret of a root that was replaced: a relay that is put back from a backup knows no other."""
+        secrets = [root.relay_secret, *self.replaced_secrets()]
+        self.store.store(_REPLACED, b"".join(list(dict.fromkeys(secrets))[:REPLACED_MAX]))
+
+    def drop_replaced(self) -> None:
+        """For a device that gives the root away: they are of use beside the root only."""
+        self.store.delete(_REPLACED)
+
+    def token(self, device: bytes) -> str | None:
+        """The token of that device. One that came in a moment ago may have it under its next name still."""
+        kept = (self.store.load(name) for name in (_TOKEN, _NEXT_TOKEN))
+        tokens = (data.decode("ascii") for data in kept if data is not None)
+        return next((token for token in tokens if _is_of(token, device)), None)
+
+    def keep_token(self, token: str) -> None:
+        """One of a device that this home is not yet is kept beside that of the one that it is."""
+        identity = self.identity()
+        own = identity is None or _is_of(token, identity.id)
+        self.store.store(_TOKEN if own else _NEXT_TOKEN, token.encode("ascii"))
+
+
+def _is_of(token: str, device: bytes) -> bool:
+    return token.partition(".")[0] == device.hex()
+
+
+def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
+    """The keys of a home that is set up. ``chosen`` is the place that ``config.json`` names, ``backend`` the keyring there.
+
+    A passphrase is asked for when the first secret is loaded.
+
+    Raises:
+        BadConfig: it names no place.
+        KeyStoreError: the keyring cannot be reached at all.
+    """
+    match chosen:
+        case KeyStoreKind.FILE:
+            return DeviceKeys(file_store(home), KeyStoreKind.FILE, "")
+        case KeyStoreKind.KEYRING:
+            store = keyring_store(home, backend)
+            return DeviceKeys(store, KeyStoreKind.KEYRING, "", store.backend_name)
+        case _:
+            raise BadConfig(
+                f"config.json names no key store ({chosen!r})", hint='Its "key_store" is file or keyring.'
+            )
+
+
+def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:
+    """Finds the place for a new home's keys.
+
+    Raises:
+        KeyStoreError: the keyring was asked for and does not truly work.
+    """
+    choice = choose_keystore(
+        home.secrets,
+        service=service_name(home),
+        preference=Preference(wanted.value),
+        passphrase=lambda: ask_passphrase(home),
+    )
+    backend = choice.store.backend_name if isinstance(choice.store, KeyringKeyStore) else ""
+    return DeviceKeys(choice.store, KeyStoreKind(choice.place.value), choice.reason, backend)
+
+
+def file_store(home: Home) -> FileKeyStore:
+    """The files of this home, whether they are in use or not."""
+    return FileKeyStore(home.secrets, lambda: ask_passphrase(home))
+
+
+def keyring_store(home: Home, backend: str = "") -> KeyringKeyStore:
+    """This home's part of the keyring. Raises KeyStoreError when there is none, with what can be done about it."""
+    try:
+        return KeyringKeyStore(service_name(home), backend)
+    except KeyStoreError as error:
+        raise KeyStoreError(
+            f"this device's keys are in the system's keyring: {error}", hint=error.hint
+        ) from None
+
+
+def service_name(home: Home) -> str:
+    """This home's name in the keyring."""
+    return f"memory-crystal/{sha256(str(home.root).encode()).hexdigest()[:16]}"

@@ -1,0 +1,80 @@
+"""How this device's keys are kept, told without opening any of them: what ``crystal keys`` and ``crystal doctor`` show."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crystal_crypto.keystore import State
+from crystal_node.base.errors import NotSetUp
+from crystal_node.base.settings import KeyStoreKind, Settings
+from crystal_node.device.keys.devicekeys import file_store
+
+
+class PassphraseState(StrEnum):
+    """Whether a passphrase closes the keys. ``UNFINISHED``: setting or removing one was interrupted."""
+
+    NONE = "none"
+    SET = "set"
+    UNFINISHED = "unfinished"
+    KEYRING = "keyring"
+
+
+_WORDS = {
+    PassphraseState.NONE: "none: whoever can read the files can use the keys",
+    PassphraseState.SET: "set",
+    PassphraseState.UNFINISHED: "a change was interrupted: run `crystal keys passphrase` again, with --remove if that was it",
+    PassphraseState.KEYRING: "the keyring's own",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """``names`` is None for a keyring, which is not opened here; ``left`` the place where a move may have left copies."""
+
+    kind: KeyStoreKind
+    where: str
+    passphrase: PassphraseState
+    passphrase_file: str
+    names: tuple[str, ...] | None
+    left: str
+
+    @property
+    def passphrase_words(self) -> str:
+        source = f", read from {self.passphrase_file}" if self.passphrase_file else ""
+        return _WORDS[self.passphrase] + (source if self.passphrase is PassphraseState.SET else "")
+
+
+def key_report(settings: Settings) -> KeyReport:
+    """Gathers it.
+
+    Raises:
+        NotSetUp: this home has no keys yet.
+        KeyStoreError: the files cannot be looked at.
+    """
+    config, home = settings.config, settings.home
+    file = str(home.passphrase_file or "")
+    match config.key_store:
+        case KeyStoreKind.FILE:
+            store = file_store(home)
+            state = store.passphrase_state()
+            return KeyReport(
+                KeyStoreKind.FILE,
+                f"files in {home.secrets}",
+                _told(state),
+                file,
+                tuple(store.names()),
+                config.key_store_left,
+            )
+        case KeyStoreKind.KEYRING:
+            backend = f" ({config.keyring_backend})" if config.keyring_backend else ""
+            where = f"the system's keyring{backend}"
+            return KeyReport(
+                KeyStoreKind.KEYRING, where, PassphraseState.KEYRING, file, None, config.key_store_left
+            )
+        case _:
+            raise NotSetUp(f"{home.root} has no keys yet")
+
+
+def _told(state: State | None) -> PassphraseState:
+    if state is None:
+        return PassphraseState.NONE
+    return PassphraseState.SET if state is State.SEALED else PassphraseState.UNFINISHED

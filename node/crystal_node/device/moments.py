@@ -1,0 +1,227 @@
+"""When this device last did what it is for, and since when its rounds fail: small notes in the journal, for ``status``.
+
+A note belongs to no promise. It is written with a transaction that is written anyway, or in one of its own at most once a
+minute (each ten seconds, while rounds move something); where it cannot be written (a full disk), the work goes on without it.
+Times are milliseconds by this device's clock.
+
+::
+
+    rounds:   WELL --a round fails--> IN TROUBLE since then --a round of the same or another kind of failure--> stays
+                   <------------------ a round succeeds -------------------------------------------------------
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+
+from crystal_node.base.errors import ExitCode, describe
+from crystal_node.device.journal import SqliteJournal
+
+if TYPE_CHECKING:
+    from crystal_mirror.round import RoundReport
+
+NOTED_MS = 60_000
+"""Notes get a transaction of their own at most this often."""
+MOVED_MS = 10_000
+"""After a round that moved something, which has written a good deal itself, at most this often."""
+STRANGE_LINES = 20
+"""So many lines of a tool that are not understood, with no word between them, are told: it may write another format by now."""
+STRANGE_TOLD_MS = 7 * 24 * 3_600_000
+"""And as long after the last of them."""
+PROBLEMS_MAX = 50
+"""Transcripts that cannot be read, of which the reason is kept."""
+TEXT_CHARS_MAX = 500
+
+_META = "node.moment."
+_META_TROUBLE = "node.trouble"
+_META_PROBLEMS = "node.capture-problems"
+_META_STRANGE = "node.capture-strange"
+
+
+class Moment(StrEnum):
+    """What is noted: something was recorded, sent, taken over; something of ours became durable; a round was made to its end;
+    the Dream Weaver wove; a backup was made."""
+
+    CAPTURE = "capture"
+    PUSH = "push"
+    PULL = "pull"
+    ACK = "ack"
+    ROUND = "round"
+    WEAVE = "weave"
+    BACKUP = "backup"
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """Why rounds fail, in words, and since when."""
+
+    since: int
+    at: int
+    exit_code: int
+    message: str
+    hint: str
+
+
+class Problem(msgspec.Struct, frozen=True, array_like=True):
+    """A transcript that could not be read, and why."""
+
+    path: str
+    why: str
+
+
+class Strange(msgspec.Struct, frozen=True, array_like=True):
+    """Lines of one tool that were not understood since words of it were last read: how many, the first one's place and fault,
+    when that one was met, and when the last."""
+
+    tool: str
+    lines: int
+    path: str
+    offset: int
+    why: str
+    since: int
+    at: int
+
+    def is_told(self, now_ms: int) -> bool:
+        """Whether a person is to know."""
+        return self.lines >= STRANGE_LINES and now_ms - self.at < STRANGE_TOLD_MS
+
+
+_strange = msgspec.msgpack.Decoder(list[Strange])
+_trouble = msgspec.msgpack.Decoder(Trouble)
+_problems = msgspec.msgpack.Decoder(list[Problem])
+_encoder = msgspec.msgpack.Encoder()
+
+
+def note(journal: SqliteJournal, moment: Moment, now_ms: int) -> None:
+    """Notes it: in the transaction that is under way, else in one of its own unless that was done less than a minute ago."""
+    if journal.in_transaction:
+        journal.meta_set(_META + moment.value, b"%d" % now_ms)
+    elif not 0 <= now_ms - (_read(journal, moment) or 0) < NOTED_MS:
+        _write(journal, {moment: now_ms})
+
+
+def read_moments(journal: SqliteJournal) -> dict[Moment, int]:
+    """Those that ever were."""
+    found = {moment: _read(journal, moment) for moment in Moment}
+    return {moment: at for moment, at in found.items() if at is not None}
+
+
+def read_trouble(journal: SqliteJournal) -> Trouble | None:
+    """Why the last round failed; None if it succeeded."""
+    data = journal.meta_get(_META_TROUBLE)
+    try:
+        return _trouble.decode(data) if data else None
+    except msgspec.MsgspecError:
+        return None  # of another version; the next round tells
+
+
+def read_problems(journal: SqliteJournal) -> list[Problem]:
+    """Transcripts that could not be read when they were last looked at."""
+    data = journal.meta_get(_META_PROBLEMS)
+    try:
+        return _problems.decode(data) if data else []
+    except msgspec.MsgspecError:
+        return []
+
+
+def note_problems(
+    journal: SqliteJournal, found: Iterable[tuple[str, str]], *, looked_at: Iterable[str] | None
+) -> None:
+    """Keeps what a capture pass could not read. ``looked_at``: the paths that it was given, None if it looked at all.
+
+    Written only when it is another list than before.
+    """
+    before = read_problems(journal)
+    fresh = [Problem(path, why[:TEXT_CHARS_MAX]) for path, why in found]
+    if looked_at is not None:
+        seen = [*looked_at, *(problem.path for problem in fresh)]
+        fresh += [problem for problem in before if not any(_is_in(problem.path, path) for path in seen)]
+    kept = sorted(fresh, key=lambda problem: problem.path)[:PROBLEMS_MAX]
+    if kept != before:
+        with suppress(apsw.Error), journal.transaction() as transaction:
+            transaction.meta_set(_META_PROBLEMS, _encoder.encode(kept) if kept else None)
+
+
+def read_strange(journal: SqliteJournal) -> list[Strange]:
+    """Of each tool of which lines were not understood lately."""
+    data = journal.meta_get(_META_STRANGE)
+    try:
+        return _strange.decode(data) if data else []
+    except msgspec.MsgspecError:
+        return []
+
+
+def note_strange(journal: SqliteJournal, found: Iterable[Strange]) -> None:
+    """Keeps these in place of those from before. Written only when they are others."""
+    kept = sorted(found, key=lambda one: one.tool)
+    if kept != read_strange(journal):
+        with suppress(apsw.Error), journal.transaction() as transaction:
+            transaction.meta_set(_META_STRANGE, _encoder.encode(kept) if kept else None)
+
+
+class Rounds:
+    """Notes of one process's rounds, as rarely as the module says: what is not written yet goes out with the next, or by
+    ``flush``."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._journal = journal
+        self._waiting: dict[Moment, int] = {}
+        self._written_at: int | None = None
+
+    def succeeded(self, report: "RoundReport", now_ms: int) -> None:
+        """After a round that came to its end."""
+        done = {
+            Moment.ROUND: True,
+            Moment.PUSH: bool(report.bytes_pushed),
+            Moment.PULL: bool(
+                report.bytes_pulled or report.operations_applied or report.operations_collected
+            ),
+            Moment.ACK: bool(report.settled),
+        }
+        self._waiting |= {moment: now_ms for moment, was in done.items() if was}
+        pause = MOVED_MS if len(self._waiting) > 1 else NOTED_MS
+        in_trouble = self._journal.meta_get(_META_TROUBLE) is not None
+        if in_trouble or self._written_at is None or not 0 <= now_ms - self._written_at < pause:
+            self._written_at = now_ms
+            self.flush()
+
+    def failed(self, error: Exception, now_ms: int) -> None:
+        """After one that ended by an error. Another process of this home being at it is none."""
+        failure = describe(error)
+        if failure.exit_code in (ExitCode.BUSY, ExitCode.UNEXPECTED):
+            return
+        before = read_trouble(self._journal)
+        same = before is not None and before.exit_code == failure.exit_code
+        if same and before is not None and 0 <= now_ms - before.at < NOTED_MS:
+            return
+        since = before.since if before is not None and before.since <= now_ms else now_ms
+        message, hint = failure.message[:TEXT_CHARS_MAX], failure.hint[:TEXT_CHARS_MAX]
+        trouble = Trouble(since, now_ms, failure.exit_code, message, hint)
+        with suppress(apsw.Error), self._journal.transaction() as transaction:
+            transaction.meta_set(_META_TROUBLE, _encoder.encode(trouble))
+
+    def flush(self) -> None:
+        """Writes what waits, and that the rounds are well."""
+        if self._waiting:
+            _write(self._journal, self._waiting, well=True)
+            self._waiting = {}
+
+
+def _is_in(path: str, place: str) -> bool:
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def _read(journal: SqliteJournal, moment: Moment) -> int | None:
+    value = journal.meta_get(_META + moment.value)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _write(journal: SqliteJournal, moments: dict[Moment, int], *, well: bool = False) -> None:
+    with suppress(apsw.Error), journal.transaction() as transaction:
+        for moment, at in moments.items():
+            transaction.meta_set(_META + moment.value, b"%d" % at)
+        if well:
+            transaction.meta_set(_META_TROUBLE, None)

@@ -1,0 +1,101 @@
+"""The relay as this device uses it: the HTTP store, and the same store repeating what may be repeated."""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from crystal_crypto.invite_code import InviteCode
+from crystal_node.base.settings import Settings
+from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.client_invite import InviteStore
+from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.errors import BadRequest
+from crystal_relay.pacing import Pace, PacedStore
+from crystal_relay.store import Store
+
+CONNECT_SECONDS_MAX = 5.0
+_POLICY = RetryPolicy(tries=3)
+"""A relay that hangs is given up after three timeouts; sync as a whole is what is tried again later."""
+
+TOKEN_SECONDS_MAX = 30.0
+"""How long a token is used before the key store is asked again: pairing anew mends a running watcher, too."""
+
+Token = str | Callable[[], str]
+
+
+class FreshToken:
+    """This device's token as the key store has it, asked for now and then."""
+
+    def __init__(self, load: Callable[[], str | None], first: str) -> None:
+        self._load = load
+        self._token = first
+        self._loaded_at = time.monotonic()
+
+    def __call__(self) -> str:
+        now = time.monotonic()
+        if now - self._loaded_at > TOKEN_SECONDS_MAX:
+            self._loaded_at = now
+            self._token = self._load() or self._token
+        return self._token
+
+
+_PLAIN_HTTP_HINT = (
+    "Use an https:// address. On a network that you trust, such as a VPN: CRYSTAL_RELAY_ALLOW_HTTP=yes, "
+    "or relay_allow_http in config.json."
+)
+
+
+@asynccontextmanager
+async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[HttpStore, None]:
+    """The plain client, for managing vaults and tokens. Raises BadRequest for an address that cannot be used."""
+    try:
+        store = HttpStore(
+            settings.relay_url,
+            vault=vault,
+            token=token,
+            timeouts=_timeouts(settings),
+            allow_insecure=settings.allow_http,
+            # A bucket signs for minutes and is sent all at once; the relay takes a slow body.
+            direct=not (settings.bandwidth_up or settings.bandwidth_down),
+        )
+    except BadRequest as error:
+        raise _with_hint(error, settings) from error
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
+    """The newcomer's client for one invite's mailbox. The caller closes it. Raises BadRequest as ``open_http``."""
+    try:
+        return InviteStore(
+            settings.relay_url,
+            vault=code.vault,
+            mailbox=code.mailbox,
+            access=code.access,
+            timeouts=_timeouts(settings),
+            policy=_POLICY,
+            allow_insecure=settings.allow_http,
+        )
+    except BadRequest as error:
+        raise _with_hint(error, settings) from error
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[Store, None]:
+    """The store for sync: what failed for a moment is repeated a few times, and the bandwidth is kept to."""
+    async with open_http(settings, vault=vault, token=token) as http:
+        paced = PacedStore(http, up=Pace(settings.bandwidth_up), down=Pace(settings.bandwidth_down))
+        yield RetryingStore(paced, policy=_POLICY)
+
+
+def _timeouts(settings: Settings) -> Timeouts:
+    return Timeouts(connect=min(CONNECT_SECONDS_MAX, settings.relay_timeout), idle=settings.relay_timeout)
+
+
+def _with_hint(error: BadRequest, settings: Settings) -> BadRequest:
+    """A plain address of another machine is what people meet: they are told what lets it through."""
+    if not settings.relay_url.startswith("http://"):
+        return error
+    return BadRequest(str(error), hint=_PLAIN_HTTP_HINT)

@@ -1,0 +1,360 @@
+"""Drives the protocol's flows on a real store: the bridge from sans-IO generators to the asynchronous
+``Store`` port.
+
+A flow yields a request, the runner performs it and sends the reply, until the flow returns. What the store
+cannot answer is thrown into the flow as a ``StoreFailure`` (or a child that keeps the relay's own exit code
+and hint), so that a flow sees one kind of failure whatever the network did. Everything that comes from the
+relay is bounded before it is held: an object is read up to one byte more than an entry (or a blob) may have,
+which is enough to see that it is none. Whether something is there (``Has``) is asked by reading one byte; what the
+relay says to that proves nothing.
+
+``Condemn`` goes to the store if it takes condemnations, as a relay does; on any other store the objects are deleted
+there and then (``crystal_relay.condemning``).
+
+Databases are used between requests on the event loop's thread; embedding runs in a thread, since it takes
+seconds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from crystal_core.embed.port import Embedder, EmbeddingError
+from crystal_crypto.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX
+from crystal_mirror.requests import (
+    Condemn,
+    Embed,
+    Flow,
+    Get,
+    GetBlob,
+    GetMany,
+    Has,
+    List,
+    Listing,
+    Progress,
+    Put,
+    PutBlob,
+    PutNew,
+    Request,
+    StoreFailure,
+)
+from crystal_node.base.errors import ExitCode
+from crystal_relay.condemning import condemner_of
+from crystal_relay.errors import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    QuotaExceeded,
+    RelayError,
+    StoreDamaged,
+    StoreUnavailable,
+    TooLarge,
+    Unauthorized,
+    VaultDropped,
+)
+from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.store import Store
+
+GETS_AT_ONCE = 16
+"""Objects fetched side by side: enough to hide a round trip of 100 ms, few enough not to be a burden."""
+
+READS_OF_BLOB_MAX = 4
+"""A blob whose reading breaks off is read on from there, so often at most, and only if each time brought bytes."""
+
+_TOO_LARGE_HINT = (
+    "A relay takes blobs of 8 MiB. What stands before it may not: let the proxy pass bodies of 9 MiB "
+    "(nginx: `client_max_body_size 9m`)."
+)
+
+T = TypeVar("T")
+EmbedderSource = Callable[[], Embedder]
+"""Gives the embedder, loading it at the first call; only asked when a flow needs vectors."""
+OnProgress = Callable[[str, int, int], None]
+"""Told what is under way, how many bytes are done, and of how many."""
+
+
+class RelayRefused(StoreFailure):
+    """The relay answered, and does not let this device do that."""
+
+    exit_code = ExitCode.RELAY_REFUSED
+    hint = "Join again with `crystal pair --code -`: the relay no longer knows this device's token."
+
+
+class TokenRefused(RelayRefused):
+    """The relay does not know this device's token: that is how a revocation looks from afar."""
+
+    hint = (
+        "This device was revoked, or the relay lost its tokens. `crystal devices` on another machine tells; to bring this one "
+        "back in, pair it again: `crystal pair --code -`. A Core registers its vault at an emptied relay again: "
+        "`crystal init --role core --enroll-token -`."
+    )
+
+
+class DeletionRefused(RelayRefused):
+    """Deleting at the relay is for the Core, and the device log is for nobody to delete."""
+
+    hint = "Only the Core's token may delete. `crystal role` tells who leads; nothing was deleted."
+
+
+class RelayHasNoRoom(StoreFailure):
+    """The relay's disk is full or damaged."""
+
+    exit_code = ExitCode.STORAGE
+    hint = "Make room on the relay's disk; this device keeps its work and sends it later."
+
+
+class RelayMisbehaves(StoreFailure):
+    """The relay's answer is impossible for a relay of this protocol."""
+
+    exit_code = ExitCode.RELAY_MISBEHAVES
+    hint = "Check the relay's address and version; nothing was taken over from it."
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over the line: object bytes and requests, as this device counts them."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    requests: int = 0
+
+    def since(self, earlier: "Traffic") -> "Traffic":
+        return Traffic(
+            self.bytes_up - earlier.bytes_up,
+            self.bytes_down - earlier.bytes_down,
+            self.requests - earlier.requests,
+        )
+
+    def plus(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.bytes_up + other.bytes_up,
+            self.bytes_down + other.bytes_down,
+            self.requests + other.requests,
+        )
+
+    def copy(self) -> "Traffic":
+        return replace(self)
+
+
+class Runner:
+    """Runs flows on one store. ``traffic`` counts what they cost."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: EmbedderSource | None,
+        on_embedded: Callable[[int], None] | None = None,
+        on_progress: OnProgress | None = None,
+        on_unembedded: Callable[[EmbeddingError], None] | None = None,
+    ) -> None:
+        """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were.
+
+        ``on_unembedded`` is told why vectors that are not needed could not be made; without it, that ends a flow.
+        """
+        self._store = store
+        self._condemner = condemner_of(store)
+        self._on_progress = on_progress
+        self._embedder = embedder
+        self._on_embedded = on_embedded
+        self._on_unembedded = on_unembedded
+        self._gate = asyncio.Semaphore(GETS_AT_ONCE)
+        self.traffic = Traffic()
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Runs a flow to its end and returns its result.
+
+        Cancellation closes the flow at its current request; what it had committed stays committed.
+
+        Raises:
+            whatever the flow raises; store failures that it does not handle come out as ``StoreFailure``.
+        """
+        try:
+            request = next(flow)
+            while True:
+                try:
+                    reply = await self.perform(request)
+                except StoreFailure as failure:
+                    request = flow.throw(failure)
+                else:
+                    request = flow.send(reply)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            flow.close()
+
+    async def perform(self, request: Request) -> Any:
+        """One request's reply. Raises StoreFailure."""
+        if isinstance(request, Embed):
+            return await self._vectors(request)
+        if isinstance(request, Progress):
+            if self._on_progress is not None:
+                self._on_progress(request.what, request.done, request.total)
+            await asyncio.sleep(0)  # a flow that works on the disk for long lets others of this process go on
+            return None
+        try:
+            return await self._ask(request)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+    async def _vectors(self, request: Embed) -> list[list[bytes]] | None:
+        try:
+            vectors = await asyncio.to_thread(self._embed, request.texts)
+        except EmbeddingError as error:
+            if request.needed or self._on_unembedded is None:
+                raise
+            self._on_unembedded(error)
+            return None
+        if self._on_embedded is not None:
+            self._on_embedded(len(request.texts))
+        return vectors
+
+    async def _ask(self, request: Request) -> Any:
+        match request:
+            case Get(key):
+                return await self._get(key)
+            case GetMany(keys):
+                return await self._many(self._get, keys)
+            case PutNew(key, body) | PutBlob(key, body):
+                return await self._put_new(key, body)
+            case Put(key, body):
+                await self._store.put(key, body)
+                self._count_up(body)
+                return None
+            case List(prefix, after, limit):
+                return await self._list(prefix, after, min(limit, LIST_LIMIT_MAX))
+            case Has(keys):
+                return await self._many(self._has, keys)
+            case GetBlob(key):
+                return await self._get_blob(key)
+            case Condemn():
+                await self._condemn(request)
+                return None
+            case Embed() | Progress():
+                raise AssertionError("embedding and telling ask no store")
+
+    async def _get(self, key: str) -> bytes | None:
+        async with self._gate:
+            self.traffic.requests += 1
+            try:
+                found = await self._store.get(key, length=ENTRY_BYTES_MAX + 1)
+                body = await found.read()
+            except NotFound:
+                return None
+        self.traffic.bytes_down += len(body)
+        return body
+
+    async def _has(self, key: str) -> bool:
+        async with self._gate:
+            self.traffic.requests += 1
+            try:
+                await (await self._store.get(key, length=1)).read()
+            except (NotFound, StoreDamaged):
+                return False
+            return True
+
+    async def _get_blob(self, key: str) -> bytes | None:
+        held = bytearray()
+        async with self._gate:
+            for left in reversed(range(READS_OF_BLOB_MAX)):
+                before = len(held)
+                try:
+                    await self._read_on(key, held)
+                    break
+                except NotFound:
+                    return None
+                except StoreDamaged:
+                    return b""  # its disk lost or cut this one: a damaged blob, which another name replaces
+                except StoreUnavailable:
+                    if not left or len(held) == before or len(held) > BLOB_BYTES_MAX:
+                        raise
+        return bytes(held)
+
+    async def _read_on(self, key: str, held: bytearray) -> None:
+        """Adds what ``held`` lacks of a blob. What came before it breaks off stays in ``held``."""
+        self.traffic.requests += 1
+        before = len(held)
+        try:
+            async with await self._store.get(key, start=before, length=BLOB_BYTES_MAX + 1 - before) as found:
+                async for piece in found:
+                    held += piece
+        finally:
+            self.traffic.bytes_down += len(held) - before
+
+    async def _many(self, ask: Callable[[str], Awaitable[T]], keys: tuple[str, ...]) -> list[T]:
+        """Asks for all keys side by side, within the gate's bound."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_result_or_error(ask, key)) for key in keys]
+        results: list[T] = []
+        for task in tasks:
+            outcome = task.result()
+            if isinstance(outcome, RelayError):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    async def _put_new(self, key: str, body: bytes) -> bool:
+        try:
+            await self._store.put_new(key, body)
+        except AlreadyExists:
+            self._count_up(body)
+            return False
+        self._count_up(body)
+        return True
+
+    async def _condemn(self, request: Condemn) -> None:
+        self.traffic.requests += 1
+        try:
+            await self._condemner.condemn(keys=request.keys, prefix=request.prefix, through=request.through)
+        except VaultDropped:
+            raise
+        except Forbidden as error:
+            raise DeletionRefused(f"the relay lets this device delete nothing there: {error}") from error
+
+    async def _list(self, prefix: str, after: str, limit: int) -> Listing:
+        self.traffic.requests += 1
+        page = await self._store.list(prefix, after=after, limit=limit)
+        keys = tuple(entry.key for entry in page.entries)
+        last = after
+        for key in keys:
+            if not key.startswith(prefix) or key <= last:
+                raise RelayMisbehaves("the relay listed keys that were not asked for or are out of order")
+            last = key
+        return Listing(keys, page.more)
+
+    def _count_up(self, body: bytes) -> None:
+        self.traffic.requests += 1
+        self.traffic.bytes_up += len(body)
+
+    def _embed(self, texts: tuple[str, ...]) -> list[list[bytes]]:
+        if self._embedder is None:
+            raise AssertionError("this flow was not to ask for vectors")
+        return self._embedder().embed_windows(texts)
+
+
+async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | RelayError:
+    try:
+        return await ask(key)
+    except RelayError as error:  # returned, not raised: one failure must not surface as a group of them
+        return error
+
+
+def store_failure(error: RelayError) -> StoreFailure:
+    """A relay error as flows and people see it."""
+    if isinstance(error, (VaultDropped, QuotaExceeded, StoreDamaged)):
+        # Neither joining again nor a larger disk helps here; what the relay says does.
+        kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
+        return kind(str(error), hint=error.hint or None)
+    if isinstance(error, Unauthorized):
+        return TokenRefused("the relay no longer lets this device in")
+    if error.exit_code == ExitCode.RELAY_REFUSED:
+        return RelayRefused(str(error))
+    if error.exit_code == ExitCode.STORAGE:
+        return RelayHasNoRoom(str(error))
+    if isinstance(error, TooLarge):
+        return RelayMisbehaves(f"the relay takes no such request: {error}", hint=_TOO_LARGE_HINT)
+    if isinstance(error, BadRequest):
+        return RelayMisbehaves(f"the relay takes no such request: {error}")
+    return StoreFailure(str(error), hint=error.hint or None)

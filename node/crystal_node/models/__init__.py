@@ -1,0 +1,1 @@
+"""Providers of embeddings and of language models."""

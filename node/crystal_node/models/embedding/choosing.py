@@ -1,0 +1,117 @@
+"""Which embedder this device uses.
+
+::
+
+    vectors are of     settings name     a Core makes new ones with   a query is embedded with
+    none yet           anything          what is named                nothing: there is nothing to find
+    the built-in       anything else     the built-in                 the built-in
+    the built-in       none              nothing                      the built-in
+    another            the same one      that one                     that one
+    another            yet another       nothing, until `migrate`     nothing: keywords, and the note says so
+
+The built-in model needs nobody's consent: no text leaves the process. Any other is used only where this device's own settings
+name it; what other devices have chosen, or what the vault's log says, sends no text anywhere.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from crystal_core.embed.identities import ModelIdentity, parse_identity
+from crystal_node.models.embedding.held import HeldEmbedder, NoEmbedder
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+
+BUILTIN = "builtin"
+NONE = "none"
+
+
+def embedder_for(settings: "Settings", kept: str = "", *, threads: int | None = None) -> HeldEmbedder:
+    """What makes vectors on a Core whose vault has vectors of the model ``kept`` ("" while it has none).
+
+    Its identity is that of the model that the settings name, whatever is kept, but for the built-in model's vectors: with
+    those it goes on until they are migrated. Making it is cheap, and asks nobody.
+
+    Raises:
+        EmbedderRefused: the settings name what cannot be used: no key, no address, no such package.
+        LocalStorage: the file with the keys can be read by others.
+    """
+    provider = settings.embedding.provider
+    if provider == NONE:
+        return NoEmbedder("embedding is switched off on this device")
+    if provider == BUILTIN or is_builtin(kept):
+        return builtin(threads)
+    return named(settings, kept)
+
+
+def named(settings: "Settings", kept: str = "") -> HeldEmbedder:
+    """The embedder that the settings name, whatever the vault's is. Raises as ``embedder_for``."""
+    provider = settings.embedding.provider
+    if provider == BUILTIN:
+        return builtin(None)
+    if provider == NONE:
+        return NoEmbedder("embedding is switched off on this device")
+    from crystal_node.models.embedding.providers import provided
+
+    return provided(settings, parse_identity(kept))
+
+
+def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbedder | None, str]:
+    """What embeds queries for a vault whose vectors are of the model ``identity``, or None and why there is none.
+
+    The reason names what mends it. Nobody is asked yet.
+    """
+    if not identity:
+        return None, "the memory holds no vectors yet"
+    if is_builtin(identity):
+        return builtin(1), ""
+    wanted = parse_identity(identity)
+    if wanted is None:
+        return None, f"the vectors were made by {identity}, which this version does not know"
+    if settings.embedding.provider != wanted.provider:
+        return None, _not_chosen(wanted)
+    from crystal_core.embed.port import EmbeddingError
+    from crystal_node.base.errors import LocalStorage
+    from crystal_node.models.embedding.providers import provided
+
+    try:
+        found = provided(settings, wanted)
+        if not found.known or found.identity != identity:
+            found.close()
+            return None, _other_model(wanted)
+    except (EmbeddingError, LocalStorage) as error:
+        return None, f"{error}. {error.hint}".rstrip(".")
+    return found, ""
+
+
+def is_builtin(identity: str) -> bool:
+    """Whether vectors are those of the built-in model of this version."""
+    return bool(identity) and identity == _builtin_identity()
+
+
+def builtin(threads: int | None) -> HeldEmbedder:
+    """The built-in model."""
+    from crystal_core.embed.builtin import BuiltinEmbedder
+
+    return BuiltinEmbedder(threads=threads)
+
+
+@lru_cache(maxsize=1)
+def _builtin_identity() -> str:
+    from crystal_core.embed.builtin import BuiltinEmbedder
+
+    return BuiltinEmbedder().identity
+
+
+def _other_model(wanted: ModelIdentity) -> str:
+    return (
+        f"the vault's vectors are made by {wanted.model} ({wanted.provider}, {wanted.dimensions:,} numbers), and this device "
+        f"is set to another model: `crystal config set embedding_model {wanted.model}`"
+    )
+
+
+def _not_chosen(wanted: ModelIdentity) -> str:
+    return (
+        f"the vault's vectors are made by {wanted.model} ({wanted.provider}), which this device has not chosen: "
+        f"`crystal config set embedding_provider {wanted.provider}`"
+    )

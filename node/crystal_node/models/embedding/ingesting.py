@@ -1,0 +1,273 @@
+"""What embeds new texts in a device's rounds, as long as it leads. Nothing that a provider does holds a round up.
+
+::
+
+    round begins ─ settings and the vault's model looked at ─► an embedder, or "" for a round without
+    texts come   ─ embedded ──────────────────────────────► committed with vectors
+                 └ failed, once ─► noted, shown by `crystal status` ─► committed without, found by their words
+    round ends   ─ texts without vectors? not failing just now? ─► the oldest are embedded, a step at a time
+
+After a failure the provider is left alone for a while: as long as it asks for, else 15 seconds, twice as long each time, ten
+minutes at most. What would cost more than a little is only caught up on after the person has agreed to it (`crystal embed
+migrate` shows the cost and asks).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from math import inf
+from typing import TYPE_CHECKING
+
+from crystal_core.embed.identities import parse_identity
+from crystal_core.embed.port import AnotherModel, EmbedderUnavailable, EmbeddingError
+from crystal_core.embed.prices import known_model
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.errors import TransactionStale
+from crystal_mirror.reembed import Step, embed_some
+from crystal_mirror.snapshot_base import META_MODEL
+from crystal_node.base.errors import LocalStorage
+from crystal_node.base.settings.again import options_again
+from crystal_node.models.embedding.choosing import embedder_for
+from crystal_node.models.embedding.held import HeldEmbedder, NoEmbedder
+from crystal_node.models.embedding.made import MadeVectors, WithMade
+from crystal_node.models.embedding.notes import META_AGREED, META_PROBLEM
+from crystal_node.models.embedding.samples import compare_with
+from crystal_node.models.llm.places import is_loopback
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_node.device.runner import Runner
+
+AFTER_FAILURE_SECONDS = 15.0
+AFTER_FAILURE_SECONDS_MAX = 600.0
+AFTER_STALE_SECONDS = 5.0
+CATCH_UP_SECONDS = 4.0
+"""A round spends about as long on texts that lack vectors; then others have their turn."""
+UNASKED_TEXTS_MAX = 1000
+UNASKED_BYTES_MAX = 2 * 1024 * 1024
+"""What is caught up on at a provider that costs money, without asking the person: a cent or two."""
+
+
+class Ingest:
+    """The embedder of one device's rounds. ``clock`` is monotonic, in seconds."""
+
+    def __init__(self, device: "Device", clock: Callable[[], float] = time.monotonic) -> None:
+        self._device = device
+        self._settings = device.settings
+        self._clock = clock
+        self._embedder: HeldEmbedder = NoEmbedder("no round was begun yet")
+        self._for: tuple[object, ...] | None = None
+        self._compared_with = ""
+        self._rest_until = 0.0
+        self._failures = 0
+        self._made: MadeVectors | None = None
+        self.runner: Runner | None = None
+        """Runs the flows that embed what lacks vectors."""
+        self.needed_at = 0.0
+        self.problem = ""
+
+    async def begin(self) -> str:
+        """Looks at the settings and at the vault. Returns the model of this round, "" for a round without vectors.
+
+        On a device that does not lead nothing is asked, and nothing is wrong: it embeds no texts.
+        """
+        leads = self._device.member.is_core
+        try:
+            embedder = self._chosen()
+            if self.resting or (_asks(embedder) and not leads):
+                return ""
+            model = (
+                await asyncio.to_thread(lambda: embedder.identity) if _asks(embedder) else embedder.identity
+            )
+        except (EmbeddingError, LocalStorage) as error:
+            if leads:
+                self.failed(error)
+            return ""
+        self._compare(model)
+        return model
+
+    @property
+    def model(self) -> str:
+        """The identity of what embeds, as far as it was looked at. Raises EmbeddingError."""
+        return self._embedder.identity
+
+    def words(self) -> str:
+        """What does not go well, for people; "" if all does."""
+        return f"new texts get no vectors for now: {self.problem}" if self.problem else ""
+
+    @property
+    def resting(self) -> bool:
+        """Whether the provider is left alone after a failure."""
+        return self._clock() < self._rest_until
+
+    @property
+    def loaded(self) -> bool:
+        return self._embedder.loaded
+
+    def source(self) -> HeldEmbedder:
+        """For the runner, when a flow needs vectors."""
+        self.needed_at = self._clock()
+        return self._embedder
+
+    def failed(self, error: CrystalError) -> None:
+        """Notes it, and leaves the provider alone for a while."""
+        after = getattr(error, "after", None)
+        wait = min(AFTER_FAILURE_SECONDS * 2**self._failures, AFTER_FAILURE_SECONDS_MAX)
+        self._failures = min(self._failures + 1, 10)
+        self._rest_until = self._clock() + max(wait, after or 0.0)
+        if isinstance(error, AnotherModel):
+            self._compared_with = ""  # with another text the next time: all may have been made anew meanwhile
+        self._note(str(error))
+
+    def embedded(self) -> None:
+        """It works."""
+        self.needed_at = self._clock()
+        self._failures, self._rest_until = 0, 0.0
+        self._note("")
+
+    async def step(self, model: str) -> Step | None:
+        """One step with ``model``, in place of what the settings name if that is another. Belongs under the home's lock.
+
+        Raises:
+            EmbeddingError: it is not to be had.
+            TransactionStale: a round is needed first.
+        """
+        self._rest_until = 0.0
+        if await self.begin() != model:
+            why = self.problem or "the settings name another model by now"
+            raise EmbedderUnavailable(f"{model} is not at hand: {why}")
+        step = await self._runs().run(embed_some(self._device.member, model))
+        if step is None:
+            self._drop_made()
+        return step
+
+    def begin_anew(self) -> None:
+        """All vectors were dropped: what embeds is chosen and compared afresh."""
+        self._for = None
+        path = self._device.settings.home.embedding_database
+        if path.exists():
+            with closing(MadeVectors.open(path)) as made:
+                made.changed_over()
+
+    async def catch_up(self) -> None:
+        """Embeds some of what has no vectors, if it may be. Belongs under the home's lock, after a round that led."""
+        device = self._device
+        ends = self._clock() + CATCH_UP_SECONDS
+        while self.due() == 0.0:
+            try:
+                step = await self._runs().run(embed_some(device.member, self.model))
+            except TransactionStale:
+                self._rest_until = self._clock() + AFTER_STALE_SECONDS
+                return
+            except EmbeddingError as error:
+                self.failed(error)
+                return
+            if step is None or self._clock() > ends:
+                break
+        self._drop_made()
+
+    def due(self) -> float:
+        """Seconds until some of what lacks vectors should be embedded; infinity if nothing lacks them, or it may not be."""
+        device = self._device
+        if not device.member.is_core or self._for is None or isinstance(self._embedder, NoEmbedder):
+            return inf
+        kept = (device.replica.meta_get(META_MODEL) or b"").decode()
+        try:
+            if (kept and kept != self.model) or not device.replica.without_vectors(1) or not self._may():
+                return inf
+        except EmbeddingError:
+            return inf
+        return max(self._rest_until - self._clock(), 0.0)
+
+    def release(self) -> None:
+        self._embedder.release()
+
+    def close(self) -> None:
+        self._embedder.close()
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def _runs(self) -> "Runner":
+        assert self.runner is not None, "whoever makes rounds has a runner"
+        return self.runner
+
+    def _chosen(self) -> HeldEmbedder:
+        self._settings = options_again(self._settings)
+        kept = (self._device.replica.meta_get(META_MODEL) or b"").decode()
+        path = self._device.settings.home.embedding_database
+        wanted = (kept, self._settings.embedding, path.exists())
+        if wanted != self._for:
+            self.close()
+            self._for, self._compared_with = None, ""
+            self._embedder = embedder_for(self._settings, kept)
+            if path.exists():
+                self._made = MadeVectors.open(path)
+                self._embedder = WithMade(self._embedder, self._made)
+            self._for = wanted
+        return self._embedder
+
+    def _compare(self, model: str) -> None:
+        """A remote model is compared with the vault; once, and again for another vault's model."""
+        if model and self._compared_with != model:
+            kept = (self._device.replica.meta_get(META_MODEL) or b"").decode()
+            if kept == model:
+                compare_with(self._embedder, self._device.replica.database)
+                self._compared_with = model
+
+    def _may(self) -> bool:
+        """Whether catching up costs nothing, or little, or was agreed to."""
+        url = self._settings.embedding.url
+        if is_free(self.model) or (url and is_loopback(url)):
+            return True
+        if self._device.journal.meta_get(META_AGREED) == self.model.encode():
+            return True
+        waiting = self._device.replica.without_vectors(UNASKED_TEXTS_MAX)
+        return len(waiting) < UNASKED_TEXTS_MAX and _bytes(waiting) <= UNASKED_BYTES_MAX
+
+    def tidy(self) -> None:
+        """After a round that took something in: what was forgotten must not stay among what was made beforehand."""
+        path = self._device.settings.home.embedding_database
+        if path.exists():
+            made = MadeVectors.open(path)
+            made.prune(self._device.replica.database)
+            made.close()
+        self._drop_made()
+
+    def _drop_made(self) -> None:
+        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more."""
+        if self._made is None or self._made.anew:
+            return
+        replica = self._device.replica
+        kept = (replica.meta_get(META_MODEL) or b"").decode()
+        if kept and kept == self._made.model and not replica.without_vectors(1):
+            self._made.discard()
+            self.close()
+            self._for = None
+
+    def _note(self, problem: str) -> None:
+        self.problem = problem
+        journal = self._device.journal
+        wanted = problem.encode() or None
+        if self._device.member.is_core and journal.meta_get(META_PROBLEM) != wanted:
+            with journal.transaction() as transaction:
+                transaction.meta_set(META_PROBLEM, wanted)
+
+
+def is_free(model: str) -> bool:
+    """Whether vectors of a model cost nothing: it is on the person's own machines, or its price is known to be nothing."""
+    identity = parse_identity(model)
+    if identity is None or identity.provider in ("ollama", "sentence-transformers"):
+        return True
+    known = known_model(identity.provider, identity.model)
+    return known is not None and known.price == 0.0
+
+
+def _asks(embedder: HeldEmbedder) -> bool:
+    """Whether it has to ask a server before it knows its own identity."""
+    return not getattr(embedder, "known", True)
+
+
+def _bytes(waiting: Sequence[tuple[bytes, str]]) -> int:
+    return sum(len(text.encode("utf-8", "replace")) for _, text in waiting)

@@ -1,0 +1,70 @@
+"""sentence-transformers: any model of that library, in this process. An extra, because it brings PyTorch.
+
+The library and the model are loaded by the first call. It fetches a model that is not on this machine from its hub; a folder's
+path in place of a name stays here.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUnavailable
+from crystal_node.models.embedding.remote import RemoteEmbedder
+from crystal_node.models.embedding.windows import Scheme
+
+EXTRA = "sentence-transformers"
+_FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`."
+
+
+class SentenceEmbedder(RemoteEmbedder):
+    """One model. ``place`` is its name or the folder it is in; ``model`` is what stands in the identity."""
+
+    in_process = True
+    batch_texts = 32
+
+    def __init__(
+        self, place: str, model: str, dimensions: int, scheme: Scheme, *, patience: float = 0.0
+    ) -> None:
+        super().__init__("sentence-transformers", model, dimensions, scheme, patience=patience)
+        self._place = place
+        self._loaded: Any = None
+
+    @property
+    def loaded(self) -> bool:
+        return self._loaded is not None
+
+    def release(self) -> None:
+        """Gives the model's memory back."""
+        super().release()
+        with self._lock:
+            self._loaded = None
+
+    def _ask(self, inputs: Sequence[str], *, query: bool, seconds: float) -> list[list[float]]:
+        with self._lock:
+            model = self._model_loaded()
+            encode = model.encode_query if query else model.encode_document
+            try:
+                rows: list[list[float]] = encode(list(inputs), show_progress_bar=False).tolist()
+            except (RuntimeError, ValueError, MemoryError) as error:
+                what = f"sentence-transformers could not embed with {self._model}: {type(error).__name__}"
+                raise EmbedderUnavailable(what) from error
+            return rows
+
+    def _model_loaded(self) -> Any:
+        if self._closed:
+            raise EmbedderClosed("this embedder was closed")
+        if self._loaded is None:
+            try:
+                library: Any = importlib.import_module("sentence_transformers")
+            except ImportError as error:
+                raise EmbedderRefused(
+                    "the package sentence-transformers is not installed", hint=_FIX
+                ) from error
+            try:
+                self._loaded = library.SentenceTransformer(self._place, device="cpu", trust_remote_code=False)
+            except (OSError, ValueError, RuntimeError, ImportError) as error:
+                raise EmbedderUnavailable(
+                    f"sentence-transformers cannot load {self._model}: {type(error).__name__}",
+                    hint="Check the model's name, or that its folder is whole.",
+                ) from error
+        return self._loaded

@@ -1,0 +1,1 @@
+"""Pairing, backup, recovery, export and import."""

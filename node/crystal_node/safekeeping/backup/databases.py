@@ -1,0 +1,113 @@
+"""Copies of a home's databases as they are at one moment, while any number of processes goes on writing to them.
+
+All snapshots are taken first, and then copied, so that nothing between two databases is further apart than a few milliseconds.
+Their order is that in which they depend on each other: what is known of files, works and dreams is older than the journal, and
+the journal is older than the memory. So an operation that has just left the outbox is in the memory's copy, and one that
+was in neither is not taken for done: what is there twice counts once (its name tells), and what was there is not lost.
+
+A copy is one file without a log beside it, which is why it can be read without being changed.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from crystal_node.base.errors import LocalStorage
+from crystal_node.base.home import FILE_MODE, Home
+from crystal_node.safekeeping.backup.meter import Meter
+
+MEMORY = "memory/crystal.db"
+"""The memory's place in a backup, wherever ``CRYSTAL_DATA_DIR`` has put it."""
+JOURNAL = "state/state.db"
+FILES = "state/files.db"
+WORKS = "state/works.db"
+WEAVER = "state/weaver.db"
+
+PAGES_A_STEP = 1024
+BUSY_TIMEOUT_MS = 30_000
+
+
+def database_paths(home: Home) -> dict[str, Path]:
+    """Where each database of a home is, by its place in a backup, in the order in which snapshots are taken."""
+    return {
+        FILES: home.files_database,
+        WORKS: home.works_database,
+        WEAVER: home.weaver_database,
+        "state/sources.db": home.sources_database,
+        "state/jobs.db": home.jobs_database,
+        "state/commands.db": home.commands_database,
+        JOURNAL: home.state_database,
+        MEMORY: home.database,
+    }
+
+
+@dataclass
+class Snapshot:
+    """One database as it was when the snapshot was taken."""
+
+    place: str
+    path: Path
+    connection: apsw.Connection
+
+    @property
+    def bytes(self) -> int:
+        pages, page = (
+            int(self.connection.execute(f"PRAGMA {name}").get) for name in ("page_count", "page_size")
+        )
+        return pages * page
+
+
+@contextmanager
+def snapshots(home: Home) -> Generator[list[Snapshot]]:
+    """Snapshots of all databases that this home has. Writers are never kept waiting by those that have a write-ahead log."""
+    taken: list[Snapshot] = []
+    try:
+        for place, path in database_paths(home).items():
+            if path.exists():
+                with _named(path):
+                    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+                    taken.append(Snapshot(place, path, connection))
+                    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        for snapshot in taken:
+            with _named(snapshot.path):
+                snapshot.connection.execute("BEGIN")
+                snapshot.connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        yield taken
+    finally:
+        for snapshot in taken:
+            snapshot.connection.close()
+
+
+def copy_database(snapshot: Snapshot, target: Path, meter: Meter) -> None:
+    """Writes the snapshot to a new file, and ends it."""
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+    copy = apsw.Connection(str(target))
+    try:
+        # Alone, and flushed as a whole at the end: a copy that is not finished is worth nothing.
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"):
+            copy.execute(f"PRAGMA {setting}")
+        page = int(snapshot.connection.execute("PRAGMA page_size").get)
+        with _named(snapshot.path), copy.backup("main", snapshot.connection, "main") as backup:
+            while not backup.done:
+                backup.step(PAGES_A_STEP)
+                meter.add(PAGES_A_STEP * page)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        copy.close()
+        with suppress(apsw.Error):
+            snapshot.connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise LocalStorage(
+            f"{path} is damaged, and was not backed up: {error}",
+            hint="`crystal doctor` and `crystal repair` look after it. Backups that were made before are untouched.",
+        ) from error

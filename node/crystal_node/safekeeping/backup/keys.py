@@ -1,0 +1,53 @@
+"""The device's keys in a backup, for who wants them there: whoever has such a backup is that device.
+
+Files that a passphrase closes are copied closed. Keys from the system's keyring become plain files, since nothing else than
+that keyring has its password. Either way the files are of mode 0600, on a file system that knows modes.
+"""
+
+import stat
+from pathlib import Path
+
+from crystal_crypto.keystore.folder import HEADER_FILE, SecretFolder
+from crystal_node.base.errors import Usage
+from crystal_node.base.home import DIRECTORY_MODE, Home
+from crystal_node.base.settings import KeyStoreKind, Settings
+from crystal_node.device.keys.devicekeys import NAMES, keyring_store
+from crystal_node.safekeeping.backup.manifest import Item, Keys
+from crystal_node.safekeeping.backup.tree import write_new
+
+SECRETS = "state/secrets"
+_OTHERS = 0o077
+
+
+def copy_keys(settings: Settings, target: Path) -> tuple[list[Item], Keys]:
+    """Copies this device's keys to a backup's home.
+
+    Raises:
+        Usage: that disk cannot keep others from reading them.
+        KeyStoreError: they cannot be read.
+    """
+    folder = target / SECRETS
+    folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
+        raise Usage(
+            f"{target} is on a disk that lets everybody read what is on it: no keys are put there",
+            hint="Choose another disk, or leave --with-keys out and keep the recovery kit.",
+        )
+    in_keyring = settings.config.key_store == KeyStoreKind.KEYRING
+    found, kind = _from_keyring(settings) if in_keyring else _from_files(settings.home)
+    return [write_new(target, f"{SECRETS}/{name}", data) for name, data in sorted(found.items())], kind
+
+
+def _from_files(home: Home) -> tuple[dict[str, bytes], Keys]:
+    """As they lie there. While they are read nobody writes a new one, or another passphrase."""
+    folder = SecretFolder(home.secrets)
+    with folder.locked():
+        found = {name: folder.read(name) for name in (HEADER_FILE, *folder.names())}
+    kept = {name: data for name, data in found.items() if data is not None}
+    return kept, Keys.SEALED if HEADER_FILE in kept else Keys.PLAIN
+
+
+def _from_keyring(settings: Settings) -> tuple[dict[str, bytes], Keys]:
+    keyring = keyring_store(settings.home, settings.config.keyring_backend)
+    found = {name: keyring.load(name) for name in NAMES}
+    return {name: data for name, data in found.items() if data is not None}, Keys.PLAIN

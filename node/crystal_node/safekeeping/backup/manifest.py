@@ -1,0 +1,155 @@
+"""What is in a backup: ``manifest.json``, and ``SHA256SUMS`` for who has no Crystal at hand (``sha256sum -c SHA256SUMS``).
+
+    crystal-1a2b3c4d-20260105T090000Z/
+        manifest.json     whose home it is of, when it was made, and each file with its size and hash
+        SHA256SUMS        the same hashes, and the manifest's own
+        home/             the files, as they lie in a home
+
+A manifest is foreign data until it was checked: a path that climbs, or that is none of a home, is refused.
+"""
+
+import os
+import re
+import stat
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from crystal_node.base.errors import LocalStorage
+
+MANIFEST_NAME = "manifest.json"
+SUMS_NAME = "SHA256SUMS"
+HOME_NAME = "home"
+VERSION = 1
+MANIFEST_BYTES_MAX = 256 * 1024 * 1024
+"""A backup has one line for each file: this is room for a million."""
+
+_Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+_Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Nanoseconds = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+_UNSAFE = re.compile(r"[\x00-\x1f\\]")
+
+
+class BackupDamaged(LocalStorage):
+    """A backup is not what was written; the message names the file."""
+
+    hint = "Use another backup (`crystal backup list`), and look after the disk that this one is on."
+
+
+class Keys(StrEnum):
+    """Whether a backup has the device's keys: none, as plain files, or as files that a passphrase closes."""
+
+    NONE = "none"
+    PLAIN = "plain"
+    SEALED = "sealed"
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A file, by its path in the home."""
+
+    path: str
+    size: _Count
+    sha256: _Hex
+    modified_ns: _Nanoseconds = 0
+    executable: bool = False
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A path of the home that is not in the backup, and why."""
+
+    path: str
+    why: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """``number`` counts the backups of a device in one folder, whatever its clock says; ``unsent`` are operations that were not
+    durable when it was made; ``digest`` is that of the memory's rows."""
+
+    format: Literal["crystal-backup"]
+    version: Annotated[int, msgspec.Meta(ge=1)]
+    vault: _Id
+    device: _Id
+    number: _Count
+    made_ms: _Count
+    program: str
+    keys: Keys
+    epoch: _Count
+    sequence: _Count
+    digest: str
+    unsent: _Count
+    items: tuple[Item, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.size for item in self.items)
+
+
+def encoded(manifest: Manifest) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
+def sums(manifest: Manifest, data: bytes) -> bytes:
+    """``SHA256SUMS`` for a manifest and its bytes."""
+    lines = [f"{sha256(data).hexdigest()}  {MANIFEST_NAME}\n"]
+    lines += [f"{item.sha256}  {HOME_NAME}/{item.path}\n" for item in manifest.items]
+    return "".join(lines).encode("utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a backup, if it is as it was written.
+
+    Raises:
+        LocalStorage: there is none, or it is of a later version.
+        BackupDamaged: it or ``SHA256SUMS`` was changed since, or names what is in no home.
+    """
+    path = folder / MANIFEST_NAME
+    data, listed = _read(path), _read(folder / SUMS_NAME)
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BackupDamaged(f"{path} is damaged") from error
+    if manifest.version > VERSION:
+        raise LocalStorage(f"{folder} was made by a later version of Crystal", hint="Update Crystal.")
+    if listed != sums(manifest, data):
+        own = f"{sha256(data).hexdigest()}  {MANIFEST_NAME}\n".encode()
+        # Both hold all the hashes: which one was changed tells the manifest's own.
+        damaged = folder / SUMS_NAME if listed.startswith(own) else path
+        raise BackupDamaged(f"{damaged} is damaged: it is not what the other one says")
+    paths = [item.path for item in manifest.items]
+    unsafe = next((each for each in paths if not is_safe(each)), None)
+    if unsafe is not None or len(set(paths)) != len(paths):
+        raise BackupDamaged(f"{path} names a path that is in no home")
+    return manifest
+
+
+def is_safe(path: str) -> bool:
+    """Whether a path stays below the folder that it is joined to."""
+    return bool(path) and not _UNSAFE.search(path) and all(p not in ("", ".", "..") for p in path.split("/"))
+
+
+def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        raise BackupDamaged(f"{path} is a link: a backup holds none")
+    try:
+        with open(path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BackupDamaged(f"{path} is no file")
+            data = file.read(MANIFEST_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise LocalStorage(
+            f"{path.parent} is no backup: {path.name} is not there",
+            hint="`crystal backup list --to FOLDER` shows the backups in a folder.",
+        ) from error
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise BackupDamaged(f"{path} is too large to be what was written")
+    return data
+
+
+def _open(path: str, flags: int) -> int:
+    """Follows no link, and waits for nobody: a pipe of that name has no writer."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

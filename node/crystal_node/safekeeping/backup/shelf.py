@@ -1,0 +1,241 @@
+"""The folder that backups are in: their names, whose they are, and what may be deleted there.
+
+::
+
+    .crystal-<device>-<time>.partial    being written, by who holds a lock on it; else what a crash left
+    crystal-1a2b3c4d-<time>             complete, and read back before it got this name
+    .crystal-<device>-<time>.removing   a complete one that is being deleted
+
+Only what provably is of this very device is deleted: a complete backup whose manifest names it and that holds nothing else,
+file by file and never through a link; and its own partial ones, which bear its whole id in
+their names. Everything else in the folder is left alone, and told.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from crystal_node.base.errors import HomeBusy, LocalStorage
+from crystal_node.base.home import DIRECTORY_MODE, sync_directory
+from crystal_node.safekeeping.backup.manifest import (
+    HOME_NAME,
+    MANIFEST_NAME,
+    SUMS_NAME,
+    Manifest,
+    read_manifest,
+)
+
+SHELF_MARK = ".crystal-backups"
+"""In a folder that was chosen for backups: an empty mount point does not have it."""
+PARTIAL = ".partial"
+REMOVING = ".removing"
+
+_COMPLETE = re.compile(r"crystal-[0-9a-f]{8}-(?P<time>[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?)")
+_HIDDEN = re.compile(
+    r"\.crystal-(?P<device>[0-9a-f]{32})-(?P<time>[0-9]{8}T[0-9]{6}Z(-[0-9]{1,4})?)\.(?P<state>partial|removing)"
+)
+_SAME_SECOND_MAX = 100
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The device that a backup is of."""
+
+    vault: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A backup in the folder: its manifest, or why it has none that can be read."""
+
+    folder: Path
+    manifest: Manifest | None
+    fault: str = ""
+
+    def is_of(self, owner: Owner) -> bool:
+        found = self.manifest
+        return found is not None and (found.vault, found.device) == (owner.vault, owner.device)
+
+
+def backups(shelf: Path) -> list[Standing]:
+    """All that bear a backup's name, of any device, oldest first."""
+    found: list[Standing] = []
+    for path in sorted(shelf.iterdir()):
+        if not _COMPLETE.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+            continue
+        try:
+            found.append(Standing(path, read_manifest(path)))
+        except LocalStorage as error:
+            found.append(Standing(path, None, str(error)))
+    return sorted(found, key=_age)
+
+
+def _age(standing: Standing) -> tuple[str, int, str]:
+    """The clock may have gone back: the numbers of one device's backups tell, which are in one folder."""
+    manifest = standing.manifest
+    return (manifest.device, manifest.number, "") if manifest else ("", 0, standing.folder.name)
+
+
+@contextmanager
+def partial(shelf: Path, owner: Owner, now_ms: int) -> Generator[Path]:
+    """A new partial backup, locked. It is deleted again unless ``complete`` gave it its name."""
+    folder = _made(shelf, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
+    with _locked(folder) as mine:
+        if not mine:
+            raise HomeBusy(f"another backup is being written to {folder}")
+        try:
+            yield folder
+        except BaseException:
+            with suppress(OSError):
+                _empty(folder)
+            raise
+
+
+def complete(folder: Path) -> Path:
+    """Gives a partial backup its name, durably."""
+    found = _HIDDEN.fullmatch(folder.name)
+    assert found is not None, "made by partial"
+    named = folder.with_name(_name(found["device"], found["time"]))
+    folder.rename(named)
+    sync_directory(named.parent)
+    return named
+
+
+def tidy(shelf: Path, owner: Owner) -> None:
+    """Deletes what crashes of this device have left."""
+    for path in sorted(shelf.iterdir()):
+        found = _HIDDEN.fullmatch(path.name)
+        if found is None or found["device"] != owner.device or path.is_symlink() or not path.is_dir():
+            continue
+        with _locked(path) as mine:
+            if mine and found["state"] == PARTIAL[1:]:
+                _empty(path)
+            elif mine:  # else another process writes it now
+                _delete_listed(path)
+
+
+def keep(shelf: Path, owner: Owner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
+    """Deletes the oldest complete backups of this device beyond ``count``, never ``newest``. Returns those, and those that
+    would have gone, but are not complete or hold something else."""
+    own = [each for each in backups(shelf) if each.is_of(owner) and each.folder != newest]
+    surplus = own[: max(len(own) + 1 - count, 0)]
+    gone: list[Path] = []
+    spared: list[Path] = []
+    for standing in surplus:
+        if standing.manifest is None or not _is_whole(standing.folder, standing.manifest):
+            spared.append(standing.folder)
+            continue
+        found = _COMPLETE.fullmatch(standing.folder.name)
+        assert found is not None, "found by its name"
+        removing = standing.folder.with_name(f".crystal-{owner.device}-{found['time']}{REMOVING}")
+        standing.folder.rename(removing)
+        sync_directory(shelf)
+        _delete_listed(removing)
+        gone.append(standing.folder)
+    return gone, spared
+
+
+def next_number(shelf: Path, owner: Owner) -> int:
+    return (
+        max(
+            (each.manifest.number for each in backups(shelf) if each.manifest and each.is_of(owner)),
+            default=0,
+        )
+        + 1
+    )
+
+
+def _name(device: str, time: str) -> str:
+    return f"crystal-{device[:8]}-{time}"
+
+
+def _made(shelf: Path, owner: Owner, moment: str) -> Path:
+    for attempt in range(_SAME_SECOND_MAX):
+        time = f"{moment}-{attempt}" if attempt else moment
+        folder = shelf / f".crystal-{owner.device}-{time}{PARTIAL}"
+        if not (shelf / _name(owner.device, time)).exists():
+            with suppress(FileExistsError):
+                folder.mkdir(mode=DIRECTORY_MODE)
+                return folder
+    raise HomeBusy(f"too many backups of this second are in {shelf}")
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[bool]:
+    """Whether nobody else holds the folder: for as long as this lasts nobody does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        except OSError:
+            yield True  # a file system without locks: then the home's own has to do
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _files_below(folder: Path) -> tuple[set[str], list[str]]:
+    """Everything below a folder that is no folder, links included, and the folders, deepest first. Follows nothing."""
+    files: set[str] = set()
+    folders: list[str] = []
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        with os.scandir(folder / prefix) as entries:
+            for entry in entries:
+                path = f"{prefix}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                    waiting.append(f"{path}/")
+                else:
+                    files.add(path)
+    return files, sorted(folders, key=lambda path: path.count("/"), reverse=True)
+
+
+def _is_whole(folder: Path, manifest: Manifest) -> bool:
+    """Whether all is there that the manifest names, with its size, and nothing else."""
+    listed = {f"{HOME_NAME}/{item.path}": item.size for item in manifest.items}
+    files, _ = _files_below(folder)
+    if files != listed.keys() | {MANIFEST_NAME, SUMS_NAME}:
+        return False
+    infos = ((folder / path).lstat() for path in listed)
+    return all(info.st_size == size for info, size in zip(infos, listed.values(), strict=True))
+
+
+def _delete_listed(folder: Path) -> None:
+    """Deletes a complete backup, the manifest last. What came to lie in it meanwhile stays, and it with that."""
+    try:
+        manifest = read_manifest(folder)
+    except LocalStorage:
+        manifest = None  # all but this is gone already, or somebody changed it: then what is there stays
+    listed = {f"{HOME_NAME}/{item.path}" for item in manifest.items} if manifest is not None else set[str]()
+    files, folders = _files_below(folder)
+    for path in sorted(files & listed):
+        (folder / path).unlink(missing_ok=True)
+    for path in folders:
+        with suppress(OSError):
+            (folder / path).rmdir()
+    if {path.name for path in folder.iterdir()} <= {MANIFEST_NAME, SUMS_NAME}:
+        (folder / SUMS_NAME).unlink(missing_ok=True)
+        (folder / MANIFEST_NAME).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _empty(folder: Path) -> None:
+    """Deletes a partial backup: nothing is in it but what its writer put there."""
+    files, folders = _files_below(folder)
+    for path in sorted(files):
+        (folder / path).unlink(missing_ok=True)
+    for path in folders:
+        (folder / path).rmdir()
+    folder.rmdir()

@@ -1,0 +1,343 @@
+"""The side that invites: opens a mailbox, shows the code, has the digits typed, and only then adds the newcomer.
+
+::
+
+    OPEN --a join that opens--> MET --right digits--> ADDING --log, token--> ADDED --welcome--> WELCOMED --done--> over: used
+     |  \\                        |  \\                   |                      |                   |  \\
+     |   ten minutes: expired    |   ten minutes        |  fails: what the      |  fails: added,    |   ten minutes: used
+     |                           |   wrong 3 times:     |  log holds counts     |  not told         +-- stopped: stays added
+     +-- stopped: withdrawn      |   burnt              +-- stopped: finished first, then told      +-- refuses: taken back
+                                 +-- stopped: withdrawn
+
+Before ADDING nothing was added to anything but the mailbox. Once something was sent that adds the newcomer a stop comes too
+late: the step is finished, and the person is told so. A relay that is away is tried again as long as the invite lives. Whatever
+happens the invite is closed at the relay, unless that is out of reach: then it expires.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crystal_crypto.errors import BadJoin, BadMessage, CrystalError
+from crystal_crypto.invite import EndReason, Inviter, Newcomer
+from crystal_crypto.invite_code import encode_invite
+from crystal_mirror.requests import StoreFailure
+from crystal_node.base.errors import Usage
+from crystal_node.base.wording import one_line
+from crystal_node.device.enrol import system_name
+from crystal_node.device.runner import store_failure
+from crystal_node.safekeeping.pairing.errors import (
+    Declined,
+    DigitsDiffer,
+    Expired,
+    LastStepFailed,
+    NewcomerLeft,
+    NobodyCame,
+    PairingFailed,
+    RelayLost,
+    RevokedBefore,
+    StrangeNewcomer,
+    TooManyOpen,
+)
+from crystal_node.safekeeping.pairing.mailbox import Countdown, InviterMailbox, Post, over
+from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
+from crystal_node.safekeeping.pairing.registrar import Admission, Registrar, Standing
+from crystal_relay.errors import RelayError, TooManyInvites
+from crystal_relay.invites import CloseReason, InviteSlot, InviteState, access_hash
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_relay.client import HttpStore
+
+DONE_SECONDS_MAX = 600.0
+"""So long the newcomer's last word is waited for at most, if the invite lives as long: its person may have to find it first."""
+ADD_SECONDS_MIN = 10.0
+"""With less than this left of the invite nobody is added: the welcome could come too late."""
+_FINISH_SECONDS_MAX = 30.0
+"""For a step that was begun when the person stopped it."""
+_CLOSE_SECONDS_MAX = 5.0
+_READ_SECONDS = 0.5
+"""For a newcomer to read the welcome, or why it ended: behind a closed invite nothing is read any more."""
+
+T = TypeVar("T")
+
+
+class Step(Enum):
+    """How far an invite is; see the drawing."""
+
+    OPEN = "open"
+    MET = "met"
+    ADDING = "adding"
+    ADDED = "added"
+    WELCOMED = "welcomed"
+
+
+async def invite(
+    device: "Device",
+    http: "HttpStore",
+    person: InviterPerson,
+    *,
+    grant: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Invited:
+    """Brings one machine into this device's vault.
+
+    Raises:
+        NotAllowed: this device may not add devices.
+        PairingFailed: see its children.
+        StoreFailure: the relay cannot be reached, or refuses.
+    """
+    registrar = Registrar(device, http, grant=grant)
+    await registrar.refresh()
+    registrar.check_right()
+    earlier = registrar.interrupted()
+    if earlier is not None:
+        person.remind(Machine(earlier.name, earlier.system, earlier.device))
+    settings = device.settings
+    side = Inviter.begin(
+        vault=device.member.vault,
+        url=settings.relay_url,
+        device=device.identity.id,
+        name=device.name,
+        system=system_name(),
+    )
+    try:
+        seconds = await http.create_invite(side.code.mailbox, access_hash(side.code.access))
+        mailbox = InviterMailbox(http, device.member.vault, side.code.mailbox)
+        post = Post(mailbox, Countdown(seconds, monotonic), person.away)
+        serving = _Serving(side, registrar, mailbox, post, person, grant)
+        return await serving.run(settings.relay_url)
+    except TooManyInvites as error:
+        raise TooManyOpen(f"no invite was made: {error}") from error
+    except RelayError as error:
+        raise store_failure(error) from error
+
+
+class _Serving:
+    """One invite, while it is open."""
+
+    def __init__(
+        self,
+        side: Inviter,
+        registrar: Registrar,
+        mailbox: InviterMailbox,
+        post: Post,
+        person: InviterPerson,
+        grant: bool,
+    ) -> None:
+        self.step = Step.OPEN
+        self._side = side
+        self._registrar = registrar
+        self._mailbox = mailbox
+        self._post = post
+        self._person = person
+        self._grant = grant
+        self._newcomer: Newcomer | None = None
+
+    async def run(self, relay: str) -> Invited:
+        try:
+            await self._put(InviteSlot.OFFER, self._side.offer())
+            self._person.show(ShownInvite(encode_invite(self._side.code), relay, self._post.seconds_left))
+            newcomer = await self._meet()
+            await self._agree(newcomer)
+            admission = await self._admit(newcomer)
+            return await self._conclude(newcomer, admission)
+        except (RelayError, StoreFailure) as error:
+            await self._close_after(error)
+            raise self._lost(error) from error
+        except BaseException as error:
+            await self._close_after(error)
+            raise
+
+    async def _meet(self) -> Newcomer:
+        """Waits for a join, and answers it."""
+        found = await self._post.first_of([InviteSlot.JOIN], tick=self._person.waiting)
+        if found is None:
+            raise NobodyCame("the invite expired, and no machine had come")
+        try:
+            newcomer = self._side.open_join(found[1])
+        except BadJoin as error:
+            raise StrangeNewcomer(f"what came through the invite was no newcomer: {error}") from error
+        self.step = Step.MET
+        self._registrar.check_newcomer(newcomer)
+        await self._put(InviteSlot.REVEAL, self._side.reveal())
+        self._person.arrived(_machine(newcomer))
+        return newcomer
+
+    async def _agree(self, newcomer: Newcomer) -> None:
+        """Returns once the person has typed the newcomer's digits."""
+        while True:
+            tries = self._side.tries_left
+            typed = await self._typed(newcomer)
+            if self._side.check(typed):
+                break
+            if self._side.tries_left == tries:
+                self._person.unreadable()
+                continue
+            self._person.wrong(self._side.tries_left)
+            if not self._side.tries_left:
+                raise DigitsDiffer("other digits three times: the invite is burnt")
+        info = await self._post.info()
+        if info.state is not InviteState.OPEN:
+            raise over(info)
+        if self._post.seconds_left < ADD_SECONDS_MIN:
+            raise Expired("the digits came when the invite's ten minutes were as good as over")
+        self._check_still_there(await self._post.get(InviteSlot.DONE))
+
+    async def _typed(self, newcomer: Newcomer) -> str:
+        """The person's answer, unless the invite ends or the newcomer leaves before it."""
+        asking = asyncio.create_task(self._person.digits(_machine(newcomer), self._side.tries_left))
+        watching = asyncio.create_task(self._post.first_of([InviteSlot.DONE]))
+        try:
+            await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                typed = await asking
+                if typed is None:
+                    raise Declined("not a machine of yours: it was not added")
+                return typed
+            found = await watching
+            if found is not None:
+                self._check_still_there(found[1])
+            raise Expired("the invite's ten minutes were over before the digits were typed")
+        finally:
+            for task in (asking, watching):
+                task.cancel()
+            await asyncio.gather(asking, watching, return_exceptions=True)
+
+    def _check_still_there(self, done: bytes | None) -> None:
+        if done is None:
+            return
+        try:
+            self._side.open_done(done)
+        except BadMessage as error:
+            raise StrangeNewcomer("somebody else wrote into the mailbox in the newcomer's name") from error
+        raise NewcomerLeft("the new machine has left the pairing")
+
+    async def _admit(self, newcomer: Newcomer) -> Admission:
+        """Adds the newcomer and tells it. Once begun it is not left half way: a stop waits for it."""
+        return await self._finished(self._add_and_welcome(newcomer))
+
+    async def _finished(self, step: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(step)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self._standing() is not Standing.OUT:
+                await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise
+
+    async def _add_and_welcome(self, newcomer: Newcomer) -> Admission:
+        self.step = Step.ADDING
+        self._registrar.intend(newcomer)
+        self._newcomer = newcomer
+        admission = await self._post.patiently(lambda: self._registrar.admit(newcomer))
+        self.step = Step.ADDED
+        try:
+            welcome = self._side.welcome(
+                admission.slot, admission.entry_hash, admission.head, admission.root_number
+            )
+            await self._put(InviteSlot.WELCOME, welcome)
+        except (RelayError, PairingFailed) as error:
+            raise LastStepFailed(f"{_shown(newcomer)} is added and could not be told: {error}") from error
+        self.step = Step.WELCOMED
+        return admission
+
+    def _standing(self) -> Standing:
+        return Standing.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
+
+    def _lost(self, cause: RelayError | StoreFailure) -> PairingFailed:
+        """The relay's failure, with the word whether anybody was added."""
+        error = cause if isinstance(cause, StoreFailure) else store_failure(cause)
+        if self._newcomer is None or self._standing() is Standing.OUT:
+            return RelayLost.by(error, "nobody was added", RelayLost.hint)
+        if self._standing() is Standing.IN:
+            return LastStepFailed(
+                f"{_shown(self._newcomer)} is added, and could not be let in at the relay: {error}"
+            )
+        return RelayLost.by(
+            error,
+            f"whether {_shown(self._newcomer)} was added is not known, the relay's answer did not come",
+            "Once the relay is there, `crystal sync` and `crystal devices` tell. Pairing it again with a new invite is right "
+            "in either case: it is not added twice.",
+        )
+
+    async def _conclude(self, newcomer: Newcomer, admission: Admission) -> Invited:
+        self._person.added(_machine(newcomer))
+        confirmation = Confirmation.SILENT
+        found = None
+        with suppress(RelayError, PairingFailed):  # it is added and was told: nothing depends on its word
+            found = await self._post.first_of(
+                [InviteSlot.DONE], within=DONE_SECONDS_MAX, tick=self._person.settling
+            )
+        if found is not None:
+            with suppress(BadMessage):
+                if not self._side.open_done(found[1]):
+                    await self._finished(self._refused(newcomer, admission))
+                confirmation = Confirmation.CONFIRMED
+                self._registrar.settle()
+        await self._close(CloseReason.USED)
+        return Invited(_machine(newcomer), admission.slot, not admission.fresh, self._grant, confirmation)
+
+    async def _refused(self, newcomer: Newcomer, admission: Admission) -> None:
+        """Raises NewcomerLeft, after the newcomer was taken back, or LastStepFailed."""
+        if not admission.fresh:
+            raise NewcomerLeft(
+                f"{_shown(newcomer)} refused", hint="It was a device of this vault before, and still is one."
+            )
+        if not await self._registrar.take_back(newcomer.device):
+            raise LastStepFailed(
+                f"{_shown(newcomer)} refused after it was added, and could not be taken out again",
+                hint=f"Take it out: `crystal devices revoke {newcomer.device.hex()[:8]}`.",
+            )
+        self._registrar.settle()
+        raise NewcomerLeft(f"{_shown(newcomer)} refused and was taken out again")
+
+    async def _put(self, slot: InviteSlot, data: bytes) -> None:
+        if not await self._post.put(slot, data):
+            raise StrangeNewcomer("the relay holds something else in the place of this machine's message")
+
+    async def _close_after(self, error: BaseException) -> None:
+        """Closes the invite as what it has come to, and tells the newcomer why nothing comes of it."""
+        if self.step in (Step.ADDED, Step.WELCOMED):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(_READ_SECONDS)  # the welcome may have been written a moment ago
+            await self._close(CloseReason.USED)
+        elif isinstance(error, (NobodyCame, Expired)):
+            return  # the relay has it as expired, and says so to whoever comes late
+        elif isinstance(error, DigitsDiffer):
+            await self._close(CloseReason.BURNT, EndReason.DIGITS)
+        elif isinstance(error, (StrangeNewcomer, Declined)):
+            await self._close(CloseReason.BURNT, EndReason.WITHDRAWN)
+        elif isinstance(error, RevokedBefore):
+            await self._close(CloseReason.WITHDRAWN, EndReason.REVOKED)
+        elif isinstance(error, (asyncio.CancelledError, Usage)):
+            await self._close(CloseReason.WITHDRAWN, EndReason.WITHDRAWN)
+        else:
+            await self._close(CloseReason.WITHDRAWN, EndReason.FAILED)
+        if isinstance(error, asyncio.CancelledError):
+            standing = self._standing()
+            self._person.withdrawn(added=None if standing is Standing.UNKNOWN else standing is Standing.IN)
+
+    async def _close(self, reason: CloseReason, end: EndReason | None = None) -> None:
+        """Best effort: a relay that is gone lets the invite expire, which says the same a little later."""
+        with suppress(RelayError, CrystalError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                if end is not None:
+                    with suppress(RelayError):
+                        await self._mailbox.put_new(InviteSlot.END, self._side.end(end))
+                    if self.step is not Step.OPEN:
+                        await asyncio.sleep(_READ_SECONDS)
+                await self._mailbox.close(reason)
+
+
+def _machine(newcomer: Newcomer) -> Machine:
+    return Machine(newcomer.name, newcomer.system, newcomer.device)
+
+
+def _shown(newcomer: Newcomer) -> str:
+    return f"{newcomer.device.hex()[:8]} ({one_line(newcomer.name, 40)})"

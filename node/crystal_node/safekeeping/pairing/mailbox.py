@@ -1,0 +1,259 @@
+"""The mailbox that an invite opens on the relay, as both sides use it.
+
+``Mailbox`` is the port; the two adapters put it on the relay's clients. ``Post`` is a side's way with it: it repeats what
+failed for a moment as long as the invite lives, takes its own write for success when an answer was lost, and turns what
+the relay says of an invite that is over into the error that names the fix. How long the invite lives is said by the relay
+in seconds and counted by a clock that never jumps; this machine's date plays no part.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from crystal_mirror.requests import StoreFailure
+from crystal_node.base.errors import ExitCode
+from crystal_node.base.wording import ago
+from crystal_node.safekeeping.pairing.errors import Expired, UnknownInvite, Used, Withdrawn
+from crystal_relay.client import HttpStore
+from crystal_relay.client_invite import InviteStore
+from crystal_relay.errors import (
+    AlreadyExists,
+    Busy,
+    Closed,
+    InviteOver,
+    NotFound,
+    StoreUnavailable,
+    Unauthorized,
+)
+from crystal_relay.invites import CloseReason, InviteInfo, InviteSlot, InviteState, mailbox_prefix, slot_key
+
+MESSAGE_BYTES_MAX = 4096
+WAIT_SECONDS_MAX = 20.0
+"""One long poll. Shorter than what proxies cut off."""
+TICK_SECONDS = 1.0
+_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+_TRIES_UNTOLD = 2
+"""So often a call may fail before the person is told that the relay is away."""
+
+T = TypeVar("T")
+
+
+class Mailbox(Protocol):
+    """One invite's mailbox at the relay. Failures are ``crystal_relay.errors``."""
+
+    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+        """Create-only."""
+        ...
+
+    async def get(self, slot: InviteSlot) -> bytes | None:
+        """A slot's bytes, cut off one byte after the most that a message has; None if there is nothing."""
+        ...
+
+    async def wait(self, token: str | None, timeout: float) -> str:
+        """Returns when the mailbox has changed since the token was given, or the time is up."""
+        ...
+
+    async def info(self) -> InviteInfo: ...
+
+
+class InviterMailbox:
+    """The mailbox of who opened it, by this device's token."""
+
+    def __init__(self, store: HttpStore, vault: bytes, mailbox: bytes) -> None:
+        self._store = store
+        self._vault = vault
+        self._mailbox = mailbox
+
+    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+        await self._store.put_new(slot_key(self._vault, self._mailbox, slot), data)
+
+    async def get(self, slot: InviteSlot) -> bytes | None:
+        try:
+            found = await self._store.get(
+                slot_key(self._vault, self._mailbox, slot), length=MESSAGE_BYTES_MAX + 1
+            )
+            return await found.read()
+        except NotFound:
+            return None
+
+    async def wait(self, token: str | None, timeout: float) -> str:
+        return await self._store.wait(
+            mailbox_prefix(self._vault, self._mailbox), token=token, timeout=timeout
+        )
+
+    async def info(self) -> InviteInfo:
+        return await self._store.invite_state(self._mailbox)
+
+    async def close(self, reason: CloseReason) -> None:
+        await self._store.close_invite(self._mailbox, reason)
+
+
+class NewcomerMailbox:
+    """The mailbox of who holds the code, by the access secret in it."""
+
+    def __init__(self, store: InviteStore) -> None:
+        self._store = store
+
+    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+        await self._store.put_new(slot, data)
+
+    async def get(self, slot: InviteSlot) -> bytes | None:
+        try:
+            return await self._store.get(slot)
+        except NotFound:
+            return None
+
+    async def wait(self, token: str | None, timeout: float) -> str:
+        return await self._store.wait(token=token, timeout=timeout)
+
+    async def info(self) -> InviteInfo:
+        return await self._store.state()
+
+
+class Countdown:
+    """What is left of an invite's time."""
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._end = monotonic() + seconds
+
+    def left(self) -> float:
+        return max(self._end - self._monotonic(), 0.0)
+
+
+class Post:
+    """One side's use of a mailbox while its invite lives."""
+
+    def __init__(
+        self, mailbox: Mailbox, countdown: Countdown, away: Callable[[bool], None] = lambda _: None
+    ) -> None:
+        self._mailbox = mailbox
+        self._countdown = countdown
+        self._tell_away = away
+        self._away = False
+        self._seen: str | None = None
+        """The mailbox's token of the last wait: what was written since ends the next one at once."""
+        self._trouble: Exception | None = None
+        """Why the last call did not reach the relay; None once one did."""
+
+    @property
+    def seconds_left(self) -> float:
+        return self._countdown.left()
+
+    async def put(self, slot: InviteSlot, data: bytes) -> bool:
+        """Writes a slot. False if somebody else's bytes are in it.
+
+        Raises:
+            PairingFailed: the invite is over.
+            RelayError: the relay cannot be reached for as long as the invite lives, or refuses.
+        """
+        try:
+            await self.patiently(lambda: self._mailbox.put_new(slot, data))
+        except AlreadyExists:
+            return await self.get(slot) == data
+        return True
+
+    async def get(self, slot: InviteSlot) -> bytes | None:
+        """A slot's bytes, or None. Raises as ``put``."""
+        return await self.patiently(lambda: self._mailbox.get(slot))
+
+    async def info(self) -> InviteInfo:
+        """What the relay says of the invite. Raises as ``put``."""
+        return await self.patiently(self._mailbox.info)
+
+    async def first_of(
+        self,
+        slots: Sequence[InviteSlot],
+        *,
+        within: float | None = None,
+        tick: Callable[[float], None] = lambda _: None,
+    ) -> tuple[InviteSlot, bytes] | None:
+        """The first of the slots that is filled, in their order; None when the time is up.
+
+        ``tick`` is told every second how many are left of the invite. Raises as ``put``; a time that is up while the relay
+        is away is the relay's failure, and no word of the other side's.
+        """
+        ticking = asyncio.create_task(self._tick(tick))
+        try:
+            async with asyncio.timeout(
+                min(self.seconds_left, within if within is not None else float("inf"))
+            ):
+                return await self._first_of(slots)
+        except TimeoutError:
+            if self._trouble is not None:
+                raise self._trouble from None
+            return None
+        finally:
+            ticking.cancel()
+
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Does what may be repeated until it succeeds, as long as the relay is only away and the invite lives.
+
+        Whoever was given as ``away`` is told when the relay is, and when it is back. Raises as ``put``, and as the call.
+        """
+        tries = 0
+        while True:
+            try:
+                result = await call()
+                self._trouble = None
+                self._note_away(False)
+                return result
+            except InviteOver as error:
+                raise await self._over(error) from error
+            except Closed:
+                raise
+            except (StoreUnavailable, Busy, StoreFailure) as error:
+                pause = _PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)]
+                passing = not isinstance(error, StoreFailure) or error.exit_code == ExitCode.RELAY_UNREACHABLE
+                if not passing or self.seconds_left <= pause:
+                    raise
+                self._trouble = error
+            tries += 1
+            if tries == _TRIES_UNTOLD:
+                self._note_away(True)
+            await asyncio.sleep(pause)
+
+    async def _first_of(self, slots: Sequence[InviteSlot]) -> tuple[InviteSlot, bytes]:
+        while True:
+            for slot in slots:
+                data = await self.get(slot)
+                if data is not None:
+                    return slot, data
+            self._seen = await self.patiently(lambda: self._mailbox.wait(self._seen, WAIT_SECONDS_MAX))
+
+    async def _tick(self, tick: Callable[[float], None]) -> None:
+        while True:
+            tick(self.seconds_left)
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _note_away(self, away: bool) -> None:
+        if away != self._away:
+            self._away = away
+            self._tell_away(away)
+
+    async def _over(self, error: InviteOver) -> Expired | Used | Withdrawn:
+        """Why the invite is over, as exactly as the relay tells."""
+        try:
+            info = await self._mailbox.info()
+        except (InviteOver, StoreUnavailable, Busy, Unauthorized):
+            return Withdrawn("the invite is over", hint=error.hint or None)
+        return over(info)
+
+
+def over(info: InviteInfo) -> Expired | Used | Withdrawn:
+    """The error for an invite that is not open any more."""
+    when = f"{ago(info.expired_ago)} ago"
+    match info.state:
+        case InviteState.USED:
+            return Used(f"this invite was already used, {when}")
+        case InviteState.BURNT:
+            return Withdrawn(f"this invite was burnt {when}: wrong digits, or something that does not belong")
+        case InviteState.WITHDRAWN:
+            return Withdrawn(f"this invite was withdrawn on the machine that made it, {when}")
+        case InviteState.OPEN | InviteState.EXPIRED:
+            return Expired(f"this invite expired {when}; it was good for ten minutes")
+
+
+def unknown(error: Unauthorized) -> UnknownInvite:
+    """The error for an invite of which the relay knows nothing: it tells no one which of the two it was."""
+    return UnknownInvite("the relay knows no such invite", hint=error.hint and None)

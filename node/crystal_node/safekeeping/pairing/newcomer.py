@@ -1,0 +1,344 @@
+"""The side that joins: meets the inviting machine by its code, shows six digits, and believes nothing but the device log.
+
+::
+
+    KEYED --offer--> join put --reveal as promised--> SHOWING --welcome--> WELCOMED --the log agrees--> VERIFIED
+      |                |                                |                                                 |
+      |  no offer:     |  taken: used                   |  ended, or ten minutes: nothing was set up      |
+      |  nobody waits  |  no reveal: nobody waits       |  stopped: refuses                               |
+                                                                                                          v
+                                       set up <--config.json names the vault--  the person says yes  CONFIRMED
+                                                                                no, or stopped:      refuses
+
+The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
+person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
+of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, when it
+is told that they were revoked, and when it refused and they are not in the device log any more. Otherwise they are kept:
+whatever was added of it is added once. A home that is set up, and comes as another device, keeps the keys that it has until
+it is in.
+
+A refusal is heard when the inviting machine closes the invite upon it. Where nobody hears it the vault's list may have this
+machine still: then the person is told its id, by which it is taken out.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crystal_crypto.errors import BadMessage, CryptoError, CrystalError
+from crystal_crypto.invite import EndReason, InviterInfo, Joiner, Welcome
+from crystal_crypto.invite_code import InviteCode
+from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.errors import KeysWithheld
+from crystal_mirror.keyring import KeyRing
+from crystal_mirror.keys import VaultKeys
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import load_log
+from crystal_mirror.requests import StoreFailure
+from crystal_node.device.enrol import Enrolled, Joining, joining, system_name
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.relaystore import invite_store, open_store
+from crystal_node.device.runner import Runner, TokenRefused, store_failure
+from crystal_node.safekeeping.pairing.errors import (
+    DigitsDiffer,
+    Expired,
+    NobodyWaiting,
+    NotAdded,
+    NotConfirmed,
+    NotInTheLog,
+    PairingFailed,
+    RelayLost,
+    RelayOfTheCode,
+    RevokedHere,
+    StrangeInviter,
+    UnknownInvite,
+    Used,
+    Withdrawn,
+)
+from crystal_node.safekeeping.pairing.mailbox import Countdown, NewcomerMailbox, Post, over
+from crystal_node.safekeeping.pairing.person import Machine, NewcomerPerson
+from crystal_relay.errors import Busy, Forbidden, NotFound, RelayError, StoreUnavailable, Unauthorized
+from crystal_relay.invites import InviteSlot, InviteState
+from crystal_relay.tokens import new_token, token_hash
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+
+ANSWER_SECONDS_MAX = 30.0
+"""So long the inviting machine, which needs no person for that, may take to answer a join."""
+_LAST_WORD_SECONDS_MAX = 5.0
+HEARD_SECONDS_MAX = 15.0
+"""So long the inviting machine may take to put this one out again."""
+_HEARD_PAUSE_SECONDS = 0.25
+
+_RELAY_LOST_HINT = (
+    "Once the relay can be reached, run this again with a new invite. If the other machine says that it added this one: it is "
+    "not added twice."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What came of it: the home as it stands now, and who took it in."""
+
+    enrolled: Enrolled
+    inviter: Machine
+
+
+async def join_by_invite(
+    settings: "Settings",
+    code: InviteCode,
+    person: NewcomerPerson,
+    *,
+    new_keys: bool = False,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Joined:
+    """Joins the vault of an invite, or lets this member in at the relay again. ``new_keys``: as another device.
+
+    Raises:
+        WrongCode: this home belongs to another vault; nothing was asked of the relay.
+        PairingFailed: see its children.
+        StoreFailure: the relay cannot be reached any more, or refuses.
+        KeyStoreError: the keys cannot be kept.
+    """
+    settings = settings.at_relay(code.url)
+    with joining(settings, code.vault, new_keys=new_keys) as home:
+        store = invite_store(settings, code)
+        try:
+            mailbox = NewcomerMailbox(store)
+            seconds = await _seconds_left(mailbox, settings.relay_url)
+            post = Post(mailbox, Countdown(seconds, monotonic), person.away)
+            return await _Meeting(home, code, post, person).run()
+        except (RelayError, StoreFailure) as error:
+            cause = error if isinstance(error, StoreFailure) else store_failure(error)
+            raise RelayLost.by(cause, "nothing was set up here", _RELAY_LOST_HINT) from error
+        finally:
+            await store.aclose()
+
+
+async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
+    """Asks the relay after the invite. Uses nothing up."""
+    try:
+        info = await mailbox.info()
+    except (StoreUnavailable, Busy) as error:
+        raise RelayOfTheCode(f"the relay of this code cannot be reached: {url} ({error})") from error
+    except (Unauthorized, Forbidden, NotFound) as error:
+        raise UnknownInvite("the relay knows no such invite") from error
+    if info.state is not InviteState.OPEN:
+        raise over(info)
+    return info.expires_in
+
+
+class _Meeting:
+    """One newcomer's way through an invite."""
+
+    def __init__(self, home: Joining, code: InviteCode, post: Post, person: NewcomerPerson) -> None:
+        self._home = home
+        self._code = code
+        self._post = post
+        self._person = person
+        self._token = new_token(home.identity.id)
+        self._side = Joiner.begin(
+            code,
+            home.identity,
+            name=home.settings.name.value,
+            system=system_name(),
+            token_hash=token_hash(self._token),
+        )
+        self._revealed = False
+        self._welcome: Welcome | None = None
+
+    async def run(self) -> Joined:
+        try:
+            inviter = await self._meet()
+            welcome = self._welcome = await self._welcomed()
+            read = SqliteJournal.open(":memory:")
+            await self._post.patiently(lambda: self._verified(read, welcome))
+            if not await self._person.confirms(inviter, self._code.vault):
+                raise NotConfirmed("not confirmed: this machine was not set up")
+        except (asyncio.CancelledError, NotConfirmed, NotInTheLog) as error:
+            if isinstance(error, NotConfirmed):
+                self._home.abandon()
+            listed = await self._refuse()
+            if isinstance(error, asyncio.CancelledError):
+                self._person.left(listed)
+            elif listed:
+                error.hint = (
+                    "Nothing was set up here, and the vault lists this machine still: take it out on the inviting one with "
+                    f"`crystal devices revoke {listed.hex()[:8]}`."
+                )
+            raise
+        await self._keep_log(read, welcome)
+        read.close()
+        self._home.keys.keep_token(self._token)
+        enrolled = self._home.finish()
+        await self._say(accepted=True)
+        return Joined(enrolled, inviter)
+
+    async def _meet(self) -> Machine:
+        """Comes to the mailbox, and shows the digits once the inviting machine has answered."""
+        offer = await self._post.first_of([InviteSlot.OFFER], within=ANSWER_SECONDS_MAX)
+        if offer is None:
+            raise NobodyWaiting("the machine that made this invite is not waiting")
+        try:
+            offered = self._side.open_offer(offer[1])
+        except BadMessage as error:
+            raise StrangeInviter(f"the mailbox does not hold what belongs to this code: {error}") from error
+        self._person.met(offered.name, self._code.vault)
+        if not await self._post.put(InviteSlot.JOIN, self._side.join()):
+            raise Used("this invite was already used: another machine came first with it")
+        slots = [InviteSlot.REVEAL, InviteSlot.END]
+        slot, data = await self._post.first_of(slots, within=ANSWER_SECONDS_MAX) or (None, b"")
+        if slot is None:
+            raise NobodyWaiting("the machine that made this invite does not answer")
+        if slot is InviteSlot.END:
+            raise self._ended(data)
+        try:
+            info: InviterInfo = self._side.open_reveal(data)
+        except BadMessage as error:
+            raise StrangeInviter(f"the other side is not who made this invite: {error}") from error
+        self._revealed = True
+        inviter = Machine(info.name, info.system, info.device)
+        self._person.digits(self._side.digits, inviter, self._post.seconds_left)
+        return inviter
+
+    async def _welcomed(self) -> Welcome:
+        slots = [InviteSlot.WELCOME, InviteSlot.END]
+        try:
+            found = await self._post.first_of(slots, tick=self._person.waiting)
+        except Used as error:
+            raise NotAdded(
+                "the inviting machine closed the invite before its answer arrived here",
+                hint="If it says that this machine was added, run this again with a new invite.",
+            ) from error
+        if found is None:
+            raise Expired("the invite's ten minutes were over before the digits were typed")
+        slot, data = found
+        if slot is InviteSlot.END:
+            raise self._ended(data)
+        try:
+            return self._side.open_welcome(data)
+        except BadMessage as error:
+            raise StrangeInviter(
+                f"the welcome is not from the machine that made this invite: {error}"
+            ) from error
+
+    def _ended(self, data: bytes) -> PairingFailed:
+        try:
+            reason = self._side.open_end(data)
+        except BadMessage as error:
+            return StrangeInviter(f"the mailbox does not hold what belongs to this code: {error}")
+        match reason:
+            case EndReason.DIGITS:
+                return DigitsDiffer("other digits than these were typed three times on the inviting machine")
+            case EndReason.WITHDRAWN:
+                return Withdrawn("the invite was withdrawn on the machine that made it")
+            case EndReason.FAILED:
+                return NotAdded("the inviting machine could not add this one")
+            case EndReason.REVOKED if self._home.fresh or self._home.anew:
+                self._home.abandon()
+                return RevokedHere(
+                    "this machine's keys were revoked in that vault; it makes new ones",
+                    hint="Make a new invite there, and run this again: it comes as a new device.",
+                )
+            case EndReason.REVOKED:
+                return RevokedHere("this machine was a device of that vault, and was revoked")
+
+    async def _verified(self, journal: SqliteJournal, welcome: Welcome) -> None:
+        """Reads the device log and finds in it what the welcome said: this device, with its own keys, at its place.
+
+        Raises:
+            NotInTheLog: it is not so.
+            StoreFailure: the log could not be read.
+        """
+        vault = self._code.vault
+        log = load_log(journal, vault)
+        async with open_store(self._home.settings, vault=vault, token=self._token) as store:
+            await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+        self._check(log, welcome)
+
+    async def _keep_log(self, read: SqliteJournal, welcome: Welcome) -> None:
+        """Puts what was read into the home's own journal; one that holds something else is held against the relay's."""
+        journal = self._home.journal()
+        try:
+            kept, entries = journal.log_entries(), read.log_entries()
+            if entries[: len(kept)] != kept:
+                await self._verified(journal, welcome)
+                return
+            with journal.transaction() as transaction:
+                for slot, data, void in entries[len(kept) :]:
+                    transaction.keep_log_entry(slot, data, void=void)
+        finally:
+            journal.close()
+
+    def _check(self, log: DeviceLog, welcome: Welcome) -> None:
+        identity = self._home.identity
+        info = log.member(identity.id)
+        if (
+            info is None
+            or info.revoked is not None
+            or (info.signing, info.exchange) != (identity.signing.public, identity.exchange.public.to_bytes())
+            or (info.slot, info.entry.hash) != (welcome.slot, welcome.entry_hash)
+        ):
+            raise NotInTheLog("the relay's device log does not have this machine as it was welcomed")
+        if not log.knows_head(welcome.head) or log.root_number < welcome.root_number:
+            raise NotInTheLog("the relay shows an older or another device log than the inviting machine has")
+        try:
+            KeyRing.of_device(identity, log).current()
+        except (CryptoError, KeysWithheld) as error:
+            raise NotInTheLog(f"the device log brings this machine no keys that open: {error}") from error
+
+    async def _refuse(self) -> bytes:
+        """Has the inviting machine put this one out again. Returns this device's id if it is in its list still."""
+        said = await self._say(accepted=False)
+        heard = said and await self._heard()
+        if self._welcome is None or not (self._home.fresh or self._home.anew):
+            return b""  # it was not added as far as anybody here was told, or is the device that it was
+        if said and await self._is_out(guess=heard):
+            self._home.abandon()
+            return b""
+        return self._home.identity.id
+
+    async def _heard(self) -> bool:
+        """Whether the inviting machine took note: it closes the invite then, and does so last."""
+        try:
+            async with asyncio.timeout(HEARD_SECONDS_MAX):
+                while True:
+                    if (await self._post.info()).state is not InviteState.OPEN:
+                        return True
+                    await asyncio.sleep(_HEARD_PAUSE_SECONDS)
+        except PairingFailed:
+            return True
+        except (RelayError, TimeoutError):
+            return False
+
+    async def _is_out(self, *, guess: bool) -> bool:
+        """Whether this machine is no device of the vault: one that was a member before its refusal stays one."""
+        vault = self._code.vault
+        journal = SqliteJournal.open(":memory:")
+        log = load_log(journal, vault)
+        try:
+            async with (
+                asyncio.timeout(_LAST_WORD_SECONDS_MAX),
+                open_store(self._home.settings, vault=vault, token=self._token) as store,
+            ):
+                await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+        except TokenRefused:
+            return True
+        except (RelayError, CrystalError, TimeoutError):
+            return guess
+        finally:
+            journal.close()
+        return not log.is_active(self._home.identity.id)
+
+    async def _say(self, *, accepted: bool) -> bool:
+        """The last word to the inviting machine, which likes to know and does not depend on it. Returns whether it is there."""
+        if not self._revealed:
+            return False
+        with suppress(RelayError, PairingFailed, TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_SECONDS_MAX):
+                return await self._post.put(InviteSlot.DONE, self._side.done(accepted=accepted))
+        return False

@@ -1,0 +1,194 @@
+"""What the inviting device does to its vault: takes the newcomer into the device log, lets it in at the relay, and takes
+it back if it refuses.
+
+An intent is written to the journal before the first of these, and removed once the newcomer has said that all went well:
+a process that dies in between leaves a trail, so that the next ``crystal pair`` can name the machine that may be half way.
+Everything may be repeated: the log holds a device once, a token is let in once.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crystal_crypto.errors import CrystalError, Malformed
+from crystal_crypto.invite import Newcomer
+from crystal_mirror.administer import Newcomer as NewMember
+from crystal_mirror.administer import add_device, grant_lead, revoke
+from crystal_mirror.authority import authority
+from crystal_mirror.errors import NotAllowed, frozen_vault
+from crystal_mirror.logsync import read_log
+from crystal_mirror.status import device_name
+from crystal_node.base.clock import now_ms
+from crystal_node.device.runner import Runner, store_failure
+from crystal_node.safekeeping.pairing.errors import RevokedBefore, StrangeNewcomer
+from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.errors import RelayError
+from crystal_relay.store import Body
+from crystal_relay.tokens import Preset
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_relay.client import HttpStore
+
+META_INTENT = "pairing.intent"
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """Whom the journal says to be half way."""
+
+    device: bytes
+    name: str
+    system: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The newcomer's place, as the welcome tells it. ``fresh`` is False if it was a member before."""
+
+    slot: int
+    entry_hash: bytes
+    head: bytes
+    root_number: int
+    fresh: bool
+
+
+class Standing(Enum):
+    """Whether the newcomer is in the device log, as far as this device knows."""
+
+    OUT = "out"
+    """Nothing that adds it was ever sent."""
+    UNKNOWN = "unknown"
+    """It was sent, and the relay's answer never came."""
+    IN = "in"
+
+
+class Registrar:
+    """One vault's doorkeeper, on a device that may be it."""
+
+    def __init__(self, device: "Device", http: "HttpStore", *, grant: bool) -> None:
+        self._device = device
+        self._http = http
+        self._store = _Writing(http, policy=RetryPolicy(tries=3))
+        self._runner = Runner(self._store, None)
+        self._grant = grant
+        self._known = False
+
+    async def refresh(self) -> None:
+        """Reads the device log to its end. Raises StoreFailure, LogForked."""
+        member = self._device.member
+        await self._runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+
+    def check_right(self) -> None:
+        """Raises NotAllowed, naming the device that can, unless this one may add devices."""
+        member = self._device.member
+        member.check_active()
+        try:
+            authority(member)
+        except NotAllowed as error:
+            lead = member.log.lead
+            core = device_name(member, lead.device) if lead is not None else None
+            if lead is not None and lead.is_freeze:
+                raise frozen_vault("invite") from error
+            named = f"the Core ({core})" if core else "the Core"
+            raise NotAllowed(
+                f"this machine cannot invite: only {named} can, or a machine that holds the vault's root",
+                hint=f"Run `crystal pair` on {core or 'the Core'}.",
+            ) from error
+
+    def check_newcomer(self, newcomer: Newcomer) -> None:
+        """Raises RevokedBefore, or StrangeNewcomer for a device that goes by another's id."""
+        known = self._device.member.log.member(newcomer.device)
+        if known is None:
+            return
+        if (known.signing, known.exchange) != (newcomer.signing, newcomer.exchange.to_bytes()):
+            raise StrangeNewcomer("the newcomer goes by the id of another device of the vault")
+        if known.revoked is not None:
+            raise RevokedBefore("that machine was a device of this vault, and was revoked")
+
+    def interrupted(self) -> Intent | None:
+        """Whom an earlier pairing had added when it broke off; told once."""
+        data = self._device.journal.meta_get(META_INTENT)
+        if data is None:
+            return None
+        self.settle()
+        try:
+            intent = msgspec.msgpack.decode(data, type=Intent)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return intent if self._device.member.log.is_active(intent.device) else None
+
+    def intend(self, newcomer: Newcomer) -> None:
+        """Before anything is added: from here on the journal knows whom."""
+        self._known = self._device.member.log.is_active(newcomer.device)
+        self._store.wrote = False
+        self._keep(msgspec.msgpack.encode(Intent(newcomer.device, newcomer.name, newcomer.system)))
+
+    def settle(self) -> None:
+        """The newcomer is in or out for good: no trail is needed any more."""
+        self._keep(None)
+
+    def _keep(self, intent: bytes | None) -> None:
+        with self._device.journal.transaction() as transaction:
+            transaction.meta_set(META_INTENT, intent)
+
+    def standing(self, device: bytes) -> Standing:
+        """What is known of a newcomer since ``intend``."""
+        if self._device.member.log.is_active(device):
+            return Standing.IN
+        return Standing.UNKNOWN if self._store.wrote else Standing.OUT
+
+    async def admit(self, newcomer: Newcomer) -> Admission:
+        """Takes it into the log, and its token in at the relay. May be repeated after a failure.
+
+        Raises:
+            NotAllowed, Revoked, Malformed, StoreFailure: as the flows do.
+        """
+        member = self._device.member
+        added = await self._runner.run(
+            add_device(
+                member,
+                NewMember(newcomer.device, newcomer.signing, newcomer.exchange),
+                name=newcomer.name,
+                system=newcomer.system,
+                now_ms=now_ms(),
+                grant=self._grant,
+            )
+        )
+        info = member.log.member(newcomer.device)
+        if info is None:
+            raise Malformed("the newcomer is not in the device log after it was added")
+        if self._grant and not info.grant:
+            await self._runner.run(grant_lead(member, newcomer.device, now_ms=now_ms()))
+        lead = member.log.lead
+        leads = lead is not None and lead.device == newcomer.device
+        preset = Preset.LEAD if self._grant or info.grant or leads else Preset.DEVICE
+        try:
+            await self._http.register_token(
+                device=newcomer.device, token_hash=newcomer.token_hash, preset=preset
+            )
+        except RelayError as error:
+            raise store_failure(error) from error
+        # A repeated call finds what the one before wrote: what counts is whether it was there before the first.
+        fresh = not self._known
+        return Admission(added.slot, added.entry_hash, member.log.head, member.log.root_number, fresh)
+
+    async def take_back(self, device: bytes) -> bool:
+        """Puts a newcomer that refused out of the log again. Returns whether it is out."""
+        try:
+            await self._runner.run(revoke(self._device.member, device, now_ms=now_ms()))
+            await self._http.revoke_token(device=device)
+        except (CrystalError, RelayError):
+            return not self._device.member.log.is_active(device)
+        return True
+
+
+class _Writing(RetryingStore):
+    """A store that knows whether anything was ever written through it, even if no answer came."""
+
+    wrote = False
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        self.wrote = True
+        await super().put_new(key, body)

@@ -1,0 +1,197 @@
+"""The databases that the published prototype leaves, read only: its ``crystal.db``, and ``context-embeddings.sqlite`` before.
+
+Their vectors are of another model than this vault's, and are left where they are: texts are embedded anew. Nothing in these
+files is trusted: values of any type may stand in any column.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from crystal_core.schema import APPLICATION_ID
+from crystal_mirror.operations import CONFIDENCE_MAX, MILLISECONDS_MAX, NAME_CHARS_MAX
+from crystal_node.base.agents import agent_id
+from crystal_node.base.errors import Usage
+from crystal_node.capture.gathering import derived_id
+from crystal_node.safekeeping.portable.records import MemoryRecord, PieceRecord
+
+SOURCE = "memory-crystal"
+"""What pieces from there carry as their source."""
+CATEGORIES = ("fact", "preference", "event", "opinion", "skill")
+_ROLES = ("user", "assistant", "system", "thinking")
+_TABLES = {"chunks": {"text", "role", "source_type", "source_id", "agent_id", "created_at"}}
+_FORMER = {"conversation_chunks": {"chunk_text", "role", "agent_id", "session_key", "timestamp"}}
+
+
+class NotPublished(Usage):
+    """The file is no database of the prototype's."""
+
+    hint = "Give the prototype's memory/crystal.db, or OpenClaw's memory/context-embeddings.sqlite."
+
+
+@dataclass
+class Inventory:
+    """What a file holds. ``collections``: folders that were indexed, by name; their texts are read in anew from there."""
+
+    path: Path
+    pieces: int = 0
+    memories: int = 0
+    files: int = 0
+    deleted: int = 0
+    collections: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class PublishedMemory:
+    """An open database of either kind. Close it."""
+
+    def __init__(self, path: Path, fallback_agent: str) -> None:
+        """Raises NotPublished."""
+        self._path, self._agent = path, fallback_agent
+        if not path.is_file():
+            raise NotPublished(f"there is no file {path}")
+        try:
+            self._db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            # What the file's schema names (views, virtual tables, functions) has no more rights than a query has.
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            # Of other tables nothing is asked: the vectors' one cannot be looked at without its extension.
+            known = ("chunks", "memories", "source_collections", "conversation_chunks")
+            self._tables = {name: columns for name in known if (columns := self._columns(name))}
+            ours = self._db.execute("PRAGMA application_id").get == APPLICATION_ID
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise NotPublished(f"{path} cannot be read: {error}") from error
+        if ours or not (self._has(_TABLES) or self._has(_FORMER)):
+            self._db.close()
+            if ours:
+                raise NotPublished(f"{path} is Crystal's own database, not the prototype's")
+            raise NotPublished(f"{path} is no database of the prototype's")
+
+    @property
+    def former(self) -> bool:
+        """Whether it is the kind before the prototype."""
+        return not self._has(_TABLES)
+
+    def inventory(self) -> Inventory:
+        """Counts. Raises NotPublished if the file is damaged."""
+        found = Inventory(self._path)
+        try:
+            if self.former:
+                found.pieces = self._number("SELECT count(*) FROM conversation_chunks")
+                return found
+            found.pieces = self._number("SELECT count(*) FROM chunks WHERE source_type IS NOT 'file'")
+            found.files = self._number("SELECT count(*) FROM chunks WHERE source_type IS 'file'")
+            if "memories" in self._tables:
+                found.memories = self._number("SELECT count(*) FROM memories WHERE status IS NOT 'deleted'")
+                found.deleted = self._number("SELECT count(*) FROM memories WHERE status IS 'deleted'")
+            if "source_collections" in self._tables:
+                rows = self._db.execute("SELECT name, root_path FROM source_collections ORDER BY name")
+                found.collections = {str(name): str(root) for name, root in rows}
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise NotPublished(f"{self._path} is damaged: {error}") from error
+        return found
+
+    def pieces(self) -> Iterator[PieceRecord]:
+        """What was said, in the order in which it was written. Raises NotPublished if the file is damaged."""
+        if self.former:
+            columns = _readable("chunk_text", "role", "session_key", "agent_id", "timestamp")
+            query = f"SELECT {columns}, rowid FROM conversation_chunks ORDER BY rowid"  # noqa: S608  constants
+        else:
+            columns = _readable("text", "role", "source_id", "agent_id", "created_at")
+            query = f"SELECT {columns}, id FROM chunks WHERE source_type IS NOT 'file' ORDER BY id"  # noqa: S608  constants
+        for text, role, place, agent, moment, number in self._rows(query):
+            if not isinstance(text, str) or not text.strip():
+                continue
+            session = _name(place)
+            yield PieceRecord(
+                text=text,
+                agent=agent_id(_name(agent), self._agent),
+                session=session,
+                role=_name(role) if role in _ROLES else "user",
+                message=derived_id(SOURCE, session, str(number)),
+                created_at=_moment(moment),
+                source=SOURCE,
+            )
+
+    def memories(self) -> Iterator[MemoryRecord]:
+        """What was remembered; not what was deleted. Raises NotPublished if the file is damaged."""
+        if "memories" not in self._tables:
+            return
+        columns = _readable("text", "category", "confidence", "status", "created_at")
+        query = f"SELECT {columns} FROM memories WHERE status IS NOT 'deleted' ORDER BY id"  # noqa: S608  constants
+        for text, category, confidence, status, moment in self._rows(query):
+            if not isinstance(text, str) or not text.strip():
+                continue
+            yield MemoryRecord(
+                text=text.strip(),
+                category=category if category in CATEGORIES else "fact",
+                confidence=_confidence(confidence),
+                status="active" if status == "active" else "retired",
+                agent=self._agent,
+                created_at=_moment(moment),
+            )
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _has(self, tables: dict[str, set[str]]) -> bool:
+        return all(columns <= self._tables.get(name, set()) for name, columns in tables.items())
+
+    def _columns(self, table: str) -> set[str]:
+        return {str(row[0]) for row in self._db.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+    def _number(self, query: str) -> int:
+        return int(self._db.execute(query).get)
+
+    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        try:
+            for row in self._db.execute(query):
+                yield tuple(
+                    value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row
+                )
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise NotPublished(f"{self._path} is damaged: {error}") from error
+
+
+def opened(path: Path, fallback_agent: str) -> "closing[PublishedMemory]":
+    """As a context."""
+    return closing(PublishedMemory(path, fallback_agent))
+
+
+def _readable(*columns: str) -> str:
+    """What to select for them: texts as the bytes that stand in the file, so that one which is no UTF-8 does not end the
+    reading of all others; nothing for what is no text and no number."""
+    return ", ".join(
+        f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) WHEN 'blob' THEN NULL ELSE {each} END"
+        for each in columns
+    )
+
+
+def _name(value: object) -> str:
+    return value[:NAME_CHARS_MAX] if isinstance(value, str) else ""
+
+
+def _confidence(value: object) -> int:
+    return (
+        round(min(max(float(value), 0.0), 1.0) * CONFIDENCE_MAX)
+        if isinstance(value, int | float)
+        else CONFIDENCE_MAX
+    )
+
+
+def _moment(value: object) -> int:
+    """Milliseconds of a number of them, or of ISO 8601; 0 if it is neither."""
+    if isinstance(value, int | float):
+        return int(value) if 0 <= value <= MILLISECONDS_MAX else 0
+    if not isinstance(value, str):
+        return 0
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return max(int(moment.timestamp() * 1000), 0)
+    except (ValueError, OverflowError, OSError):
+        return 0

@@ -1,0 +1,216 @@
+"""Copying the databases of another home into this one, without ever writing there.
+
+SQLite itself would make files beside a database that it only reads, so the other home's files are read as files: each database
+with its write-ahead log, again if somebody wrote meanwhile, into a folder of ours. There SQLite brings the two together and
+checks every page; what belonged to the old device alone is taken out; then the whole file is moved into its place.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from crystal_core.database import Database
+from crystal_core.errors import ForeignFile, VaultDamaged
+from crystal_core.objects import strange_objects
+from crystal_mirror.member import META_CLAIM
+from crystal_mirror.orphans import META_HELD
+from crystal_mirror.outbox import META_OWN
+from crystal_mirror.pull import META_QUARANTINE
+from crystal_node.base.errors import HomeBusy, LocalStorage, Usage
+from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directory
+from crystal_node.device.journal import JournalDamaged, SqliteJournal
+
+TRIES = 3
+"""How often a database is copied that is being written, before its home counts as in use."""
+COPY_BYTES = 1024 * 1024
+
+KEPT_VALUES = frozenset({"node.vault", "floor", "cursors.seen", "node.private", "node.pending-since"})
+"""Named values of a journal that say something of the vault, or of what its person wants: everything else is of one device, of
+one relay, or of one run. ``floor`` and ``cursors.seen`` tell what is known to be missing. Kept as well is what the owner has
+yet to decide about (``META_HELD``): it may be nowhere else."""
+DROPPED_VALUES = (META_OWN, META_QUARANTINE)
+"""Those of the memory that are of one device."""
+
+_SCRATCH = ".restoring"
+_BESIDE = ("", "-wal", "-journal")
+_LEFT_OVER = ("-wal", "-shm", "-journal")
+
+
+class DamagedHome(LocalStorage):
+    """The other home's databases are not whole."""
+
+    hint = "Take the home of another device, or bring the vault back from its relay: leave --from out."
+
+
+@dataclass(frozen=True, slots=True)
+class OldHome:
+    """The databases of another device's home."""
+
+    folder: Path
+    journal: Path
+    memory: Path
+
+
+def find_old_home(folder: Path, own: Home) -> OldHome:
+    """The databases in ``folder``.
+
+    Raises:
+        Usage: there is no such folder, it is this device's own home, or it is none of a device.
+    """
+    folder = folder.expanduser().absolute()
+    if not folder.is_dir():
+        raise Usage(
+            f"there is no folder {folder}",
+            hint="--from is the home of a device: the folder with state and memory.",
+        )
+    if own.root.exists() and folder.samefile(own.root):
+        raise Usage(
+            f"{folder} is this machine's own home: a restore is made into a fresh one",
+            hint="Move it away first, or restore into another home: CRYSTAL_HOME=~/.crystal-2.",
+        )
+    there = Home(folder)
+    for path in (there.state_database, there.database):
+        if not path.is_file():
+            raise Usage(
+                f"{folder} is no whole home of a device: {path.relative_to(folder)} is not there",
+                hint="If CRYSTAL_DATA_DIR had moved its memory elsewhere, put a copy of crystal.db into its folder memory.",
+            )
+    return OldHome(folder, there.state_database, there.database)
+
+
+def copy_memory(old: OldHome, target: Path) -> None:
+    """Puts a checked copy of the memory at ``target``, durably.
+
+    Raises:
+        HomeBusy: somebody is writing there.
+        DamagedHome: it is damaged, or none.
+    """
+    copy = _copied(old.memory, target)
+    try:
+        with Database.open(copy) as database:
+            faults = database.check()
+            if faults:
+                raise VaultDamaged(faults[0])
+            strange = strange_objects(database)
+            if strange:
+                raise VaultDamaged(f"its schema is not Crystal's: {strange[0][:80]!r}")
+            with database.transaction():
+                for name in DROPPED_VALUES:
+                    database.run("DELETE FROM meta WHERE name = ?", (name,))
+            database.scrub()
+    except (VaultDamaged, ForeignFile) as error:
+        raise DamagedHome(f"{old.memory} is damaged: {error}") from error
+    _move(copy, target)
+
+
+def copy_journal(old: OldHome, target: Path) -> bytes | None:
+    """Puts a checked copy of the journal at ``target``, durably, without what was the old device's alone.
+
+    Returns the claim by which that device led; None if it never did.
+
+    Raises:
+        HomeBusy: somebody is writing there.
+        DamagedHome: it is damaged, or none.
+    """
+    copy = _copied(old.journal, target)
+    try:
+        journal = SqliteJournal.open(copy)
+        try:
+            faults = [str(row[0]) for row in journal.connection.execute("PRAGMA integrity_check(1)")]
+            if faults != ["ok"]:
+                raise JournalDamaged(faults[0])
+            with journal.transaction():
+                claim = journal.meta_get(META_CLAIM)
+                journal.become_anothers(KEPT_VALUES, beginning=META_HELD)
+            journal.scrub()
+        finally:
+            journal.close()
+    except (JournalDamaged, apsw.CorruptError) as error:
+        raise DamagedHome(f"{old.journal} is damaged: {error}") from error
+    _move(copy, target)
+    return claim
+
+
+def copy_book(source: Path, target: Path) -> None:
+    """Puts a copy of what is known of a home's files at ``target``. One that is damaged is left: what it says can be found out
+    again.
+
+    Raises HomeBusy if somebody is writing there.
+    """
+    copy = _copied(source, target)
+    try:
+        database = apsw.Connection(str(copy))
+        try:
+            whole = [str(row[0]) for row in database.execute("PRAGMA integrity_check(1)")] == ["ok"]
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            database.close()
+    except (apsw.NotADBError, apsw.CorruptError):
+        whole = False
+    if whole:
+        _move(copy, target)
+    shutil.rmtree(copy.parent, ignore_errors=True)
+
+
+def clear_scratch(home: Home) -> None:
+    """Removes what copying has left beside this home's databases."""
+    for target in (home.database, home.state_database):
+        shutil.rmtree(target.parent / _SCRATCH, ignore_errors=True)
+
+
+def _copied(source: Path, target: Path) -> Path:
+    """The database as it is now, with all that its log holds, in a fresh folder beside ``target``."""
+    scratch = target.parent / _SCRATCH
+    for _ in range(TRIES):
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(mode=DIRECTORY_MODE)
+        before = _state(source)
+        for ending in before:
+            _copy_bytes(Path(f"{source}{ending}"), scratch / f"{source.name}{ending}")
+        if _state(source) == before:
+            return scratch / source.name
+    raise HomeBusy(
+        f"{source} is being written while it is copied",
+        hint="Stop the crystal processes of that home, then run the command again; nothing was changed there.",
+    )
+
+
+def _state(source: Path) -> dict[str, tuple[int, int, int]]:
+    """What tells whether the files of a database were written."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for ending in _BESIDE:
+        try:
+            info = Path(f"{source}{ending}").stat()
+        except FileNotFoundError:
+            continue
+        found[ending] = (info.st_ino, info.st_size, info.st_mtime_ns)
+    return found
+
+
+def _copy_bytes(source: Path, target: Path) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as written:
+        try:
+            with source.open("rb") as read:
+                shutil.copyfileobj(read, written, COPY_BYTES)
+        except FileNotFoundError:
+            return  # a log that was emptied meanwhile: what was there before tells
+        written.flush()
+        os.fsync(written.fileno())
+
+
+def _move(copy: Path, target: Path) -> None:
+    """Puts a closed database in its place, without a log of what was there before."""
+    for ending in _LEFT_OVER:
+        Path(f"{target}{ending}").unlink(missing_ok=True)
+    descriptor = os.open(copy, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    copy.chmod(FILE_MODE)
+    copy.replace(target)
+    sync_directory(target.parent)

@@ -1,0 +1,1 @@
+"""Search, memories and recall, in one form for every surface."""

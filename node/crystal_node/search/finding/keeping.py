@@ -1,0 +1,162 @@
+"""What a server keeps open from one question to the next, and when it lets go: the MCP server's and the gateway's one memory.
+
+::
+
+    first question ──► open ──► kept ──► question, question, …
+                        ▲         │ the file is another one (a restore), the settings changed, a question failed by its
+                        │         │ database, or nobody asked for a while
+                        └─────────┴──► closed, once the questions that are under way have ended
+
+A server lives for days or weeks. Meanwhile the settings may change, the home may be set up or taken down, a restore may put
+another database in place. So each question looks at both first: another configuration file is read anew, another database
+file is opened anew. A question that is under way ends on what it began with.
+
+After a while without questions everything is closed, the index and the model with it: an idle server costs what its code does.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import apsw
+
+from crystal_core.errors import VaultDataError
+from crystal_node.base.errors import NotSetUp
+from crystal_node.base.settings import Settings
+
+if TYPE_CHECKING:
+    from crystal_node.search.finding.asking import Asking
+    from crystal_node.search.finding.finder import Finding
+
+IDLE_SECONDS = 300.0
+"""Without a question for so long, memory and index are let go."""
+
+T = TypeVar("T")
+_Stamp = tuple[int, int, int, int]
+_BROKEN = (VaultDataError, apsw.Error, OSError)
+"""The next question begins with the file that is there then."""
+
+
+@dataclass
+class _Open:
+    """One opened memory and who uses it. ``over``: it is closed when the last of them is done."""
+
+    asking: "Asking"
+    database: _Stamp | None
+    settings: Settings
+    users: int = 0
+    over: bool = False
+
+
+class Keeper:
+    """See the module. Used by any thread."""
+
+    def __init__(
+        self,
+        settings_now: Callable[[], Settings],
+        clock: Callable[[], float] = time.monotonic,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """``settings_now`` resolves the settings as they are at its call."""
+        self._settings_now = settings_now
+        self._clock = clock
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._settings: Settings | None = None
+        self._config: _Stamp | None = None
+        self._open: _Open | None = None
+        self._used_at = clock()
+
+    def settings(self) -> Settings:
+        """The settings as they are now. Raises BadConfig, NotSetUp."""
+        with self._lock:
+            return self._current()
+
+    @contextmanager
+    def finding(self) -> "Generator[Finding]":
+        """The memory, for one question.
+
+        Raises:
+            NotSetUp, BadConfig, VaultDataError: it cannot be opened.
+        """
+        with self._lock:
+            opened = self._opened()
+            opened.users += 1
+        try:
+            yield opened.asking
+        except _BROKEN:
+            with self._lock:
+                self._retire(opened)
+            raise
+        finally:
+            with self._lock:
+                self._used_at = self._clock()
+                opened.users -= 1
+                self._close_if_over(opened)
+
+    def ask(self, question: "Callable[[Finding], T]") -> T:
+        """The answer. A memory that fails is opened anew, once. Raises what ``finding`` and the question raise."""
+        with suppress(*_BROKEN), self.finding() as found:
+            return question(found)
+        with self.finding() as found:
+            return question(found)
+
+    def rest(self) -> bool:
+        """Lets go of everything if nobody has asked for long. Returns whether it did."""
+        with self._lock:
+            opened = self._open
+            if opened is None or opened.users or self._clock() - self._used_at < self._idle_seconds:
+                return False
+            self._retire(opened)
+            return True
+
+    def close(self) -> None:
+        """Lets go of everything; what is still under way closes it when it ends."""
+        with self._lock:
+            if self._open is not None:
+                self._retire(self._open)
+
+    def _current(self) -> Settings:
+        config = None if self._settings is None else _stamp(self._settings.home.config_file)
+        if self._settings is None or config != self._config:
+            self._settings = self._settings_now()
+            self._config = _stamp(self._settings.home.config_file)
+        if self._settings.vault is None:
+            raise NotSetUp(f"{self._settings.home.root} belongs to no vault yet")
+        return self._settings
+
+    def _opened(self) -> _Open:
+        settings = self._current()
+        database = _stamp(settings.home.database, whole=False)
+        opened = self._open
+        if opened is not None and (opened.database != database or opened.settings is not settings):
+            self._retire(opened)
+        if self._open is None:
+            from crystal_node.search.finding.asking import Asking
+
+            self._open = _Open(Asking(settings), database, settings)
+        return self._open
+
+    def _retire(self, opened: _Open) -> None:
+        opened.over = True
+        if self._open is opened:
+            self._open = None
+        self._close_if_over(opened)
+
+    def _close_if_over(self, opened: _Open) -> None:
+        if opened.over and not opened.users:
+            opened.asking.close()
+
+
+def _stamp(path: Path, *, whole: bool = True) -> _Stamp | None:
+    """What tells one state of a file from another; without ``whole`` only which file it is. None if there is none."""
+    with suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116  no Path is made for a call that each question makes
+        mark = (found.st_mtime_ns, found.st_size) if whole else (0, 0)
+        return found.st_dev, found.st_ino, mark[0], mark[1]
+    return None

@@ -1,0 +1,87 @@
+"""What is asked of whoever answers, checked before anybody looks: limits in words that a person understands, and filters.
+
+The schema's own checks come behind these, for what other programs may send.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import ValidationError, convert, to_builtins
+
+from crystal_core.scope import CATEGORIES, Scope
+from crystal_node.base.errors import Usage
+from crystal_node.base.lookup import no_id
+from crystal_node.base.project import project_name
+from crystal_node.base.settings.options import LLM_PROVIDERS
+from crystal_node.base.timespans import parse_since, parse_until
+from crystal_node.search.finding.documents import (
+    ID_DIGITS_MAX,
+    ID_DIGITS_MIN,
+    QUERY_CHARS_MAX,
+    SearchRequest,
+    ShowRequest,
+)
+
+_Request = TypeVar("_Request", SearchRequest, ShowRequest)
+
+
+def within_limits(request: _Request) -> _Request:
+    """The request, checked as if it had come from another program. Raises Usage."""
+    if isinstance(request, SearchRequest):
+        if not request.query.strip():
+            raise Usage(
+                "the query is empty", hint='Give some words: crystal search "what we decided about backups"'
+            )
+        if len(request.query) > QUERY_CHARS_MAX:
+            raise Usage(
+                f"the query has {len(request.query):,} characters, and may have {QUERY_CHARS_MAX:,}",
+                hint="Say it in fewer words.",
+            )
+        if request.provider and request.provider not in LLM_PROVIDERS:
+            raise Usage(
+                f"there is no provider {request.provider[:60]!r}",
+                hint=f"Use one of {', '.join(LLM_PROVIDERS)}.",
+            )
+    elif not ID_DIGITS_MIN <= len(request.id) <= ID_DIGITS_MAX:
+        raise no_id(request.id)
+    try:
+        return convert(to_builtins(request), type(request))
+    except ValidationError as error:
+        from crystal_node.search.finding.schemawords import Unfit, words_of
+
+        raise Unfit(words_of(error, type(request))) from error
+
+
+def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
+    """Raises Usage for a category or a time that is none, and for two times between which nothing can lie."""
+    if request.category and request.category not in CATEGORIES:
+        raise Usage(
+            f"{request.category[:60]!r} is no category of memories",
+            hint=f"Use one of {', '.join(CATEGORIES)}.",
+        )
+    since = parse_since(request.since, now) if request.since else None
+    until = parse_until(request.until, now) if request.until else None
+    if since is not None and until is not None and since > until:
+        raise Usage(
+            f"nothing is newer than {request.since[:60]} and older than {request.until[:60]}",
+            hint="Swap the two, or leave one out.",
+        )
+    return Scope(
+        agent=request.agent or None,
+        project=_project(request.project, person_home) or None,
+        session=request.session or None,
+        role=request.role or None,
+        kind=None if request.kind is None else request.kind.value,
+        source=request.source or None,
+        since_ms=since,
+        until_ms=until,
+        category=request.category or None,
+        status=None if request.status is None else request.status.value,
+    )
+
+
+def _project(given: str, person_home: Path) -> str:
+    """A folder as it stands on this machine's disk by the name that it was recorded under; any other name as it is."""
+    if given == "~" or given.startswith("~/"):
+        given = f"{person_home}{given[1:]}"
+    return project_name(given, person_home) if given.startswith("/") else given.rstrip("/")

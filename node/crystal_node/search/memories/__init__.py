@@ -1,0 +1,38 @@
+"""Memories for whoever asks: the commands, and programs that do what they do.
+
+Reading is from an open device's rows, pending operations counted; writing goes into its outbox and is seen at once. Answers are
+the documents of `documents`. Text that is kept is cleaned first, credentials blanked out; while private mode is on only what
+changes a memory's standing is written, and no words.
+"""
+
+from crystal_node.search.memories.documents import (
+    AlikeDocument,
+    HistoryDocument,
+    MemoriesDocument,
+    MemoryDocument,
+    MemoryEventDocument,
+    RememberedDocument,
+    WhenAlike,
+)
+from crystal_node.search.memories.near import alike_memories
+from crystal_node.search.memories.reading import find_memory, history_of, list_memories, memory_document
+from crystal_node.search.memories.writing import amend_memory, edit_memory, remember_text, revive_memory
+
+__all__ = [
+    "AlikeDocument",
+    "HistoryDocument",
+    "MemoriesDocument",
+    "MemoryDocument",
+    "MemoryEventDocument",
+    "RememberedDocument",
+    "WhenAlike",
+    "alike_memories",
+    "amend_memory",
+    "edit_memory",
+    "find_memory",
+    "history_of",
+    "list_memories",
+    "memory_document",
+    "remember_text",
+    "revive_memory",
+]

@@ -1,0 +1,150 @@
+"""Remembering, and changing what is remembered: operations into the device's outbox."""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from crystal_core.memories import Memory, MemoryStatus, memory
+from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX, Amend, Remember, Status
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import Usage
+from crystal_node.capture.recording import clean_text
+from crystal_node.device.device import Device
+from crystal_node.device.privacy import PrivateNow, read_privacy
+from crystal_node.search.memories.documents import AlikeDocument, RememberedDocument, WhenAlike
+from crystal_node.search.memories.near import alike_memories, normal_words
+from crystal_node.search.memories.reading import find_memory
+
+Choose = Callable[[Sequence[AlikeDocument]], WhenAlike]
+"""Is asked what to do with a text of which memories say almost the same."""
+
+
+def remember_text(
+    device: Device,
+    text: str,
+    *,
+    category: str = "fact",
+    confidence: int = CONFIDENCE_MAX,
+    supersedes: Sequence[str] = (),
+    agent: str = "",
+    keep_both: bool = False,
+    choose: Choose | None = None,
+) -> RememberedDocument:
+    """Keep a text. ``supersedes``: ids of the memories whose place it takes.
+
+    A memory of the same words, but for case, spaces and punctuation, is the one that is kept: it gets the category and the
+    confidence. What is almost the same stays, and is named in the answer, unless ``choose`` says otherwise. With ``keep_both``
+    nothing is looked for.
+
+    Raises:
+        Usage: nothing is left of the text, it is too long, or an id is none.
+        NoSuchEntry: there is no such memory to take the place of.
+        PrivateNow: private mode is on.
+    """
+    _refuse_private(device)
+    cleaned = clean_text(text)
+    if len(supersedes) > SUPERSEDES_MAX:
+        raise Usage(f"one memory takes the place of {SUPERSEDES_MAX} at most")
+    old = [find_memory(device, each) for each in supersedes]
+    kept, merged = cleaned.text, False
+    alike: list[AlikeDocument] = []
+    if not keep_both and memory(device.replica.database, _id(kept)) is None:
+        replaced = {each.id.hex() for each in old}
+        alike = [
+            each
+            for each in alike_memories(device.settings, device.replica.database, kept)
+            if each.id not in replaced
+        ]
+    same = [each for each in alike if normal_words(each.text) == normal_words(kept)]
+    if same:
+        kept, merged, alike = same[0].text, True, []
+    elif alike and choose is not None and choose(alike) is WhenAlike.MERGE:
+        old += [find_memory(device, each.id) for each in alike[: SUPERSEDES_MAX - len(old)]]
+        alike = []
+    agent = agent or device.settings.agent_id
+    targets = tuple(dict.fromkeys(each.forget_hash for each in old if each.text != kept))
+    operation = Remember(kept, category, agent, now_ms(), confidence, targets)
+    device.accept([operation], lambda: _refuse_private(device))
+    return RememberedDocument(
+        id=_id(kept).hex(),
+        category=category,
+        confidence=confidence,
+        agent=agent,
+        merged=merged,
+        supersedes=[each.id.hex() for each in old if each.text != kept],
+        alike=alike,
+        redacted=cleaned.counts.total(),
+    )
+
+
+def edit_memory(
+    device: Device,
+    given: str,
+    *,
+    text: str | None = None,
+    category: str | None = None,
+    confidence: int | None = None,
+    agent: str = "",
+) -> Memory:
+    """Change a memory. Other words are a memory of their own, which takes its place.
+
+    Raises what ``remember_text`` and ``find_memory`` raise; Usage also for a memory whose place another one took.
+    """
+    before = find_memory(device, given)
+    after = before.text if text is None else clean_text(text).text
+    if after == before.text:
+        return amend_memory(device, given, category=category, confidence=confidence, agent=agent)
+    operation = Remember(
+        after,
+        category or before.category,
+        agent or device.settings.agent_id,
+        now_ms(),
+        before.confidence if confidence is None else confidence,
+        (before.forget_hash,),
+    )
+    device.accept([operation], lambda: _refuse_private(device))
+    return find_memory(device, _id(after).hex())
+
+
+def amend_memory(
+    device: Device,
+    given: str,
+    *,
+    category: str | None = None,
+    confidence: int | None = None,
+    status: Status | None = None,
+    agent: str = "",
+) -> Memory:
+    """Change a memory without its words; what is None stays. Raises what ``edit_memory`` raises."""
+    before = find_memory(device, given)
+    if before.status is MemoryStatus.SUPERSEDED:
+        raise Usage("another memory took its place", hint="Change that one, or remember this text again.")
+    if (category or before.category, status or before.status.value) == (
+        before.category,
+        before.status.value,
+    ) and confidence in (None, before.confidence):
+        return before
+    operation = Amend(
+        before.forget_hash, category, confidence, status, agent or device.settings.agent_id, now_ms()
+    )
+    device.accept([operation])
+    return find_memory(device, before.id.hex())
+
+
+def revive_memory(device: Device, given: str, *, agent: str = "") -> Memory:
+    """Have a memory count again. One whose place another took is remembered again, in its own words."""
+    before = find_memory(device, given)
+    if before.status is not MemoryStatus.SUPERSEDED:
+        return amend_memory(device, given, status="active", agent=agent)
+    agent = agent or device.settings.agent_id
+    operation = Remember(before.text, before.category, agent, now_ms(), before.confidence)
+    device.accept([operation], lambda: _refuse_private(device))
+    return find_memory(device, before.id.hex())
+
+
+def _refuse_private(device: Device) -> None:
+    if read_privacy(device.journal).on:
+        raise PrivateNow("private mode is on: nothing is recorded")
+
+
+def _id(text: str) -> bytes:
+    return sha256(text.encode()).digest()

@@ -1,0 +1,152 @@
+"""The ``crystal`` command: parses arguments, runs one verb, and turns every error into one sentence, a hint
+and an exit code.
+
+One file per verb. Nothing heavy is imported before a verb needs it: hooks start this program all day long.
+``--version`` and ``nudge`` do not even load the argument parser, nor does a ``search --json`` that the agent answers. No core
+is ever dumped. With ``--json`` a result is one JSON document on standard output and an error is one on standard error, with
+``error``, ``hint`` and ``exit_code``.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+_PROGRAM = "crystal"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code (``crystal_node.base.errors.ExitCode``)."""
+    _forbid_core_dumps()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        arguments = ["--help"]
+    if arguments == ["--version"]:
+        return _version()
+    if arguments[0] == "nudge" and not {"-h", "--help"} & set(arguments):
+        return _nudge(arguments[1:])
+    if arguments[:2] == ["recall", "--hook"]:
+        return _recall(arguments[2:])
+    from crystal_node.surfaces.cli.output import ReaderGone
+
+    try:
+        code = 0 if arguments[0] == "search" and _searched(arguments[1:]) else _run(arguments)
+        sys.stdout.flush()
+    except (ReaderGone, BrokenPipeError, SystemExit):
+        # The argument parser exits when nobody reads its help. Flushing at exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except BaseException as error:  # noqa: BLE001  where every error becomes an exit code
+        _decided(whole_process=argv is None)
+        return _failed(error, arguments)
+    _decided(whole_process=argv is None)
+    return code
+
+
+def _decided(*, whole_process: bool) -> None:
+    """Ctrl-C while the interpreter shuts down must not replace the exit code by a signal's.
+
+    Only where the process is this command's: another program that calls `main` goes on, and so do its own children,
+    who inherit what it ignores.
+    """
+    import signal
+
+    if whole_process:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _forbid_core_dumps() -> None:
+    """A process that crashes leaves no file with the keys that it had in memory, nor do its children. For good: hard, too."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _searched(arguments: list[str]) -> bool:
+    """Whether it was a plain search for a program, and its result is printed."""
+    from crystal_node.surfaces.cli.output import emit
+    from crystal_node.surfaces.cli.quick import searched
+
+    found = searched(arguments, _home([]))
+    if found is not None:
+        emit(found)
+    return found is not None
+
+
+def _run(arguments: list[str]) -> int:
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+
+    os.environ.update(PROCESS_ENVIRONMENT)
+    from crystal_node.surfaces.cli.app import build
+
+    result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
+    from crystal_node.surfaces.cli.aside import tell
+
+    tell(arguments)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: BaseException, arguments: list[str]) -> int:
+    from crystal_node.surfaces.cli.failures import report
+
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return report(error, as_json="--json" in options, debug="--debug" in options)
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    sys.stdout.write(f"{_PROGRAM} {version('memory-crystal')}\n")
+    return 0
+
+
+def _nudge(arguments: list[str]) -> int:
+    """Has a running agent look at all transcripts. For hooks: never fails, never waits, reads nothing, never speaks.
+
+    Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
+    """
+    _wake(_home(arguments))
+    return 0
+
+
+def _home(arguments: list[str]) -> str:
+    """The home that a hook names, else this process's own."""
+    home = os.environ.get("CRYSTAL_HOME") or "~/.ldm"
+    for index, word in enumerate(arguments):
+        if word.startswith("--home="):
+            home = word.removeprefix("--home=")
+        elif word == "--home":
+            home = "".join(arguments[index + 1 : index + 2])
+    return os.path.expanduser(home)  # noqa: PTH111
+
+
+def _wake(home: str) -> None:
+    """Nobody is there to wake where there is no home, or no agent ever ran."""
+    from contextlib import suppress
+
+    with suppress(OSError, ValueError):
+        os.utime(os.path.join(home, "state", "nudge", "look"))  # noqa: PTH118  pathlib costs 5 ms
+
+
+def _recall(arguments: list[str]) -> int:
+    """Wakes the agent as `nudge` does, and has it say what is remembered; without one, this process looks. Never fails."""
+    from contextlib import suppress
+
+    from crystal_node.search.recall.quick import INPUT_BYTES_MAX, asked
+
+    home = _home(arguments)
+    _wake(home)
+    data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
+    if len(data) > INPUT_BYTES_MAX:
+        return 0
+    with suppress(OSError, ValueError):
+        answer = asked(home, data)
+        if answer is None:
+            from crystal_node.search.recall.here import answer_too_late
+
+            return answer_too_late(data)
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
+        return 0
+    from crystal_node.search.recall.here import answer_here
+
+    return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})

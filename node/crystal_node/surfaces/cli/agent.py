@@ -1,0 +1,283 @@
+"""``crystal agent``: the one process of a home that records, syncs and does its duties in the background."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, emit_line, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.agent.daemon.standing import AgentStanding
+    from crystal_node.agent.service import Manager, ServiceState
+    from crystal_node.base.settings import Settings
+
+group = typer.Typer(
+    help="Run Crystal in the background: record, sync, and do what is due.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing; the log file has it.")]
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="NAME=VALUE", help="A variable, where a service manager knows none.", hidden=True
+    ),
+]
+Count = Annotated[
+    int, typer.Option("-n", "--lines", metavar="N", min=1, max=100_000, help="So many of the last lines.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+
+
+@group.command("run")
+def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Run the agent here, until it is stopped by Ctrl-C or SIGTERM. One agent a home; a second one says who runs.
+
+    It records conversations as they grow, sends and fetches at once, and does the home's duties (`crystal jobs list`). It may
+    be killed at any moment without any loss. What it does is also in logs/agent.log: `crystal agent logs`.
+
+    Example:
+
+        crystal agent run
+    """
+    from crystal_node.agent.daemon import logs
+    from crystal_node.agent.daemon.running import run_agent
+    from crystal_node.agent.watching import reporter
+    from crystal_node.base.settings import resolve
+
+    for pair in variables or []:
+        name, _, value = pair.partition("=")
+        os.environ[name] = value
+    run_agent(resolve, logs.quiet if quiet else reporter(as_json))
+
+
+@group.command("install")
+def install(as_json: Json = False, debug: Debug = False) -> None:
+    """Have the system start the agent when you log in, and start it now: systemd --user, launchd or the Task Scheduler.
+
+    Writes one file that only you can read, without any secret. Repeating it writes the file anew, such as after an update.
+
+    Example:
+
+        crystal agent install
+    """
+    from crystal_node.agent.service import manager_for
+    from crystal_node.agent.service.installing import install_and_start
+
+    settings = _settings()
+    manager = manager_for(settings)
+    said = install_and_start(settings, manager)
+    if as_json:
+        emit(_service_document(manager) | {"said": said})
+        return
+    say(f"The agent is installed with {manager.name}. {said}")
+
+
+@group.command("start")
+def start(as_json: Json = False, debug: Debug = False) -> None:
+    """Start the agent that is installed as a service.
+
+    Example:
+
+        crystal agent start
+    """
+    from crystal_node.agent.service import manager_for
+    from crystal_node.agent.service.installing import start as start_service
+
+    settings = _settings()
+    manager = manager_for(settings)
+    said = start_service(settings, manager)
+    if as_json:
+        emit(_service_document(manager) | {"said": said or None})
+        return
+    say(said or f"The agent runs ({manager.name}).")
+
+
+@group.command("stop")
+def stop(as_json: Json = False, debug: Debug = False) -> None:
+    """Stop the agent, however it was started, and wait until it has ended. It comes back at the next login, if it is installed.
+
+    Example:
+
+        crystal agent stop
+    """
+    from crystal_node.agent.daemon.standing import agent_standing
+    from crystal_node.agent.daemon.stopping import stop_agent
+    from crystal_node.agent.service import manager_for
+
+    settings = _settings()
+    if not as_json and agent_standing(settings.home).running:
+        note("Stopping the agent: what it is doing ends first.")
+    stopped = stop_agent(settings, manager_for(settings))
+    if as_json:
+        emit({"ran": stopped.ran, "by": stopped.by or None, "seconds": round(stopped.seconds, 3)})
+    elif stopped.ran:
+        say(f"The agent has ended ({stopped.by or 'it was asked to'}, {stopped.seconds:.1f} s).")
+    else:
+        say("No agent was running.")
+
+
+@group.command("status")
+def status(as_json: Json = False, debug: Debug = False) -> None:
+    """Show whether the agent runs, since when, how it is installed, and how its jobs stand. No network.
+
+    Example:
+
+        crystal agent status
+    """
+    from crystal_node.agent.daemon.standing import agent_standing, job_standings
+    from crystal_node.agent.service import manager_for
+    from crystal_node.base.errors import describe, passes
+    from crystal_node.base.jobs import JobStanding
+
+    settings = _settings()
+    standing = agent_standing(settings.home)
+    problem, jobs = "", list[JobStanding]()
+    try:
+        jobs = job_standings(settings.home)
+    except Exception as error:
+        if not passes(error):
+            raise
+        problem = describe(error).message
+    manager = manager_for(settings)
+    state = manager.state()
+    failing = [job.name for job in jobs if job.failing]
+    if as_json:
+        emit(
+            _agent_document(standing)
+            | _service_document(manager, state)
+            | {
+                "jobs": len(jobs),
+                "failing": failing,
+                "paused": [job.name for job in jobs if job.paused],
+                "problem": problem or None,
+                "log": str(settings.home.log_file),
+            }
+        )
+        return
+    _print(standing, manager, state)
+    if problem:
+        say(f"! of its jobs nothing is known: {problem}")
+    if failing:
+        say(f"! failing: {', '.join(failing)}. `crystal jobs list` says why.")
+    say(f"log      {settings.home.log_file}")
+
+
+@group.command("logs")
+def logs(count: Count = 50, follow: Follow = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Show what the agent has written down: the last lines, and with --follow what comes.
+
+    Example:
+
+        crystal agent logs -n 20 --follow
+    """
+    from crystal_node.agent.daemon.logs import follow as following
+    from crystal_node.agent.daemon.logs import last_lines
+
+    path = _settings().home.log_file
+    show = emit_line if as_json else _print_line
+    for line in last_lines(path, count):
+        show(line)
+    if follow:
+        for line in following(path):
+            show(line)
+    elif not path.exists() and not as_json:
+        note("Nothing is there yet: no agent has run on this home.")
+
+
+@group.command("uninstall")
+def uninstall(as_json: Json = False, debug: Debug = False) -> None:
+    """Stop the agent and remove its service. What was recorded stays.
+
+    Example:
+
+        crystal agent uninstall
+    """
+    from crystal_node.agent.service import ServiceState, manager_for
+
+    manager = manager_for(_settings())
+    was = manager.state()
+    manager.uninstall()
+    if as_json:
+        emit(_service_document(manager) | {"was": was.value})
+    elif was is ServiceState.ABSENT:
+        say("No service was installed.")
+    else:
+        say(f"The service is removed ({manager.name}).")
+
+
+def _settings() -> "Settings":
+    from crystal_node.base.settings import resolve
+
+    return resolve()
+
+
+def _agent_document(standing: "AgentStanding") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    holder = standing.holder
+    return {
+        "running": standing.running,
+        "watching": holder is not None,
+        "pid": None if holder is None else holder.pid,
+        "purpose": None if holder is None else holder.purpose or None,
+        "started_at": iso(standing.started) if standing.started else None,
+        "version": standing.version or None,
+        "put_off": standing.put_off or None,
+    }
+
+
+def _service_document(manager: "Manager", state: "ServiceState | None" = None) -> dict[str, Any]:
+    return {
+        "service": manager.name,
+        "state": (manager.state() if state is None else state).value,
+        "file": str(manager.file),
+    }
+
+
+def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState") -> None:
+    from importlib.metadata import version as installed_version
+
+    from crystal_node.base.wording import clock_time
+
+    holder = standing.holder
+    if holder is None:
+        say("agent    not running")
+    else:
+        who = holder.purpose or "some process"
+        pid = "" if holder.pid is None else f", process {holder.pid}"
+        since = f", since {clock_time(standing.started)}" if standing.started else ""
+        say(f"agent    {'running' if standing.running else f'not running, but {who} watches'}{pid}{since}")
+    if standing.version and standing.version != installed_version("memory-crystal"):
+        say(f"! it is still version {standing.version}: `crystal agent stop`, then start it again.")
+    if standing.put_off:
+        say(f"         heavy work waits: {standing.put_off}")
+    say(f"service  {_STATES[state.value]} ({manager.name}, {manager.file})")
+
+
+_STATES = {
+    "absent": "not installed: `crystal agent install`",
+    "stopped": "installed, stopped: `crystal agent start`",
+    "running": "installed, running",
+    "failed": "installed, and given up after failures: `crystal agent logs` says why",
+    "unreachable": "installed, but its manager does not answer",
+}
+
+
+def _print_line(line: dict[str, Any]) -> None:
+    from contextlib import suppress
+    from datetime import datetime
+
+    from crystal_node.base.wording import clock_time, printable
+
+    moment = str(line.get("at") or "")
+    with suppress(ValueError):  # a line that was damaged is shown as it is
+        moment = clock_time(round(datetime.fromisoformat(moment).timestamp() * 1000))
+    say(f"{moment}  {line.get('event') or line.get('level')}: {printable(str(line.get('text', '')))}")
+    for part in str(line.get("trace", "")).splitlines():
+        say(f"    {printable(part)}")
+    sys.stdout.flush()

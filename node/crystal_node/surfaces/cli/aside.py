@@ -1,0 +1,54 @@
+"""What everyday commands say beside their result, on standard error: news of the vault, and that this device is out of it.
+
+Read from what the last round of sync left, so that a command which needs no key opens none for this. News is shown once, and
+only where a person looks; that this device is out is said each time.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crystal_node.base.home import Home
+
+_EVERY_DAY = frozenset({"capture", "sync", "search", "remember", "forget", "private"})
+
+
+def tell(arguments: Sequence[str]) -> None:
+    """Called after a command that went well. What cannot be read or kept is left for the next time."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if not _EVERY_DAY.intersection(options[:1]) or "--json" in options:
+        return
+    import apsw
+
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.access import TEXTS, Access, peek_access
+    from crystal_node.surfaces.cli.output import note
+
+    try:
+        home = resolve().home
+        access = peek_access(home.state_database)
+        if access is not Access.OPEN:
+            note(TEXTS[access])
+        if sys.stderr.isatty():
+            _news(home)
+    except (CrystalError, apsw.Error, OSError):
+        return
+
+
+def _news(home: "Home") -> None:
+    from crystal_node.device.journal import SqliteJournal
+    from crystal_node.surfaces.cli.output import note
+    from crystal_node.sync.members.newsdesk import mark_waiting_shown, waiting_lines
+
+    waiting = waiting_lines(home.state_database)
+    if waiting is None:
+        return
+    for line in waiting.lines:
+        note(f"* {line}")
+    journal = SqliteJournal.open(home.state_file())
+    try:
+        mark_waiting_shown(journal, waiting)
+    finally:
+        journal.close()

@@ -1,0 +1,170 @@
+"""``crystal backup restore``: a backup brought back, as the device that it is of or, with the recovery kit, as a new one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.kitoption import read_kit
+from crystal_node.surfaces.cli.options import Debug, Json, Relay, Yes, confirm, read_secret
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
+    from crystal_node.safekeeping.backup.manifest import Manifest
+    from crystal_node.safekeeping.backup.restoring import RestoredDevice
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
+KitFile = Annotated[
+    str | None,
+    typer.Option(
+        "--kit",
+        metavar="FILE",
+        help="Bring it back as a new device, with the recovery kit in this file; - reads or asks for it.",
+    ),
+]
+EnrolToken = Annotated[
+    str | None,
+    typer.Option(
+        "--enroll-token",
+        metavar="T",
+        help="With --kit, for a relay that does not have the vault: its enrolment token; - reads it from standard input.",
+    ),
+]
+Claim = Annotated[
+    bool, typer.Option("--claim", help="With --kit: make this machine the Core, because the old one is gone.")
+]
+
+_STANDARD_INPUT = "-"
+_ABOUT = """\
+This makes this home the device that the backup is of, with the keys that are in it. If that device is still in use somewhere,
+the two would be in each other's way: then stop here, and bring it back as a new device (--kit).
+"""
+
+
+def run(
+    folder: Folder,
+    kit: KitFile = None,
+    relay: Relay = None,
+    enroll_token: EnrolToken = None,
+    claim: Claim = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Bring a backup back into an empty home.
+
+    With its keys, in the backup or on this machine, it is the device that it was, as of then; the next sync brings what came
+    since. With the recovery kit (--kit) it becomes a new device of the vault, also on a relay that lost everything. All of the
+    backup is read and checked before anything is written. Run again after an interruption, it goes on.
+
+    Example:
+
+        crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
+        crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z --kit kit.txt
+    """
+    from crystal_node.base.errors import Usage
+
+    folder = folder.expanduser().absolute()
+    if kit is not None:
+        _as_new(folder, kit, relay, enroll_token, claim=claim, as_json=as_json)
+        return
+    if relay is not None or enroll_token is not None or claim:
+        raise Usage(
+            "--relay, --enroll-token and --claim are for a restore with the recovery kit",
+            hint="Add --kit FILE.",
+        )
+    _as_it_was(folder, yes=yes, as_json=as_json)
+
+
+def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
+    from crystal_node.base.settings import resolve
+    from crystal_node.safekeeping.backup.manifest import Keys, read_manifest
+    from crystal_node.safekeeping.backup.restoring import restore_device
+
+    if not yes and read_manifest(folder).keys is not Keys.NONE:
+        confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
+    done = restore_device(resolve(), folder, None if as_json else note)
+    if as_json:
+        emit(_document(done.manifest, done) | {"keys": done.keys.value})
+        return
+    _tell(done)
+
+
+def _as_new(
+    folder: Path, kit: str, relay: str | None, enroll_token: str | None, *, claim: bool, as_json: bool
+) -> None:
+    import asyncio
+
+    from crystal_node.base.settings import Flags, enrolment_token, resolve
+    from crystal_node.safekeeping.backup.asnewdevice import relay_of, restore_as_new
+    from crystal_node.safekeeping.backup.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    settings = resolve(Flags(relay_url=relay))
+    if not settings.relay_url:
+        settings = resolve(Flags(relay_url=relay_of(folder)))
+    token = enrolment_token() if enroll_token is None else enroll_token
+    if enroll_token == _STANDARD_INPUT:
+        token = read_secret("The relay's enrolment token: ", what="enrolment token")
+    found = read_kit(kit)
+    anew = asyncio.run(
+        restore_as_new(
+            settings, folder, found, enrolment_token=token, lead=claim, tell=None if as_json else note
+        )
+    )
+    if as_json:
+        emit(_document(manifest, anew))
+        return
+    _tell_anew(anew)
+
+
+def _tell(done: "RestoredDevice") -> None:
+    from crystal_node.base.wording import counted, iso
+
+    manifest = done.manifest
+    say(
+        f"{done.settings.home.root} is device {manifest.device[:8]} again, as it was at {iso(manifest.made_ms)}."
+    )
+    say(f"  {counted(len(manifest.items), 'file')} came back, and were compared with what was written.")
+    if manifest.unsent:
+        say(
+            f"  {counted(manifest.unsent, 'record')} had not been durable then: the next sync offers them again."
+        )
+    if done.from_backup:
+        say(
+            "  Its keys came with the backup, and are files now. `crystal keys move --to keyring` puts them away."
+        )
+    say(
+        "Next: `crystal sync` brings what came since. What it recorded since and never sent is not in this backup."
+    )
+    note("If that device is still in use somewhere, stop one of the two: they would be in each other's way.")
+
+
+def _tell_anew(anew: "RestoredAnew") -> None:
+    restored = anew.restored
+    say(
+        f"Vault {restored.vault.hex()[:8]} is back, and this machine is a new device of it ({restored.device.hex()[:8]})."
+    )
+    say(
+        f"  {'It is the Core now.' if restored.is_core else 'It is a Node.'} `crystal sync` brings the files up to date."
+    )
+    say(f"If the device that the backup is of is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
+
+
+def _document(manifest: "Manifest", done: "RestoredDevice | RestoredAnew") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+    from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
+
+    anew = isinstance(done, RestoredAnew)
+    found: dict[str, object] = {
+        "vault": manifest.vault,
+        "device": done.restored.device.hex() if isinstance(done, RestoredAnew) else manifest.device,
+        "new_device": anew,
+        "made_at": iso(manifest.made_ms),
+        "files": len(manifest.items),
+        "unsent": manifest.unsent,
+    }
+    return found | (
+        {"role": "core" if done.restored.is_core else "node"} if isinstance(done, RestoredAnew) else {}
+    )

@@ -1,0 +1,229 @@
+"""``crystal commands``: what was asked of other devices and by them, taking back, and who may ask for what here."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from crystal_mirror.commands.ports import Asked
+    from crystal_node.agent.commands.book import SqliteBook
+    from crystal_node.device.device import Device
+
+group = typer.Typer(no_args_is_help=False)
+
+SHOWN_MAX = 20
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the first digits.")]
+Named = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name or id; * is every device.")]
+ActionName = Annotated[str, typer.Argument(metavar="ACTION", help="An action; * is every one.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the relay for news first.")]
+
+
+@group.callback(invoke_without_command=True)
+def run(context: typer.Context) -> None:
+    """Show what was asked of other devices, and by them; take a request back; say who may ask for what here.
+
+    Example:
+
+        crystal commands list
+    """
+    if context.invoked_subcommand is None:
+        list_commands()
+
+
+@group.command("list")
+def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug = False) -> None:
+    """List the latest requests of this device and to it, with how they stand.
+
+    Example:
+
+        crystal commands list
+    """
+    import asyncio
+
+    from crystal_mirror.commands.troubles import troubles
+    from crystal_node.agent.commands.asking import open_book, outcome_of, refresh
+    from crystal_node.base.wording import ago, one_line
+
+    with _opened() as device, open_book(device.settings) as book:
+        problem = "" if offline else asyncio.run(refresh(device, book))
+        names = _names(device)
+        asked = [outcome_of(row) for row in book.all_asked()]
+        received = book.all_received()
+        noticed = troubles(book)
+    if as_json:
+        emit(
+            {
+                "asked": [outcome.document() for outcome in asked],
+                "received": [
+                    {
+                        "id": row.id.hex(),
+                        "device": row.sender.hex(),
+                        "action": row.action,
+                        "state": row.state.name.lower(),
+                        "text": row.text or None,
+                    }
+                    for row in received
+                ],
+                "noticed": {name: {"count": n.count, "last": n.detail} for name, n in noticed.items()},
+                "fresh": not problem and not offline,
+            }
+        )
+        return
+    if problem:
+        note(f"As it is known here: {problem}.")
+    if not asked and not received:
+        say("Nothing was asked of other devices, or by them.")
+    for outcome in asked[-SHOWN_MAX:]:
+        since = ago(max(_now() - outcome.asked_at, 0) / 1000)
+        text = f": {one_line(outcome.text, 100)}" if outcome.text else ""
+        to = names.get(outcome.device, outcome.device[:8])
+        say(f"{outcome.id[:8]}  to {to}, {since}  {outcome.action}: {outcome.state.value}{text}")
+    for row in [row for row in received if row.action][-SHOWN_MAX:]:
+        text = f": {one_line(row.text, 100)}" if row.text else ""
+        by = names.get(row.sender.hex(), row.sender.hex()[:8])
+        say(f"{row.id.hex()[:8]}  by {by}  {row.action}: {row.state.name.lower()}{text}")
+    for name, seen in sorted(noticed.items()):
+        say(f"! {name}, {seen.count} times; the last: {one_line(seen.detail, 120)}")
+
+
+@group.command("show")
+def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Show one request of this device, with its result.
+
+    Example:
+
+        crystal commands show 1a2b3c4d
+    """
+    import asyncio
+
+    from crystal_node.agent.commands.asking import find_asked, open_book, outcome_of, refresh
+    from crystal_node.surfaces.cli.run import tell
+
+    with _opened() as device, open_book(device.settings) as book:
+        request = find_asked(book, given).id
+        problem = "" if offline else asyncio.run(refresh(device, book))
+        outcome = outcome_of(_asked(book, request))
+        called = _names(device).get(outcome.device, outcome.device[:8])
+    if as_json:
+        emit(outcome.document() | {"fresh": not problem and not offline})
+        return
+    if problem:
+        note(f"As it is known here: {problem}.")
+    tell(outcome, called)
+
+
+@group.command("cancel")
+def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
+    """Take a request back. What has begun there is not stopped by it; its end is told as always.
+
+    Example:
+
+        crystal commands cancel 1a2b3c4d
+    """
+    import asyncio
+
+    from crystal_node.agent.commands.asking import find_asked, open_book, outcome_of, take_back
+
+    with _opened() as device, open_book(device.settings) as book:
+        request = find_asked(book, given).id
+        was_over = _asked(book, request).state.ended
+        problem = asyncio.run(take_back(device, book, request))
+        outcome = outcome_of(_asked(book, request))
+    if as_json:
+        emit(outcome.document() | {"told": not problem})
+        return
+    if was_over:
+        say(f"{outcome.action} has ended already: {outcome.state.value}.")
+    elif problem:
+        say(f"Taken back here; the device is told when the relay answers ({problem}).")
+    elif outcome.ended:
+        say(f"{outcome.action}: {outcome.state.value}. {outcome.text}".strip())
+    else:
+        say("Taken back: if it has not begun there, it will not.")
+
+
+@group.command("deny")
+def deny_command(device: Named, action: ActionName, as_json: Json = False, debug: Debug = False) -> None:
+    """Say that a device may not have an action run here. It is looked at when a request is to run.
+
+    Example:
+
+        crystal commands deny laptop dream-weave
+        crystal commands deny '*' backup
+    """
+    from crystal_node.agent.commands.policy import deny
+
+    with _opened() as opened_device:
+        rules = deny(opened_device.settings, _digits(opened_device, device), action)
+    _say_rules(rules, (), as_json=as_json)
+
+
+@group.command("allow")
+def allow_command(device: Named, action: ActionName, as_json: Json = False, debug: Debug = False) -> None:
+    """Take a denial back.
+
+    Example:
+
+        crystal commands allow laptop dream-weave
+    """
+    from crystal_node.agent.commands.policy import allow
+
+    with _opened() as opened_device:
+        rules, still = allow(opened_device.settings, _digits(opened_device, device), action)
+    _say_rules(rules, still, as_json=as_json)
+
+
+def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool) -> None:
+    from crystal_node.base.settings import resolve
+
+    options = resolve().options["commands_denied"]
+    if as_json:
+        emit({"denied": list(rules), "still_denied_by": list(still), "origin": options.origin})
+        return
+    say(f"Denied here: {', '.join(rules)}." if rules else "Nothing is denied here.")
+    if still:
+        say(f"It is still denied, by {', '.join(still)}.")
+    if options.value != ",".join(rules):
+        note(f"commands_denied comes from {options.origin}, and is {options.value or 'empty'}.")
+
+
+def _digits(device: "Device", given: str) -> str:
+    """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
+    from crystal_mirror.status import devices
+    from crystal_node.sync.members.naming import find_device
+
+    if given.strip() == "*":
+        return "*"
+    return find_device(devices(device.member), given).info.device.hex()
+
+
+def _asked(book: "SqliteBook", request: bytes) -> "Asked":
+    row = book.asked(request)
+    assert row is not None, "it was there a moment ago"
+    return row
+
+
+def _names(device: "Device") -> dict[str, str]:
+    from crystal_mirror.status import devices
+    from crystal_node.sync.members.naming import name_of
+
+    return {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
+
+
+def _opened() -> "AbstractContextManager[Device]":
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+
+    return opened(resolve())
+
+
+def _now() -> int:
+    from crystal_node.base.clock import now_ms
+
+    return now_ms()

@@ -1,0 +1,77 @@
+"""``crystal demo``: everything at work, on this machine, within a minute."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.surfaces.demo.steps import Step
+
+Mine = Annotated[
+    bool,
+    typer.Option(
+        "--mine", help="Use this machine's own newest Claude Code conversations, which are only read."
+    ),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the demo's homes there, and say where.")]
+
+
+def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Show everything at work: a relay, a Core and two Nodes, with real processes, in throw-away homes.
+
+    A conversation is captured on one device, sealed, carried, opened, embedded and mirrored, and then found on the two
+    others, with the relay stopped. Needs no network and no account, and leaves nothing behind.
+
+    Example:
+
+        crystal demo --mine
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.surfaces.demo import source as sources
+    from crystal_node.surfaces.demo.steps import Demo, make_folder, remove_folder
+
+    source = sources.mine(resolve()) if mine else sources.sample()
+    folder = make_folder()
+    try:
+        showing = Demo(source, (lambda _: None) if as_json else _tell, folder)
+        if not as_json:
+            say("One memory on three devices, and a relay that can read none of it:")
+            say()
+        showing.run()
+    finally:
+        if not keep:
+            remove_folder(folder)
+    seconds = sum(step.seconds for step in showing.steps)
+    if as_json:
+        steps = [
+            {"text": step.text, "seconds": round(step.seconds, 3), "bytes": step.bytes}
+            for step in showing.steps
+        ]
+        emit(
+            {
+                "ok": True,
+                "seconds": round(seconds, 3),
+                "steps": steps,
+                "folder": str(folder) if keep else None,
+            }
+        )
+        return
+    say()
+    say(f"Done in {seconds:.1f} s." + (f" The homes are in {folder}." if keep else " Nothing is left of it."))
+    say()
+    say("Next, for real:")
+    say("  crystal-relay serve --host ADDRESS     on a machine that the others reach")
+    say("  crystal up --role core --relay URL     on the machine that is on most: vault, hooks, service")
+    say("  crystal pair                           there: invites another machine, asks for its digits")
+    say("  crystal up --role node --code -        on that machine: asks for the invite's code")
+    if not mine:
+        say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")
+
+
+def _tell(step: "Step") -> None:
+    from crystal_node.surfaces.demo.steps import describe_step
+
+    say(f"  ✓ {describe_step(step)}")

@@ -1,0 +1,116 @@
+"""``crystal demote``: the Core gives the lead to another machine, or to none."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="DEVICE",
+        help="The machine that is to lead: its name, its id, or the beginning of either.",
+    ),
+]
+Freeze = Annotated[
+    bool, typer.Option("--freeze", help="Let no machine lead, until one is promoted; all go on recording.")
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        min=1.0,
+        metavar="SECONDS",
+        help="How long that machine may take to answer; 60 if not given.",
+    ),
+]
+ANSWER_SECONDS = 60.0
+
+_FREEZE = """\
+From now on no machine is the Core. All of them go on recording and sending; nothing new is ordered or embedded, and no machine
+sees what another one records, until one is made the Core with `crystal promote`. That takes a machine which may lead by itself
+(`crystal devices` shows it), or the recovery kit.
+"""
+
+
+def run(
+    to: To = None,
+    freeze: Freeze = False,
+    wait: Wait = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Give the lead away: to another machine, which then is the Core, or to none.
+
+    With --to, this Core sends out all it has, and signs the lead for that machine, which needs no grant for it; it has to be
+    awake (its agent runs), or to sync while this waits. This machine goes on as a Node.
+
+    Exit codes: 0 done; 7 this machine is not the Core; 9 another machine was faster; 10 there is no such machine; 11 it did not
+    answer, and nothing has changed.
+
+    Example:
+
+        crystal demote --to laptop
+        crystal demote --freeze
+    """
+    import asyncio
+
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.sync.moving.demoting import freeze_vault
+
+    if (to is None) != freeze:
+        raise Usage("say who is to lead: --to DEVICE, or --freeze for nobody")
+    if freeze and wait is not None:
+        raise Usage("--wait goes with --to")
+    with opened(resolve()) as device:
+        if to is not None:
+            _to(device, to, ANSWER_SECONDS if wait is None else wait, as_json=as_json)
+            return
+        if not yes:
+            confirm("\nType freeze to go on: ", expect="freeze", about=_FREEZE, as_json=as_json)
+        epoch = asyncio.run(freeze_vault(device))
+        if as_json:
+            emit({"way": "frozen", "epoch": epoch, "core": None})
+        else:
+            say("frozen: no machine leads the vault. `crystal promote`, on any machine that may, ends that.")
+
+
+def _to(device: "Device", to: str, wait: float, *, as_json: bool) -> None:
+    import asyncio
+
+    from crystal_mirror.status import devices
+    from crystal_node.base.errors import Usage
+    from crystal_node.sync.members.naming import find_device, name_of
+    from crystal_node.sync.moving.demoting import hand_over
+
+    target = find_device(devices(device.member), to)
+    if target.info.device == device.member.device_id:
+        raise Usage(
+            "that is this machine: name another one, or make this one the Core with `crystal promote`"
+        )
+    done = asyncio.run(hand_over(device, target.info.device, wait_seconds=wait, progress=note))
+    if as_json:
+        emit(
+            {
+                "way": "given",
+                "epoch": done.epoch,
+                "core": {
+                    "id": target.info.device.hex(),
+                    "name": target.details.name if target.details else None,
+                },
+                "begun": done.begun,
+                "seconds": round(done.seconds, 3),
+            }
+        )
+        return
+    begun = "is the Core now" if done.begun else "is the Core by the device log, and begins when it syncs"
+    say(f"node: {name_of(target)} {begun} (epoch {done.epoch}).")

@@ -1,0 +1,79 @@
+"""``crystal doctor``: what is wrong with this machine's Crystal, and what mends it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.agent.health.check import Check
+
+Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody: leave the relay out.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Read the whole memory: every constraint, every index, every digest.")
+]
+Fix = Annotated[
+    bool, typer.Option("--fix", help="Mend what is safe to mend, say each thing done, and look again.")
+]
+
+_MARKS = {"ok": "ok", "warning": "!!", "failed": "XX"}
+
+
+def run(
+    fix: Fix = False,
+    deep: Deep = False,
+    offline: Offline = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Check this device: permissions, keys, disk, databases, indexes, device log, kit, hooks, service, jobs, relay and clock.
+
+    Says of each thing how it is and what mends it; --fix does that where nothing can be lost by it: closes files to others,
+    writes indexes anew, puts hooks back, starts the service. The exit code is 0 when nothing failed, warnings or not, else the
+    code of the first thing that failed: 3 not set up, 4 the relay cannot be reached, 5 it refuses this device, 6 it misbehaves,
+    7 a wrong key or passphrase, 8 local storage.
+
+    Example:
+
+        crystal doctor --offline
+        crystal doctor --fix
+    """
+    from crystal_node.agent.health.doctor import examine, exit_code, mend
+    from crystal_node.base.settings import resolve
+
+    settings = resolve()
+
+    def look() -> "list[Check]":
+        return examine(settings, offline=offline, deep=deep)
+
+    done, checks = mend(look, (lambda _: None) if as_json else _told) if fix else ([], look())
+    code = exit_code(checks)
+    if as_json:
+        rows = [
+            {
+                "name": check.name,
+                "state": check.state.value,
+                "what": check.what,
+                "fix": check.fix or None,
+                "fixable": check.mend is not None,
+            }
+            for check in checks
+        ]
+        emit({"ok": code == 0, "done": done, "checks": rows})
+        return code
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        say(f"{_MARKS[check.state]}  {check.name:<{width}}  {check.what}")
+        if check.fix:
+            say(f"    {'':<{width}}  {check.fix}")
+    if not fix and any(check.mend is not None for check in checks):
+        note("`crystal doctor --fix` mends what is safe to mend.")
+    elif fix and not done:
+        say("Nothing had to be mended that is safe to mend by itself.")
+    return code
+
+
+def _told(text: str) -> None:
+    say(f"* {text}")

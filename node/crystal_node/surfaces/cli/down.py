@@ -1,0 +1,38 @@
+"""``crystal down``: undoes what `crystal up` put into this system, and keeps everything else."""
+
+from crystal_node.surfaces.cli.options import Debug, Json
+
+
+def run(as_json: Json = False, debug: Debug = False) -> int:
+    """Stop recording and syncing: the agent ends, its service and the hooks go. Everything that was recorded stays.
+
+    `crystal up` brings it back as it was. What is said meanwhile is recorded then. It can be run again at any time.
+
+    Example:
+
+        crystal down
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.surfaces.cli.output import emit, say
+    from crystal_node.surfaces.cli.up_people import step_document, tell_outcome
+    from crystal_node.surfaces.setup.lowering import lowering
+    from crystal_node.surfaces.setup.steps import Outcome, carry_out, exit_code
+
+    settings = resolve()
+    outcomes: list[Outcome] = []
+    for outcome in carry_out(lowering(settings)):
+        outcomes.append(outcome)
+        if not as_json:
+            tell_outcome(outcome, as_json=False)
+    code = exit_code(outcomes)
+    if as_json:
+        steps = [step_document(outcome) for outcome in outcomes]
+        emit({"home": str(settings.home.root), "steps": steps, "exit_code": int(code)})
+    elif not code:
+        home = settings.home.root
+        say(
+            f"Nothing is recorded or synced any more. Everything stays in {home}; `crystal up` goes on."
+            if home.exists()
+            else f"Nothing is recorded or synced here. There is no home {home}: `crystal up` makes one."
+        )
+    return code

@@ -1,0 +1,211 @@
+"""``crystal embed``: what turns texts into vectors, and from one model to another."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.sync.embedding_migration import Plan
+    from crystal_node.sync.embedding_status import Standing
+    from crystal_node.sync.replication.reembedding import Reembedded
+
+group = typer.Typer(
+    no_args_is_help=True, help="What turns texts into vectors, and from one model to another."
+)
+
+Provider = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PROVIDER]",
+        help="builtin, ollama, openai, google or sentence-transformers; what is configured if it is left out.",
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option("--model", metavar="NAME", help="The provider's model; its usual one if it is left out."),
+]
+Url = Annotated[
+    str,
+    typer.Option("--url", metavar="URL", help="The address of its server, where it is not the usual one."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do and cost, and do nothing.")]
+Anew = Annotated[
+    bool,
+    typer.Option("--anew", help="Make all vectors anew, also where the model has the same name as before."),
+]
+
+
+@group.command()
+def status(as_json: Json = False, debug: Debug = False) -> None:
+    """Show which model made the vault's vectors, and what this device embeds with; try it with one sentence.
+
+    Example:
+
+        crystal embed status
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.sync.embedding_status import standing
+
+    with opened(resolve()) as device:
+        found = standing(device)
+    if as_json:
+        emit(found.document())
+        return
+    _show(found)
+
+
+@group.command()
+def migrate(
+    provider: Provider = "",
+    model: Model = "",
+    url: Url = "",
+    dry_run: DryRun = False,
+    anew: Anew = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make the vectors of the whole vault with another model, and change over to it. Only on the Core.
+
+    The old vectors answer until the new ones are all made; then the vault changes over, and the other machines follow with
+    their next sync. What it costs is said before. Stopped, it goes on where it was when it is run again.
+
+    A remote provider gets the texts of the vault to read. Its key is read from OPENAI_API_KEY, GOOGLE_API_KEY or, for a server
+    of another address, CRYSTAL_EMBEDDING_API_KEY.
+
+    Example:
+
+        crystal embed migrate openai --dry-run
+    """
+    import asyncio
+    from contextlib import closing
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.sync.embedding_migration import make_all, planned, save, settings_for, target
+    from crystal_node.sync.replication.leading import check_leads
+    from crystal_node.sync.replication.pace import Pace
+    from crystal_node.sync.replication.reembedding import change_over
+
+    settings = resolve()
+    with opened(settings) as device:
+        check_leads(device, "embeds")
+        chosen = settings_for(settings, provider, model, url)
+        with closing(target(chosen)) as embedder:
+            plan = planned(device, chosen, embedder, anew=anew)
+            if dry_run:
+                _plan(plan, as_json=as_json)
+                return
+            if _asks(plan) and not yes:
+                about = "\n".join(_words(plan))
+                confirm("\nType migrate to go on: ", expect="migrate", about=about, as_json=as_json)
+            elif not as_json and plan.texts:
+                for line in _words(plan):
+                    note(line)
+            pace = Pace(note)
+            made = make_all(device, embedder, plan, None if as_json else pace)
+        save(settings, chosen)
+        device.settings = resolve()
+        done = asyncio.run(change_over(device, plan.model, None if as_json else note, anew=plan.anew))
+    _done(plan, done, made, as_json=as_json)
+
+
+def _asks(plan: "Plan") -> bool:
+    return plan.changes_over or (bool(plan.texts) and not plan.free)
+
+
+def _plan(plan: "Plan", *, as_json: bool) -> None:
+    if as_json:
+        emit(
+            {
+                "former": plan.former or None,
+                "model": plan.model,
+                "provider": plan.provider,
+                "destination": plan.destination or None,
+                "changes_over": plan.changes_over,
+                "texts": plan.texts,
+                "bytes": plan.bytes,
+                "made": plan.made,
+                "tokens": plan.tokens,
+                "dollars": None if plan.dollars is None else round(plan.dollars, 8),
+                "seconds": round(plan.seconds, 1),
+            }
+        )
+        return
+    for line in _words(plan):
+        say(line)
+
+
+def _words(plan: "Plan") -> list[str]:
+    from crystal_core.embed.prices import PRICES_OF
+    from crystal_node.base.wording import ago, counted, size
+
+    lines = [
+        f"The vault's vectors are of {plan.former or 'no model yet'}; the next ones are of {plan.model}."
+    ]
+    if not plan.texts and not plan.changes_over:
+        return [f"Nothing to do: all vectors are of {plan.model}."]
+    if plan.anew and plan.former == plan.model:
+        lines = [f"The vault's vectors are of {plan.model}, and are all made anew."]
+    before = f" ({plan.made:,} are made already)" if plan.made else ""
+    lines.append(
+        f"{counted(plan.texts, 'text')} to embed, {size(plan.bytes)}{before}: {ago(plan.seconds)} or so."
+    )
+    if plan.destination:
+        lines.append(f"They are sent to {plan.destination}, which reads them.")
+    else:
+        lines.append("They stay on this machine.")
+    if plan.free:
+        lines.append("It costs nothing.")
+    elif plan.dollars is None:
+        lines.append(
+            f"What it costs is not known here: about {plan.tokens:,} tokens at the provider's price."
+        )
+    else:
+        cost = f"${plan.dollars:.2f}" if plan.dollars >= 0.01 else "under a cent"
+        lines.append(f"It costs {cost} or so: {plan.tokens:,} tokens at the list price of {PRICES_OF}.")
+    if plan.changes_over:
+        lines.append(
+            "The old vectors answer until the new ones are made; words find everything all the time."
+        )
+    return lines
+
+
+def _done(plan: "Plan", done: "Reembedded", made: int, *, as_json: bool) -> None:
+    from crystal_node.base.wording import ago, counted
+
+    if as_json:
+        emit(
+            {
+                "former": done.former or None,
+                "model": done.model,
+                "made": made,
+                "embedded": done.texts,
+                "seconds": round(done.seconds, 3),
+            }
+        )
+    elif done.texts:
+        say(
+            f"Embedded {counted(done.texts, 'text')} with {done.model}; changing over took {ago(done.seconds)}."
+        )
+    else:
+        say(f"Nothing to do: all vectors are of {plan.model}.")
+
+
+def _show(found: "Standing") -> None:
+    from crystal_node.base.wording import counted
+
+    say(f"The vault's vectors   {found.vault or 'none yet'}")
+    say(
+        f"This device embeds    {found.own or 'nothing'}{f', at {found.destination}' if found.destination else ''}"
+    )
+    say(f"Without vectors       {counted(found.lacking, 'text')} of {found.texts:,}")
+    if found.made:
+        say(f"Being made            {found.made:,} of {found.texts:,} for {found.made_model}")
+    say(f"Queries               {'by meaning and by words' if found.works else 'by words'}")
+    if found.problem:
+        note(f"{found.problem[:1].upper()}{found.problem[1:]}")

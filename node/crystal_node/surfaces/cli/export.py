@@ -1,0 +1,70 @@
+"""``crystal export``: the memory as plain files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")]
+OfAgent = Annotated[
+    str | None, typer.Option("--agent", metavar="ID", help="Only this agent's conversations.")
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Only newer conversations: 7d, or a date.")
+]
+Files = Annotated[bool, typer.Option("--files/--no-files", help="With the files of the memory home.")]
+
+
+def run(
+    folder: Target,
+    agent: OfAgent = None,
+    since: Since = None,
+    files: Files = True,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write everything that is remembered as JSON lines and files, readable without Crystal.
+
+    It is plain text: whoever has the folder has the memory. What was forgotten is not in it, nor is any key.
+
+    Example:
+
+        crystal export ~/crystal-2026-01
+    """
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.timespans import parse_since
+    from crystal_node.base.wording import counted
+    from crystal_node.device.device import opened
+    from crystal_node.safekeeping.portable.exporting import export
+
+    since_ms = None if since is None else parse_since(since, now_ms())
+
+    def progress(what: str, count: int) -> None:
+        if not as_json and count and count % 10_000 == 0:
+            note(f"{what}: {count:,}")
+
+    with opened(resolve()) as device:
+        done = export(device, folder, agent=agent, since_ms=since_ms, with_files=files, progress=progress)
+    if as_json:
+        emit(
+            {
+                "folder": str(done.folder),
+                "lines": done.lines,
+                "files": done.files,
+                "missing": list(done.missing),
+            }
+        )
+        return
+    say(f"Exported to {done.folder}, as plain text:")
+    for name, lines in done.lines.items():
+        say(f"  {name:20} {counted(lines, 'line')}")
+    if files:
+        say(f"  {'files':20} {counted(done.files, 'file')}")
+    if done.missing:
+        note(
+            f"{counted(len(done.missing), 'file')} of the vault are not on this device, and not in the export."
+        )

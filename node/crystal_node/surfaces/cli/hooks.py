@@ -1,0 +1,108 @@
+"""``crystal hooks``: the hooks in Claude Code that wake the agent."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.agent.hooks.claude_code import ClaudeHooks, HooksLook
+
+group = typer.Typer(
+    help="Hooks in Claude Code that wake the agent the moment something was said.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+
+@group.command("install")
+def install(as_json: Json = False, debug: Debug = False) -> None:
+    """Put the hooks into Claude Code's settings.json. Other programs' hooks stay as they are; running it again changes nothing.
+
+    Each hook only wakes a running agent: it returns at once, reads nothing and never stands in a session's way. Without hooks
+    nothing is lost: the agent watches the transcripts anyway.
+
+    Example:
+
+        crystal hooks install
+    """
+    hooks = _hooks()
+    changed = hooks.install()
+    found = hooks.look()
+    if as_json:
+        emit(_document(hooks, found) | {"changed": changed})
+        return
+    say(f"The hooks are in {found.file}." if changed else f"The hooks were in {found.file} already.")
+    if changed:
+        say("They hold for sessions that begin from now on.")
+        if hooks.backup.exists():
+            say(f"As it was before: {hooks.backup}")
+    _say_disabled(found)
+
+
+@group.command("uninstall")
+def uninstall(as_json: Json = False, debug: Debug = False) -> None:
+    """Take the hooks out again. Other programs' hooks stay as they are.
+
+    Example:
+
+        crystal hooks uninstall
+    """
+    hooks = _hooks()
+    changed = hooks.uninstall()
+    if as_json:
+        emit(_document(hooks, hooks.look()) | {"changed": changed})
+        return
+    say(f"The hooks are gone from {hooks.file}." if changed else "There were no hooks of this home.")
+    if changed and hooks.backup.exists():
+        say(f"The copy from before the first hook stays, since more has changed than hooks: {hooks.backup}")
+
+
+@group.command("status")
+def status(as_json: Json = False, debug: Debug = False) -> None:
+    """Show which hooks are there.
+
+    Example:
+
+        crystal hooks status --json
+    """
+    hooks = _hooks()
+    found = hooks.look()
+    if as_json:
+        emit(_document(hooks, found))
+        return
+    if not found.there:
+        say(f"There is no Claude Code on this machine (no folder {found.file.parent}).")
+        return
+    for event, state in found.states.items():
+        say(f"{event:<18} {state}")
+    if not found.installed:
+        say("`crystal hooks install` puts them in.")
+    _say_disabled(found)
+
+
+def _hooks() -> "ClaudeHooks":
+    from crystal_node.agent.hooks.claude_code import ClaudeHooks
+    from crystal_node.base.settings import resolve
+
+    return ClaudeHooks(resolve())
+
+
+def _say_disabled(found: "HooksLook") -> None:
+    if found.disabled:
+        say('! That file turns all hooks off ("disableAllHooks"): none of them runs until it no longer does.')
+
+
+def _document(hooks: "ClaudeHooks", found: "HooksLook") -> dict[str, object]:
+    return {
+        "file": str(found.file),
+        "there": found.there,
+        "installed": found.installed,
+        "events": {event.value: state.value for event, state in found.states.items()},
+        "others": found.others,
+        "disabled": found.disabled,
+        "backup": str(hooks.backup) if hooks.backup.exists() else None,
+    }

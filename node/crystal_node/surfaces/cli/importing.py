@@ -1,0 +1,62 @@
+"""``crystal import``: an export comes into this vault."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal export` wrote.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
+
+
+def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring an export in. All of it is checked first; run again it goes on, and doubles nothing.
+
+    What was forgotten here stays forgotten. A file that is another one here stays, and the imported one is put beside it.
+
+    Example:
+
+        crystal import ~/crystal-2026-01 --dry-run
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.device.device import opened
+    from crystal_node.safekeeping.portable.importing import import_export
+
+    def progress(what: str, count: int) -> None:
+        if not as_json and count and count % 10_000 == 0:
+            note(f"{what}: {count:,}")
+
+    with opened(resolve()) as device:
+        done = import_export(device, folder, dry_run=dry_run, progress=progress)
+    if as_json:
+        emit(
+            {
+                "dry_run": dry_run,
+                **done.taken.document(),
+                "documents": done.documents,
+                "documents_known": done.documents_known,
+                "sources_elsewhere": done.sources_elsewhere,
+                "files": done.files,
+                "files_known": done.files_known,
+                "files_beside": done.beside,
+                "files_missing": done.missing,
+            }
+        )
+        return
+    from crystal_node.safekeeping.portable.saying import say_taken
+
+    say_taken(done.taken, dry_run=dry_run, say=say)
+    say(f"  documents: {done.documents:,} new, {done.documents_known:,} known")
+    say(
+        f"  files: {done.files:,} new, {done.files_known:,} known, {len(done.beside):,} put beside another one"
+    )
+    if done.sources_elsewhere:
+        note(
+            f"Read in by other devices of this vault, and left to them: {', '.join(done.sources_elsewhere)}."
+        )
+    if done.missing:
+        note(f"{counted(done.missing, 'file')} were not on the device that exported.")

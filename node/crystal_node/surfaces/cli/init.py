@@ -1,0 +1,179 @@
+"""``crystal init``: makes this machine the Core of a new vault, or readies it to join one."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import (
+    Agent,
+    Debug,
+    Json,
+    Relay,
+    Yes,
+    confirm,
+    is_terminal,
+    read_secret,
+)
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+
+
+_STANDARD_INPUT = "-"
+
+
+class InitRole(StrEnum):
+    """What this machine shall be."""
+
+    CORE = "core"
+    NODE = "node"
+
+
+Role = Annotated[
+    InitRole,
+    typer.Option(
+        "--role", help="core: the machine that embeds and orders. node: any other.", show_choices=True
+    ),
+]
+EnrolToken = Annotated[
+    str | None,
+    typer.Option(
+        "--enroll-token",
+        metavar="T",
+        help="The relay's enrolment token; - reads it from standard input. Default: CRYSTAL_RELAY_ENROLL_TOKEN.",
+    ),
+]
+Code = Annotated[
+    str | None,
+    typer.Option(
+        "--code",
+        metavar="CODE",
+        help="With --role node: join at once with this invite; - reads it, or an offline code, from standard input.",
+    ),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
+]
+Keys = Annotated[
+    str | None,
+    typer.Option("--key-store", metavar="PLACE", help="Where keys are kept: auto, keyring or file."),
+]
+
+
+def run(
+    role: Role,
+    relay: Relay = None,
+    enroll_token: EnrolToken = None,
+    code: Code = None,
+    agent: Agent = None,
+    name: Name = None,
+    key_store: Keys = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Set up this machine: as the Core of a new vault, or as a Node that joins one.
+
+    Run again after an interruption, it goes on where it stopped. On a Core that is set up it registers the vault at a
+    relay again, for instance after the relay was emptied or moved.
+
+    Example:
+
+        crystal init --role core --relay https://relay.example.org --enroll-token -
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import Flags, resolve
+
+    settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
+    if role is InitRole.NODE:
+        if enroll_token is not None:
+            raise Usage(
+                "a Node needs no enrolment token",
+                hint="It joins with the code that `crystal pair` shows on the Core.",
+            )
+        _init_node(settings, code, yes=yes, as_json=as_json)
+        return
+    if code is not None:
+        raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
+    if not yes and not as_json and is_terminal() and settings.vault is None:
+        confirm(
+            f"Make a new vault in {settings.home.root}, with the relay {settings.relay_url or '(none given)'}? [yes/no] ",
+            expect="yes",
+        )
+    _init_core(settings, enroll_token, as_json)
+
+
+def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) -> None:
+    import asyncio
+
+    from crystal_node.base.settings import enrolment_token
+    from crystal_node.device.enrol import found_vault
+    from crystal_node.surfaces.cli.recovery import offer_kit
+
+    token = enrolment_token() if enroll_token is None else enroll_token
+    if enroll_token == _STANDARD_INPUT or (not token and is_terminal()):
+        token = read_secret("The relay's enrolment token: ", what="enrolment token")
+    enrolled = asyncio.run(found_vault(settings, token))
+    settings = enrolled.settings
+    place = "the system's keyring" if enrolled.keys.kind == "keyring" else str(settings.home.secrets)
+    if as_json:
+        emit(
+            {
+                "role": "core",
+                "vault": enrolled.vault.hex(),
+                "device": enrolled.device.hex(),
+                "name": settings.name.value,
+                "relay": settings.relay_url,
+                "home": str(settings.home.root),
+                "keys": enrolled.keys.kind.value,
+                "root": enrolled.keys.kind.value,
+                "fresh": enrolled.fresh,
+            }
+        )
+        return
+    if not enrolled.fresh:
+        say(f"This machine was set up before; its vault is registered at {settings.relay_url} again.")
+        return
+    say(f"Vault {enrolled.vault.hex()[:8]} is made, and this machine ({settings.name.value}) is its Core.")
+    say(f"  home   {settings.home.root}")
+    say(f"  relay  {settings.relay_url}")
+    say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
+    say()
+    say("Next:  crystal capture          record this machine's conversations")
+    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+    say("       crystal pair             bring another machine in")
+    say()
+    say("The vault's root is kept with the keys.")
+    offer_kit(settings)
+
+
+def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
+    from crystal_node.base.errors import Usage
+    from crystal_node.device.enrol import prepare_node
+    from crystal_node.surfaces.cli.pair import check_argument, join
+
+    check_argument(code)
+    if code is not None:
+        join(settings, code, yes=yes, as_json=as_json)
+        return
+    if settings.vault is not None:
+        raise Usage("this machine is set up already", hint="`crystal status` shows how it stands.")
+    prepared = prepare_node(settings)
+    command = "crystal pair --code -"
+    if as_json:
+        emit(
+            {
+                "role": "node",
+                "vault": None,
+                "home": str(prepared.home.root),
+                "relay": prepared.relay_url,
+                "next": command,
+            }
+        )
+        return
+    say(
+        f"{prepared.home.root} is ready. Now join your vault with the code that `crystal pair` shows on the Core:"
+    )
+    say(f"  {command}")

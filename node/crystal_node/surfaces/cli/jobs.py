@@ -1,0 +1,146 @@
+"""``crystal jobs``: what the agent does by itself, when it last did, and how that went."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.base.jobs import JobStanding
+    from crystal_node.base.settings import Settings
+
+group = typer.Typer(
+    help="See the agent's jobs, pause them, or have one run now.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A job, as `crystal jobs list` names it.")]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="N", min=0, help="Wait so long for its end.")]
+_SAID_CHARS = 200
+
+
+@group.command("list")
+def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
+    """List the jobs: what each does, how often, when it last ran and how that went. No network.
+
+    Example:
+
+        crystal jobs list
+    """
+    from crystal_node.agent.daemon.standing import agent_standing, job_standings
+
+    settings = _settings()
+    jobs = job_standings(settings.home)
+    running = agent_standing(settings.home).running
+    if as_json:
+        emit({"running": running, "jobs": [_document(job) for job in jobs]})
+        return
+    if not jobs:
+        say("No jobs are known yet: an agent that runs lists them (`crystal agent run`).")
+        return
+    width = max(len(job.name) for job in jobs)
+    for job in jobs:
+        _print(job, width, running)
+    if not running:
+        note("No agent runs at the moment, so that none of them does: `crystal agent start`.")
+
+
+@group.command("pause")
+def pause(name: Name, as_json: Json = False, debug: Debug = False) -> None:
+    """Have a job not run by itself any more, until it is resumed. What is under way goes on.
+
+    Example:
+
+        crystal jobs pause snapshot
+    """
+    _pause(name, paused=True, as_json=as_json)
+
+
+@group.command("resume")
+def resume(name: Name, as_json: Json = False, debug: Debug = False) -> None:
+    """Have a paused job run by itself again.
+
+    Example:
+
+        crystal jobs resume snapshot
+    """
+    _pause(name, paused=False, as_json=as_json)
+
+
+@group.command("run")
+def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debug = False) -> int:
+    """Run a job now, paused or not, and show how it went. A running agent does it, else this command itself.
+
+    With an agent, Ctrl-C and --seconds end the waiting, not the job. The exit code is 0 unless it failed.
+
+    Example:
+
+        crystal jobs run snapshot
+    """
+    from crystal_node.agent.daemon.asking import run_job
+    from crystal_node.base.wording import printable
+
+    done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
+    if as_json:
+        emit(_document(done.standing) | {"by": done.by, "finished": done.finished})
+    elif not done.finished:
+        say(f"{name} goes on in the agent: `crystal jobs list` shows its end.")
+    else:
+        say(printable(f"{name}: {done.standing.said or 'there was nothing to do'}"))
+    return done.exit_code
+
+
+def _settings() -> "Settings":
+    from crystal_node.base.settings import resolve
+
+    return resolve()
+
+
+def _pause(name: str, *, paused: bool, as_json: bool) -> None:
+    from crystal_node.agent.daemon.asking import pause_job
+
+    standing = pause_job(_settings(), name, paused=paused)
+    if as_json:
+        emit(_document(standing))
+    else:
+        say(f"{name} is paused." if paused else f"{name} runs by itself again.")
+
+
+def _document(job: "JobStanding") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    return {
+        "name": job.name,
+        "what": job.what,
+        "every_seconds": job.every,
+        "heavy": job.heavy,
+        "paused": job.paused,
+        "running_since": iso(job.started) if job.started else None,
+        "last_ended": iso(job.ended) if job.ended else None,
+        "last_worked": iso(job.worked) if job.worked else None,
+        "outcome": job.outcome.value,
+        "failing": job.failing,
+        "failures": job.failures,
+        "said": job.said or None,
+        "next": iso(job.next) if job.next else None,
+        "put_off": job.put_off or None,
+    }
+
+
+def _print(job: "JobStanding", width: int, running: bool) -> None:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.wording import ago, one_line
+
+    mark = "!!" if job.failing else "--" if job.paused else "ok"
+    how = "found nothing to do" if job.outcome == "nothing" else job.outcome
+    ended = f"{how} {ago((now_ms() - job.ended) / 1000)} ago" if job.ended else "has not run yet"
+    state = "running now" if job.started and running else "paused" if job.paused else ended
+    late = f", waits {job.put_off}" if job.put_off else ""
+    say(f"{mark}  {job.name:<{width}}  {state}{late}")
+    say(f"    {'':<{width}}  {job.what}")
+    if job.failing:
+        times = f", {job.failures} times in a row" if job.failures > 1 else ""
+        say(f"    {'':<{width}}  {one_line(job.said, _SAID_CHARS)}{times}")

@@ -1,0 +1,148 @@
+"""``crystal keys``: where this device keeps its keys, and how to change that."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device.keys.report import KeyReport
+
+group = typer.Typer(no_args_is_help=False)
+
+NewFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--new-file",
+        metavar="FILE",
+        help="The new passphrase: the one line of a file that only you can read. Default: asked for.",
+    ),
+]
+Remove = Annotated[bool, typer.Option("--remove", help="Take the passphrase away: plain files again.")]
+Target = Annotated[
+    str, typer.Option("--to", metavar="PLACE", help="keyring: the system's keyring. file: files in the home.")
+]
+
+_RESTART = (
+    "Commands without a terminal, such as a running agent, need CRYSTAL_PASSPHRASE_FILE from now on: "
+    "start them anew."
+)
+
+
+@group.callback(invoke_without_command=True)
+def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
+    """Show where this device's keys are, which there are, and whether a passphrase closes them. Opens none of them.
+
+    Example:
+
+        crystal keys --json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.keys.report import key_report
+
+    found = key_report(resolve())
+    if as_json:
+        emit(_document(found))
+    else:
+        _print(found)
+
+
+@group.command("passphrase")
+def passphrase(
+    new_file: NewFile = None, remove: Remove = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Set, change or remove the passphrase that closes the keys in this home's files.
+
+    Every command that opens the keys then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. Whoever
+    copies the home or takes the disk gets no key, and so nothing new; the memory that is on the disk is not encrypted by it,
+    and searched without it. Interrupted, run it again. Nobody can reset it: without it, this machine has to join the vault
+    again.
+
+    Example:
+
+        crystal keys passphrase
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.keys.moves import PassphraseChange, remove_passphrase, set_passphrase
+
+    if remove and new_file is not None:
+        raise Usage(
+            "there is no new passphrase where the old one is removed",
+            hint="Leave out one of the two options.",
+        )
+    settings = resolve()
+    change = remove_passphrase(settings) if remove else set_passphrase(settings, new_file)
+    if as_json:
+        emit({"passphrase": change is not PassphraseChange.NONE and not remove, "change": change.value})
+        return
+    match change:
+        case PassphraseChange.SET:
+            say("The passphrase is set: without it nobody can use the keys in this home.")
+            say(
+                "The memory in it stays as it was: readable for whoever has this disk, unless the disk is encrypted."
+            )
+            note(_RESTART)
+        case PassphraseChange.CHANGED:
+            say("The passphrase is changed, and the keys are wrapped anew.")
+            note(_RESTART)
+        case PassphraseChange.FINISHED:
+            say("A change that was interrupted is finished; the passphrase just given is in force.")
+        case PassphraseChange.REMOVED:
+            say("The passphrase is removed: whoever can read this home's files can use its keys.")
+        case PassphraseChange.NONE:
+            say("There was no passphrase.")
+
+
+@group.command("move")
+def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
+    """Move this device's keys into the system's keyring, or out of it into files.
+
+    They are copied, read back and compared before they are deleted where they were. Interrupted, run it again.
+
+    Example:
+
+        crystal keys move --to keyring
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import KeyStoreKind, resolve
+    from crystal_node.device.keys.moves import move_keys
+
+    if to not in (KeyStoreKind.KEYRING, KeyStoreKind.FILE):
+        raise Usage(f"there is no place {to!r} to move keys to", hint="Use --to keyring or --to file.")
+    moved = move_keys(resolve(), KeyStoreKind(to))
+    if as_json:
+        emit({"place": moved.kind.value, "moved": list(moved.names)})
+        return
+    where = "the system's keyring" if moved.kind is KeyStoreKind.KEYRING else str(moved.settings.home.secrets)
+    if moved.names:
+        say(f"Moved to {where}: {', '.join(moved.names)}. Nothing is left where they were.")
+    else:
+        say(f"This device's keys are in {where}, and nowhere else.")
+
+
+def _document(found: "KeyReport") -> dict[str, object]:
+    return {
+        "place": found.kind.value,
+        "where": found.where,
+        "passphrase": found.passphrase.value,
+        "passphrase_file": found.passphrase_file or None,
+        "names": None if found.names is None else list(found.names),
+        "copies_left_in": found.left or None,
+    }
+
+
+def _print(found: "KeyReport") -> None:
+    say(f"place       {found.where}")
+    if found.names is not None:
+        say(f"keys        {', '.join(found.names) or 'none'}")
+    say(f"passphrase  {found.passphrase_words}")
+    if found.left:
+        say(
+            f"! a move was interrupted: {found.left} may hold copies. Run `crystal keys move --to {found.kind}`"
+        )

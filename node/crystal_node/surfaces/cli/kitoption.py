@@ -1,0 +1,109 @@
+"""The recovery kit as an option of commands that need the vault's root: typed, piped or from a file, never as an argument."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import is_terminal, unseen
+from crystal_node.surfaces.cli.output import note
+
+if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
+    from crystal_crypto.kit import Kit
+
+KIT_BYTES_MAX = 64 * 1024
+_STANDARD_INPUT = "-"
+
+Compare = Callable[[int, bytes], bool]
+
+KitFile = Annotated[
+    str | None,
+    typer.Option(
+        "--kit",
+        metavar="FILE",
+        help="The recovery kit's text, for what needs the vault's root; - reads it from standard input or asks for it.",
+    ),
+]
+
+
+def root_from_kit(kit: str, vault: bytes) -> "Root":
+    """The root of a kit for this vault.
+
+    Raises:
+        BadCode: the lines are no kit.
+        WrongCode: it is another vault's.
+        Usage: there is nothing to read.
+    """
+    from crystal_node.base.errors import WrongCode
+
+    found = read_kit(kit)
+    if found.vault != vault:
+        raise WrongCode(
+            f"that kit belongs to another vault ({found.vault.hex()[:8]}, this one is {vault.hex()[:8]})",
+            hint="Use the kit of this vault; `crystal status` shows its id.",
+        )
+    return found.root
+
+
+def read_kit(kit: str, compare: Compare | None = None) -> "Kit":
+    """What a kit brings back: from the file of that name, or from standard input for ``-``, line by line on a terminal.
+
+    ``compare`` is asked whether a well-typed line is the expected one, and says so at once to who types.
+    """
+    from crystal_crypto.kit import decode_kit
+
+    return decode_kit(_typed(compare) if kit == _STANDARD_INPUT else _from_file(Path(kit)))
+
+
+def _from_file(path: Path) -> str:
+    from crystal_node.base.errors import Usage
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(KIT_BYTES_MAX + 1)
+    except OSError as error:
+        raise Usage(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > KIT_BYTES_MAX:
+        raise Usage(f"{path} is too large to be a recovery kit")
+    return data.decode("utf-8", "replace")
+
+
+def _typed(compare: Compare | None) -> str:
+    """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
+    from crystal_crypto.errors import BadCode
+    from crystal_crypto.kit import decode_line
+    from crystal_crypto.limits import KIT_LINES
+    from crystal_crypto.pairing import PREFIX
+    from crystal_node.base.errors import Usage
+
+    if not is_terminal():
+        text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""
+        if not text.strip():
+            raise Usage("no recovery kit was given", hint="Pipe its lines, or name the file that it is in.")
+        return text
+    note("Type the recovery kit, line by line. Nothing is shown.")
+    lines: list[str] = []
+    with unseen() as ask_line:
+        while len(lines) < KIT_LINES:
+            number = len(lines) + 1
+            line = ask_line(f"line {number} of {KIT_LINES}: ")
+            if line is None:
+                raise Usage("no recovery kit was given")
+            if not lines and line.strip().startswith(PREFIX):
+                return line  # the kit's QR, read by a camera
+            try:
+                data = decode_line(number, line)
+            except BadCode as error:
+                note(f"  {error}. {error.hint}")
+                continue
+            if compare is not None and not compare(number, data):
+                note(
+                    f"  line {number} is well typed, and not that of this vault's kit: is it from another kit?"
+                )
+                continue
+            note(f"  line {number} is right")
+            lines.append(line)
+    return "\n".join(lines)

@@ -1,0 +1,253 @@
+"""``crystal memories``: what is remembered, how it came about, and changing it."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.remember import Category
+
+if TYPE_CHECKING:
+    from crystal_node.search.memories import MemoryDocument, MemoryEventDocument
+
+group = typer.Typer(help="See what is remembered, and change it.", no_args_is_help=True, add_completion=False)
+
+_LIMIT = 20
+_LIMIT_MAX = 1000
+_TEXT_CHARS = 160
+
+
+class StatusChoice(StrEnum):
+    """What has become of a memory."""
+
+    ACTIVE = "active"
+    RETIRED = "retired"
+    SUPERSEDED = "superseded"
+    ANY = "any"
+
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id; its first 8 digits or more will do.")]
+CategoryFilter = Annotated[Category | None, typer.Option("--category", help="Only those of this kind.")]
+StatusOption = Annotated[StatusChoice, typer.Option("--status", help="Only those that stand so.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=_LIMIT_MAX, help="How many at most.")]
+Offset = Annotated[int, typer.Option("--offset", min=0, help="Leave out so many of the newest.")]
+NewText = Annotated[
+    str | None, typer.Option("--text", help="Its new words; - reads them from standard input.")
+]
+NewCategory = Annotated[Category | None, typer.Option("--category", help="What kind of thing it is.")]
+NewConfidence = Annotated[
+    int | None, typer.Option("--confidence", min=0, max=100, help="How sure it is, from 0 to 100.")
+]
+
+
+@group.command("list")
+def list_(
+    category: CategoryFilter = None,
+    status: StatusOption = StatusChoice.ACTIVE,
+    limit: Limit = _LIMIT,
+    offset: Offset = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List memories, the newest first: those that count, unless you ask for others. No network.
+
+    Example:
+
+        crystal memories list --category preference
+        crystal memories list --status superseded --json
+    """
+    import msgspec
+
+    from crystal_core.memories import MemoryStatus
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import list_memories
+
+    wanted = None if status is StatusChoice.ANY else MemoryStatus(status.value)
+    with opened(resolve()) as device:
+        page = list_memories(
+            device,
+            category=None if category is None else category.value,
+            status=wanted,
+            limit=limit,
+            offset=offset,
+        )
+    if as_json:
+        emit(msgspec.to_builtins(page))
+        return
+    for each in page.memories:
+        say(_line(each))
+    if not page.memories:
+        note("There are none." if not offset else "There are no more.")
+    if page.more:
+        note(f"{offset + len(page.memories):,} of {page.total:,}; --offset {offset + limit} shows the next.")
+
+
+@group.command("show")
+def show(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
+    """Show one memory whole.
+
+    Example:
+
+        crystal memories show 3f9a0c12d4e5
+    """
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import find_memory, memory_document
+
+    with opened(resolve()) as device:
+        found = memory_document(device, find_memory(device, identity))
+    if as_json:
+        emit(msgspec.to_builtins(found))
+        return
+    from crystal_node.base.wording import printable
+
+    say(printable(found.text))
+    note(f"{found.id}")
+    note(_standing(found))
+    note(
+        f"remembered {found.created_at[:16].replace('T', ' ') or 'at an unknown moment'} by {found.agent} on {found.device}"
+    )
+    if found.superseded_by:
+        note(f"{found.superseded_by[:12]} took its place")
+
+
+@group.command("edit")
+def edit(
+    identity: Id,
+    text: NewText = None,
+    category: NewCategory = None,
+    confidence: NewConfidence = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Change a memory, on every device. Other words are a new memory that takes its place; the old one is kept as what was.
+
+    Example:
+
+        crystal memories edit 3f9a0c12d4e5 --text "The database is restored at three."
+        crystal memories edit 3f9a0c12d4e5 --confidence 60
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.search.memories import edit_memory
+
+    if text is None and category is None and confidence is None:
+        raise Usage("say what to change: --text, --category or --confidence")
+    if text == "-":
+        import sys
+
+        from crystal_mirror.operations import PIECE_BYTES_MAX
+
+        text = sys.stdin.read(PIECE_BYTES_MAX + 1)
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import memory_document
+
+    with opened(resolve()) as device:
+        changed = edit_memory(
+            device,
+            identity,
+            text=text,
+            category=None if category is None else category.value,
+            confidence=confidence,
+        )
+        _tell(memory_document(device, changed), "Changed", as_json=as_json)
+
+
+@group.command("retire")
+def retire(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
+    """Put a memory aside, on every device: it is kept, and found only when asked for.
+
+    Example:
+
+        crystal memories retire 3f9a0c12d4e5
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import amend_memory, memory_document
+
+    with opened(resolve()) as device:
+        changed = amend_memory(device, identity, status="retired")
+        _tell(memory_document(device, changed), "Put aside", as_json=as_json)
+
+
+@group.command("revive")
+def revive(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
+    """Have a memory count again that was put aside, or whose place another one took. The other one stays.
+
+    Example:
+
+        crystal memories revive 3f9a0c12d4e5
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import memory_document, revive_memory
+
+    with opened(resolve()) as device:
+        changed = revive_memory(device, identity)
+        _tell(memory_document(device, changed), "Counts again", as_json=as_json)
+
+
+@group.command("history")
+def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
+    """Show how a memory came to be what it is: what was remembered, changed and replaced, by whom, when and where.
+
+    Example:
+
+        crystal memories history 3f9a0c12d4e5
+    """
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import history_of
+
+    with opened(resolve()) as device:
+        found = history_of(device, identity)
+    if as_json:
+        emit(msgspec.to_builtins(found))
+        return
+    for event in found.events:
+        say(_event_line(event))
+
+
+def _tell(changed: "MemoryDocument", done: str, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        emit(msgspec.to_builtins(changed))
+        return
+    say(f"{done}: {_line(changed)}")
+
+
+def _line(found: "MemoryDocument") -> str:
+    from crystal_node.base.wording import one_line
+
+    text = one_line(found.text, _TEXT_CHARS)
+    return f"{found.id[:12]}  {found.created_at[:10] or '          '}  {_standing(found)}  {text}"
+
+
+def _standing(found: "MemoryDocument") -> str:
+    from crystal_node.base.wording import one_line
+
+    said = [one_line(found.category, 40)]
+    if found.confidence < 100:
+        said.append(f"{found.confidence}%")
+    if found.status != StatusChoice.ACTIVE:
+        said.append(found.status)
+    if found.provisional:
+        said.append("not sent yet")
+    return ", ".join(said)
+
+
+def _event_line(event: "MemoryEventDocument") -> str:
+    from crystal_node.base.wording import one_line
+
+    who = f"{one_line(event.agent, 80)} on {one_line(event.device, 80)}"
+    how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}"
+    when = event.at[:16].replace("T", " ") or "unknown         "
+    return f"{when}  {event.what}, by {who}: {event.id[:12]} ({how})  {one_line(event.text, _TEXT_CHARS)}"

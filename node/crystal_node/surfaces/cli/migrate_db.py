@@ -1,0 +1,25 @@
+"""``crystal migrate-db``: takes in what the published prototype recorded."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+
+Database = Annotated[Path, typer.Argument(metavar="PATH", help="The prototype's memory/crystal.db.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
+
+
+def run(path: Database, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring in what the published prototype recorded and remembered. Its file is only read.
+
+    Texts are embedded anew on the Core. Run again it goes on, and doubles nothing.
+
+    Example:
+
+        crystal migrate-db ~/.ldm-prototype-20260131-120000/memory/crystal.db --dry-run
+    """
+    from crystal_node.surfaces.cli.migrating import migrate
+
+    migrate(path, dry_run=dry_run, as_json=as_json)

@@ -1,0 +1,30 @@
+"""``crystal migrate-embeddings``: takes in OpenClaw's older memory of conversations."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+
+Database = Annotated[
+    Path | None,
+    typer.Argument(metavar="[PATH]", help="context-embeddings.sqlite; OpenClaw's own if none is given."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
+
+
+def run(path: Database = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring in the conversations of OpenClaw's context-embeddings.sqlite. The file is only read.
+
+    Texts are embedded anew on the Core. Run again it goes on, and doubles nothing.
+
+    Example:
+
+        crystal migrate-embeddings --dry-run
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.surfaces.cli.migrating import migrate
+
+    folder = resolve().capture.openclaw_folder
+    migrate(path or folder / "memory" / "context-embeddings.sqlite", dry_run=dry_run, as_json=as_json)

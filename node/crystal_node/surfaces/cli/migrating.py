@@ -1,0 +1,47 @@
+"""What `crystal migrate-db` and `crystal migrate-embeddings` have in common."""
+
+from pathlib import Path
+
+from crystal_node.surfaces.cli.output import emit, note, say
+
+
+def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
+    """Takes in what a database of the prototype's holds. Raises NotPublished, PrivateNow, and what a device raises."""
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.device.device import opened
+    from crystal_node.safekeeping.portable.published import opened as published
+    from crystal_node.safekeeping.portable.saying import say_taken
+    from crystal_node.safekeeping.portable.taking import Taker
+
+    settings = resolve()
+
+    def progress(count: int) -> None:
+        if not as_json and count % 10_000 < 256:
+            note(f"{count:,} pieces looked at")
+
+    with published(path, settings.agent_id) as memory, opened(settings) as device:
+        inventory = memory.inventory()
+        taker = Taker(device, dry_run=dry_run, progress=progress)
+        taker.pieces(memory.pieces())
+        taker.memories(memory.memories())
+        taken = taker.taken
+    if as_json:
+        emit(
+            {
+                "path": str(path),
+                "dry_run": dry_run,
+                **taken.document(),
+                "files": inventory.files,
+                "collections": inventory.collections,
+                "deleted": inventory.deleted,
+            }
+        )
+        return
+    say_taken(taken, dry_run=dry_run, say=say)
+    if inventory.files:
+        say(
+            f"  {counted(inventory.files, 'piece')} of files were left out: they are read in anew from the files."
+        )
+    for name, root in inventory.collections.items():
+        say(f"    crystal sources add {root} --name {name}")

@@ -1,0 +1,102 @@
+"""``crystal open``: the conversation around a search hit, on any device, offline."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.capture.transcript import Transcript
+    from crystal_node.device.device import Device
+
+Hit = Annotated[
+    str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
+]
+Around = Annotated[
+    int | None,
+    typer.Option(
+        "--around", metavar="N", min=0, max=100_000, help="Only so many pieces before and behind it."
+    ),
+]
+
+
+def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Show the whole conversation that a search hit is from: who said what, when, on which machine. Works offline.
+
+    It is put together from what every device has, so that it opens on machines on which it never took place.
+
+    Example:
+
+        crystal open 3f9a2c41 --around 20
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.capture.transcript import transcript
+    from crystal_node.device.device import opened
+
+    with opened(resolve()) as device:
+        found = transcript(device.replica.database, hit, before=around, after=around)
+        if as_json:
+            emit(_document(device, found))
+        else:
+            _print(device, found)
+
+
+def _document(device: "Device", found: "Transcript") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    names = _names(device, found)
+    return {
+        "agent": found.agent,
+        "session": found.session,
+        "project": found.project,
+        "repository": found.repository,
+        "source": found.source,
+        "left_out": {"before": found.before, "after": found.after},
+        "pieces": [
+            {
+                "id": piece.id,
+                "text": piece.text,
+                "role": piece.role,
+                "created_at": iso(piece.created_at) if piece.created_at else None,
+                "device": piece.device.hex() or None,
+                "device_name": names[piece.device],
+                "message": piece.message,
+                "part": piece.part,
+                "provisional": piece.provisional,
+                "hit": piece.hit,
+            }
+            for piece in found.pieces
+        ],
+    }
+
+
+def _print(device: "Device", found: "Transcript") -> None:
+    from crystal_node.base.wording import clock_time, counted, one_line, printable
+
+    names = _names(device, found)
+    head = [found.agent, found.project or found.repository, found.session]
+    if any(head):
+        say(f"# {one_line(', '.join(part for part in head if part), 300)}")
+    if found.before:
+        say(f"({counted(found.before, 'piece')} before this)")
+    for piece in found.pieces:
+        moment = clock_time(piece.created_at) if piece.created_at else "undated"
+        name = one_line(names[piece.device], 60)
+        mark = "> " if piece.hit else "  "
+        shared = ", not shared yet" if piece.provisional else ""
+        say(f"{mark}{moment}  {one_line(piece.role, 60)}{' on ' + name if name else ''}{shared}")
+        for line in piece.text.splitlines():
+            say(f"    {printable(line)}")
+    if found.after:
+        say(f"({counted(found.after, 'piece')} behind this)")
+
+
+def _names(device: "Device", found: "Transcript") -> dict[bytes, str]:
+    from crystal_mirror.status import device_name
+
+    return {
+        maker: (device_name(device.member, maker) or maker.hex()[:8]) if maker else ""
+        for maker in {piece.device for piece in found.pieces}
+    }

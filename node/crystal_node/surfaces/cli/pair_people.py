@@ -1,0 +1,231 @@
+"""The people at both ends of a pairing, at a terminal or behind a pipe: sentences, and answers typed on standard input.
+
+The code and the digits are the result and go to standard output; everything else is talk. A terminal that takes control
+sequences gets one line that counts down, every other one a line at the beginning and near the end.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from crystal_node.base.errors import Usage
+from crystal_node.base.wording import one_line
+from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
+from crystal_node.surfaces.cli.lines import LineReader
+from crystal_node.surfaces.cli.options import is_terminal
+from crystal_node.surfaces.cli.output import note, say
+from crystal_node.surfaces.cli.screen import can_move, screen, show_code
+
+_NAME_CHARS_MAX = 60
+_YES = frozenset({"y", "yes"})
+_NO = frozenset({"n", "no", "q", "quit"})
+_LOCAL = ("//127.", "//localhost", "//[::1]")
+_LAST_CALLS_SECONDS = (60, 300)
+_AWAY = "The relay cannot be reached. Trying again as long as the invite is good."
+_BACK = "The relay is back."
+
+
+def shown(machine: Machine) -> str:
+    """A machine as it describes itself: foreign text, made printable."""
+    system = one_line(machine.system, _NAME_CHARS_MAX)
+    return one_line(machine.name, _NAME_CHARS_MAX) + (f" ({system})" if system else "")
+
+
+def minutes(seconds: float) -> str:
+    """What is left: "9 min 58 s"."""
+    whole = int(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def fitting(text: str, left: str) -> str:
+    """Both in one line of this terminal: one that wraps cannot be drawn anew in its place."""
+    room = screen().columns - len(left) - 2
+    return f"{text if len(text) <= room else text[: max(room - 3, 0)] + '...'} {left}"
+
+
+class _Waiting:
+    """The line that counts down."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._moves = sys.stderr is not None and sys.stderr.isatty() and can_move()
+        self._open = False
+        self._calls: list[int] | None = None
+
+    def tick(self, seconds_left: float) -> None:
+        if self._moves:
+            sys.stderr.write(f"\r\x1b[K{fitting(self._text, f'({minutes(seconds_left)} left)')}")
+            sys.stderr.flush()
+            self._open = True
+            return
+        if self._calls is None:
+            self._calls = [call for call in _LAST_CALLS_SECONDS if call < seconds_left]
+        elif not self._calls or seconds_left > self._calls[-1]:
+            return
+        else:
+            self._calls.pop()
+        note(f"{self._text} ({minutes(seconds_left)} left)")
+
+    def end(self) -> None:
+        if self._open:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._open = False
+
+
+class Inviting:
+    """Who invites."""
+
+    def __init__(self, lines: LineReader, qr: Path | None) -> None:
+        self._lines = lines
+        self._qr = qr
+        self._asked = False
+        self._waiting = _Waiting("Waiting for the new machine")
+        self._settling = _Waiting(
+            "Waiting until it says that it is set up: answer there. Ctrl-C leaves it as it is"
+        )
+        self._machine: Machine | None = None
+
+    def show(self, invite: ShownInvite) -> None:
+        if any(local in invite.relay for local in _LOCAL):
+            note(
+                f"The code names the relay {invite.relay}, which only this machine reaches. "
+                "Another one needs its address from there: --relay URL"
+            )
+        note(
+            "On the new machine, install Crystal, run `crystal up` (or only `crystal pair --code -`), and give it this code."
+        )
+        note(f"It is good for one machine and {minutes(invite.seconds)}.")
+        show_code(invite.text, self._qr)
+
+    def remind(self, machine: Machine) -> None:
+        note(
+            f"An earlier pairing broke off after {shown(machine)} had been added. If it is not set up, pair it again: "
+            f"it is not added twice. To take it out: crystal devices revoke {machine.device.hex()[:8]}"
+        )
+
+    def waiting(self, seconds_left: float) -> None:
+        self._waiting.tick(seconds_left)
+
+    def arrived(self, machine: Machine) -> None:
+        self._machine = machine
+        self._waiting.end()
+        note(f"{shown(machine)} wants to join. It shows six digits: type them here, or no.")
+
+    async def digits(self, machine: Machine, tries_left: int) -> str | None:
+        sys.stderr.write("Digits: ")
+        sys.stderr.flush()
+        self._asked = True
+        typed = await self._lines.line()
+        if not is_terminal():
+            self.ended()  # nobody's return key does it
+        self._asked = False
+        if typed is None:
+            raise Usage(
+                "no digits were given: nobody was added",
+                hint="Type the six digits of the new machine, or pipe them in once it shows them.",
+            )
+        return None if typed.strip().lower() in _NO else typed
+
+    def wrong(self, tries_left: int) -> None:
+        if tries_left:
+            note(f"Those are not its digits. {tries_left} {'try' if tries_left == 1 else 'tries'} left.")
+
+    def unreadable(self) -> None:
+        note("Six digits, please; that did not count.")
+
+    def added(self, machine: Machine) -> None:
+        note(f"{shown(machine)} is added.")
+
+    def settling(self, seconds_left: float) -> None:
+        self._settling.tick(seconds_left)
+
+    def away(self, gone: bool) -> None:
+        asked = self._asked
+        self.ended()
+        note(_AWAY if gone else _BACK)
+        if asked:
+            sys.stderr.write("Digits: ")
+            sys.stderr.flush()
+            self._asked = True
+
+    def ended(self) -> None:
+        self._waiting.end()
+        self._settling.end()
+        if self._asked:
+            note("")
+        self._asked = False
+
+    def withdrawn(self, *, added: bool | None) -> None:
+        self._waiting.end()
+        self._settling.end()
+        self._asked = False
+        note("")
+        if added is False or self._machine is None:
+            note("The invite is withdrawn; nobody was added.")
+            return
+        name, device = shown(self._machine), self._machine.device.hex()[:8]
+        note(
+            f"{name} stays added. If it is not set up, pair it again: it is not added twice. To take it out: "
+            f"crystal devices revoke {device}"
+            if added
+            else f"Whether {name} was added is not known: once the relay is there, `crystal sync` and `crystal devices` tell."
+        )
+
+
+class Joining:
+    """Who joins. ``yes``: nobody is asked."""
+
+    def __init__(self, lines: LineReader, *, yes: bool) -> None:
+        self._lines = lines
+        self._yes = yes
+        self._waiting = _Waiting("Waiting for the digits to be typed there")
+
+    def met(self, inviter_name: str, vault: bytes) -> None:
+        note(
+            f"The invite is from {one_line(inviter_name, _NAME_CHARS_MAX)}, of vault {vault.hex()[:8]}. Answering it."
+        )
+
+    def digits(self, digits: str, machine: Machine, seconds_left: float) -> None:
+        note(f"Type these digits on {shown(machine)}:")
+        say(f"{digits[:3]} {digits[3:]}")
+
+    def waiting(self, seconds_left: float) -> None:
+        self._waiting.tick(seconds_left)
+
+    async def confirms(self, machine: Machine, vault: bytes) -> bool:
+        self._waiting.end()
+        if self._yes:
+            return True
+        note(
+            "This machine would send what it records to that vault. Answer yes only for a machine of your own."
+        )
+        sys.stderr.write(f"Did {shown(machine)} say that it added this machine? [yes/no] ")
+        sys.stderr.flush()
+        while True:
+            typed = await self._lines.line()
+            if typed is None:  # the window was closed: nobody said no, so it is a stop
+                raise asyncio.CancelledError
+            if typed.strip().lower() in _YES:
+                return True
+            if typed.strip().lower() in _NO:
+                return False
+            sys.stderr.write("Please type yes or no: ")
+            sys.stderr.flush()
+
+    def ended(self) -> None:
+        self._waiting.end()
+
+    def away(self, gone: bool) -> None:
+        self._waiting.end()
+        note(_AWAY if gone else _BACK)
+
+    def left(self, listed: bytes) -> None:
+        self._waiting.end()
+        note("")
+        note("Stopped: nothing was set up here.")
+        if listed:
+            note(
+                "The vault lists this machine still. Run this again with a new invite, or take it out on the inviting one: "
+                f"crystal devices revoke {listed.hex()[:8]}"
+            )

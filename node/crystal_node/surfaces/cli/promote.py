@@ -1,0 +1,134 @@
+"""``crystal promote``: this machine becomes the vault's Core."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.kitoption import KitFile, root_from_kit
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_node.sync.moving.promoting import Promoted
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Do not ask the present Core: it is gone, or will not wake up.")
+]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss", help="With --force: even if another device has applied what would be lost."
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        min=1.0,
+        metavar="SECONDS",
+        help="How long the present Core may take to answer; 30 if not given.",
+    ),
+]
+
+_FORCED = """\
+This machine becomes the Core without asking the present one: from now on it embeds and orders for the vault. Should the other
+one come back, it goes on as a Node, and what it had not sent by then is taken in afterwards.
+"""
+
+
+def run(
+    force: Force = False,
+    accept_loss: AcceptLoss = False,
+    kit: KitFile = None,
+    wait: Wait = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make this machine the Core: the one that embeds and orders for the vault. It also ends a freeze.
+
+    The present Core is asked: it sends out all it has, waits, and goes on as a Node. That takes a few seconds while
+    the agent runs there. When it is gone, --force takes its place without it, and first says whether anything
+    would be lost. This machine has to be allowed to lead (`crystal devices grant`), to hold the vault's root, or to be given
+    the recovery kit.
+
+    Exit codes: 0 this machine is the Core; 6 by force, something would be lost; 7 or 3 it may not lead; 9 another machine was
+    faster; 11 the present Core did not answer, and nothing has changed.
+
+    Example:
+
+        crystal promote
+        crystal promote --force --kit -
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+
+    if accept_loss and not force:
+        raise Usage("--accept-loss goes with --force")
+    if wait is not None and force:
+        raise Usage("--wait goes without --force, which waits for nobody")
+    with opened(resolve()) as device:
+        done = promote_here(
+            device, force=force, accept_loss=accept_loss, kit=kit, wait=wait, yes=yes, as_json=as_json
+        )
+        if as_json:
+            emit({"way": done.way.value, "epoch": done.epoch, "seconds": round(done.seconds, 3)})
+        elif done.way == "already":
+            say(f"core: this machine is the Core already (epoch {done.epoch}).")
+        else:
+            say(f"core: this machine embeds and orders for the vault (epoch {done.epoch}).")
+
+
+def promote_here(
+    device: "Device",
+    *,
+    force: bool,
+    accept_loss: bool,
+    kit: str | None,
+    wait: float | None,
+    yes: bool,
+    as_json: bool,
+) -> "Promoted":
+    """Confirmed, and with the kit read, if there is one to read."""
+    import asyncio
+
+    from crystal_mirror.claim import claimant
+    from crystal_node.sync.moving.promoting import ANSWER_SECONDS, promote
+
+    if force and not yes and not device.member.is_core:
+        about = _FORCED + asyncio.run(_would_lose(device))
+        if kit is None:
+            claimant(device.member, device.root)  # who may not is told before anything is asked
+        confirm("\nType promote to go on: ", expect="promote", about=about, as_json=as_json)
+    root = None if kit is None else root_from_kit(kit, device.member.vault)
+    return asyncio.run(
+        promote(
+            device,
+            root,
+            force=force,
+            accept_loss=accept_loss,
+            wait_seconds=ANSWER_SECONDS if wait is None else wait,
+            progress=note,
+        )
+    )
+
+
+async def _would_lose(device: "Device") -> str:
+    from crystal_node.sync.moving.promoting import loss_words
+    from crystal_node.sync.moving.standing import find_standing
+
+    standing = await find_standing(device)
+    lines: list[str] = []
+    if standing.problem:
+        lines.append(f"Whether anything would be lost is not known: {standing.problem}.")
+    elif standing.losses:
+        lines.append(f"It would lose something: {loss_words(standing.losses)}.")
+    else:
+        lines.append("Nothing would be lost that the relay or this machine has.")
+    if standing.core_pending:
+        lines.append(
+            f"The Core last said that {standing.core_pending} of its own records were not sent out yet."
+        )
+    return "\n".join(lines) + "\n"

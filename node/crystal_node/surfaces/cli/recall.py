@@ -1,0 +1,51 @@
+"""``crystal recall`` for people; ``crystal_node.surfaces.cli`` itself runs it for hooks, before any of this is loaded."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, say
+
+Prompt = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT...]", help="What a person might ask.")]
+Hook = Annotated[bool, typer.Option("--hook", help="For hooks: reads what the hook was told, never fails.")]
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", metavar="PATH", help="For hooks: the Crystal home to use.")
+]
+
+
+def run(
+    prompt: Prompt = None,
+    hook: Hook = False,
+    home: HomeFolder = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what hooks would put before an agent: at such a prompt, or without one at a session's start in this folder.
+
+    Hooks call it with --hook. `crystal config set recall no` ends it.
+
+    Example:
+
+        crystal recall "why did we change the retry budget"
+    """
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.errors import NotSetUp
+    from crystal_node.base.settings import resolve
+    from crystal_node.search.finding.asking import finding
+    from crystal_node.search.recall.hook import HookInput, Moment
+    from crystal_node.search.recall.recalling import recall
+
+    settings = resolve()
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    words = " ".join(prompt or ())
+    moment = Moment.PROMPT if words else Moment.START
+    with finding(settings) as found:
+        asked = HookInput(moment, cwd=str(Path.cwd()), source="startup", prompt=words)
+        recalled = recall(asked, settings, lambda: found, now_ms())
+    if as_json:
+        emit({"event": moment.value, "text": recalled.text, "line": recalled.line})
+    else:
+        say(recalled.text or "Nothing to recall.")

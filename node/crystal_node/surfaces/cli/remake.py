@@ -1,0 +1,60 @@
+"""``crystal restore``: this machine's memory made anew. What it does is in ``replication/restoring.py``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="PATH",
+        help="A copy of another machine's crystal.db, or of its home, in place of the relay. Only read.",
+    ),
+]
+
+_ABOUT = """\
+This machine's memory is set aside and made anew. What is recorded here and not sent yet is kept in any case. The former
+database stays beside the new one for a week.
+"""
+
+
+def run(source: From = None, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Make this machine's memory anew: from the relay, or from another machine's copy of it.
+
+    For a memory that is damaged beyond what `crystal repair` mends, or to spare a slow line: a copy is checked entry by entry
+    and row by row before it takes the place of anything. To bring back a machine whose keys are lost, see
+    `crystal recovery restore`.
+
+    Example:
+
+        crystal restore
+        crystal restore --from /mnt/other/.ldm
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import ago
+    from crystal_node.safekeeping.snapshot_restore import restore_memory
+
+    if not yes:
+        confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
+    done = restore_memory(resolve(), source, None if as_json else note)
+    if as_json:
+        emit(
+            {
+                "kept": str(done.kept) if done.kept is not None else None,
+                "epoch": done.place[0],
+                "seq": done.place[1],
+                "digest": done.digest.hex(),
+                "seconds": round(done.seconds, 3),
+            }
+        )
+        return
+    say(
+        f"The memory stands at epoch {done.place[0]}, slot {done.place[1]:,} again, after {ago(done.seconds)}."
+    )
+    if done.kept is not None:
+        say(f"The former one is {done.kept} for a week.")

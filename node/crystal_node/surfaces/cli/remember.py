@@ -1,0 +1,150 @@
+"""``crystal remember``: keeps a sentence as a memory, on every device."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Agent, Debug, Json, is_terminal
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike
+    from crystal_node.search.memories.writing import Choose
+
+_SHOWN_CHARS = 200
+
+
+class Category(StrEnum):
+    """What kind of thing is remembered."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    EVENT = "event"
+    OPINION = "opinion"
+    SKILL = "skill"
+
+
+Text = Annotated[
+    str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")
+]
+CategoryOption = Annotated[Category, typer.Option("--category", help="What kind of thing it is.")]
+Confidence = Annotated[
+    int, typer.Option("--confidence", min=0, max=100, help="How sure that is, from 0 to 100.")
+]
+Supersedes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--supersedes", metavar="ID", help="A memory whose place this one takes. May be given again."
+    ),
+]
+Merge = Annotated[
+    bool, typer.Option("--merge", help="Take the place of memories that say almost the same, without asking.")
+]
+KeepBoth = Annotated[
+    bool,
+    typer.Option("--keep-both", help="Keep it beside memories that say almost the same, without asking."),
+]
+
+
+def run(
+    text: Text,
+    category: CategoryOption = Category.FACT,
+    confidence: Confidence = 100,
+    supersedes: Supersedes = None,
+    merge: Merge = False,
+    keep_both: KeepBoth = False,
+    agent: Agent = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Keep a sentence for good, on every device. It lifts an earlier forget of the same text.
+
+    A memory of the same words is not kept twice. If another one says almost the same, you are asked whether this one takes its
+    place; without a terminal both are kept, and the other one is named.
+
+    Example:
+
+        crystal remember "The staging database is restored every night at two." --category fact
+        crystal remember "It is restored at three now." --supersedes 3f9a0c12d4e5
+    """
+    import msgspec
+
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import Flags, resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.device.device import opened
+    from crystal_node.search.memories import remember_text
+
+    if merge and keep_both:
+        raise Usage("--merge and --keep-both exclude each other")
+    settings = resolve(Flags(agent=agent))
+    choose: Choose | None = None
+    if merge:
+        choose = _merge
+    elif is_terminal() and not as_json and text != "-":
+        choose = _asked
+    with opened(settings) as device:
+        done = remember_text(
+            device,
+            _given(text),
+            category=category.value,
+            confidence=confidence,
+            supersedes=supersedes or (),
+            keep_both=keep_both,
+            choose=choose,
+        )
+    if as_json:
+        emit(msgspec.to_builtins(done))
+        return
+    if done.merged:
+        say(f"That is remembered already, as {done.id[:12]}; it is {_judged(done)} now.")
+    else:
+        say(f"Remembered as {done.id[:12]}. Other devices have it after their next sync.")
+    for each in done.supersedes:
+        say(f"It takes the place of {each[:12]}.")
+    if done.redacted:
+        say(f"{counted(done.redacted, 'credential')} in it blanked out.")
+    for other in done.alike if choose is None else ():
+        note(f"Almost the same is remembered: {_shown(other)}")
+    if done.alike and choose is None:
+        note("To have one of them: `crystal memories retire ID`, or `crystal remember TEXT --supersedes ID`.")
+
+
+def _judged(done: "RememberedDocument") -> str:
+    sure = "" if done.confidence == 100 else f", {done.confidence}%"
+    return f"{done.category}{sure}"
+
+
+def _merge(_alike: "Sequence[AlikeDocument]") -> "WhenAlike":
+    from crystal_node.search.memories import WhenAlike
+
+    return WhenAlike.MERGE
+
+
+def _asked(alike: "Sequence[AlikeDocument]") -> "WhenAlike":
+    """At a terminal."""
+    from crystal_node.search.memories import WhenAlike
+    from crystal_node.surfaces.cli.options import ask
+
+    for each in alike:
+        note(f"Almost the same is remembered: {_shown(each)}")
+    merged = ask("Shall there be one memory, in the new words? [y/N] ")
+    return WhenAlike.MERGE if merged else WhenAlike.KEEP_BOTH
+
+
+def _shown(alike: "AlikeDocument") -> str:
+    from crystal_node.base.wording import one_line
+
+    return f"{alike.id[:12]}  {one_line(alike.text, _SHOWN_CHARS)}"
+
+
+def _given(text: str) -> str:
+    if text != "-":
+        return text
+    import sys
+
+    from crystal_mirror.operations import PIECE_BYTES_MAX
+
+    return sys.stdin.read(PIECE_BYTES_MAX + 1)

@@ -1,0 +1,39 @@
+"""``crystal repair``: mends what ``crystal verify --deep`` finds."""
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+
+def run(as_json: Json = False, debug: Debug = False) -> None:
+    """Mend what can be mended: this machine's indexes and memory, lost parts of the log, of the snapshot and of files.
+
+    It reads everything on the relay once before and once after. Nothing is deleted that is not made again.
+
+    Example:
+
+        crystal repair
+    """
+    import asyncio
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.surfaces.cli.verify import deep_document, fail_if_left, say_deep
+    from crystal_node.sync.replication.repairing import repair
+
+    with opened(resolve()) as device:
+        found = asyncio.run(repair(device, None if as_json else note))
+    if as_json:
+        emit(
+            {
+                "done": found.done,
+                "before": deep_document(found.before),
+                "after": deep_document(found.after),
+            }
+        )
+    else:
+        for line in found.done:
+            say(f"* {line}")
+        if not found.done:
+            say("Nothing had to be mended.")
+        say_deep(found.after)
+    fail_if_left(found.after)

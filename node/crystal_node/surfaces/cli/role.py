@@ -1,0 +1,202 @@
+"""``crystal role``: who the Core is, since when and by whose word, how far each machine is, and what a promotion would lose."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crystal_node.surfaces.cli.kitoption import KitFile
+from crystal_node.surfaces.cli.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_node.sync.members.listing import Row
+    from crystal_node.sync.moving.standing import Reign, Standing
+
+Claim = Annotated[bool, typer.Option("--claim", help="The older name of `crystal promote --force`.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="With --claim: `crystal promote --force --accept-loss`.")
+]
+
+_NAME_CHARS = 40
+
+
+def run(
+    claim: Claim = False,
+    force: Force = False,
+    kit: KitFile = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say whether this machine is the Core or a Node, who the Core is and since when, and how far every machine is.
+
+    It also says what would be lost if this machine took the lead by force now. `crystal promote` and `crystal demote` change
+    who leads. What is told of other machines is their own word.
+
+    Example:
+
+        crystal role
+        crystal role --json
+    """
+    import asyncio
+
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+    from crystal_node.surfaces.cli.promote import promote_here
+    from crystal_node.sync.moving.standing import find_standing
+
+    if (force or kit is not None) and not claim:
+        raise Usage("--force and --kit go with --claim")
+    with opened(resolve()) as device:
+        if claim:
+            if not as_json:  # then standard error is for one document
+                note("`crystal role --claim` is `crystal promote --force` now.")
+            promote_here(device, force=True, accept_loss=force, kit=kit, wait=None, yes=yes, as_json=as_json)
+        standing = asyncio.run(find_standing(device))
+        if as_json:
+            emit(_document(device, standing))
+        else:
+            _print(device, standing)
+
+
+def _document(device: "Device", standing: "Standing") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    reign = standing.reign
+    return {
+        "role": standing.role,
+        "device": device.member.device_id.hex(),
+        "epoch": reign.epoch if reign else 0,
+        "core": {"id": reign.core.hex(), "name": reign.name} if reign and reign.core else None,
+        "frozen": reign is not None and reign.core is None,
+        "since": {
+            "at": iso(reign.at),
+            "slot": reign.slot,
+            "by": reign.by.hex() if reign.by else None,
+            "by_name": reign.by_name,
+            "with_root": reign.by is None,
+        }
+        if reign
+        else None,
+        "devices": [_row(row) for row in standing.rows],
+        "forced_promotion": None if standing.role == "core" else _forced(device, standing),
+        "problem": standing.problem or None,
+    }
+
+
+def _row(row: "Row") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    entry = row.entry
+    return {
+        "id": entry.info.device.hex(),
+        "name": entry.details.name if entry.details else None,
+        "core": entry.leads,
+        "this": entry.is_this,
+        "may_lead": entry.info.grant,
+        "behind": row.behind,
+        "pending": row.pending,
+        "heard_at": None if entry.is_this else iso(row.seen_at),
+    }
+
+
+def _forced(device: "Device", standing: "Standing") -> dict[str, Any]:
+    losses = standing.losses
+    return {
+        "loses": None
+        if losses is None
+        else [
+            {"id": loss.device.hex(), "name": loss.name, "epoch": loss.epoch, "slot": loss.slot}
+            for loss in losses
+        ],
+        "core_pending": standing.core_pending,
+        "needs_kit": _needs_kit(device),
+    }
+
+
+def _print(device: "Device", standing: "Standing") -> None:
+    from crystal_node.base.wording import one_line
+
+    reign = standing.reign
+    if standing.role == "core" and reign:
+        say(f"core: this machine embeds and orders for the vault (epoch {reign.epoch}).")
+    elif reign and reign.core:
+        say(f"node: the Core is {one_line(reign.name or '?', _NAME_CHARS)} ({reign.core.hex()[:8]}).")
+    elif reign:
+        say("node: the vault is frozen: no machine is its Core. `crystal promote` ends that.")
+    else:
+        say("node: the vault has no Core yet.")
+    if reign:
+        say(_since(reign))
+    for row in standing.rows:
+        say(_line(row))
+    if standing.role != "core":
+        say(_would_lose(standing))
+        if _needs_kit(device):
+            say(
+                "It needs the recovery kit (`crystal promote --force --kit -`): this machine has no right of its own to lead."
+            )
+    if standing.problem:
+        note(f"The relay was not asked: {standing.problem}. This is what is known here.")
+
+
+def _since(reign: "Reign") -> str:
+    from crystal_node.base.wording import clock_time, one_line
+
+    when = clock_time(reign.at)
+    by = (
+        "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
+    )
+    at = f"since {when}, " if when else ""
+    return f"  {at}epoch {reign.epoch}, entry {reign.slot} of the device log, signed by {by}"
+
+
+def _line(row: "Row") -> str:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.wording import ago, counted, one_line
+
+    entry = row.entry
+    name = one_line(entry.details.name if entry.details else "?", _NAME_CHARS)
+    if row.behind is None:
+        behind = "not known how far"
+    else:
+        behind = f"{counted(row.behind, 'entry', 'entries')} behind" if row.behind else "up to date"
+    pending = f", {row.pending:,} not durable yet" if row.pending else ""
+    heard = (
+        f", heard {ago(max(now_ms() - row.seen_at, 0) / 1000)} ago"
+        if row.seen_at and not entry.is_this
+        else ""
+    )
+    marks = " (this machine)" if entry.is_this else ""
+    may = ", may lead" if entry.info.grant and not entry.leads else ""
+    return f"  {name} ({entry.info.device.hex()[:8]}){marks}: {behind}{pending}{heard}{may}"
+
+
+def _needs_kit(device: "Device") -> bool:
+    from crystal_mirror.claim import claimant
+    from crystal_mirror.errors import Revoked, Unready
+
+    try:
+        claimant(device.member, device.root)
+    except Unready:
+        return True
+    except Revoked:  # for which no kit helps
+        return False
+    return False
+
+
+def _would_lose(standing: "Standing") -> str:
+    from crystal_node.sync.moving.promoting import loss_words
+
+    pending = (
+        f" The Core last said that {standing.core_pending} of its own records are not sent out yet."
+        if standing.core_pending
+        else ""
+    )
+    if standing.losses is None:
+        return "Whether a promotion by force would lose anything is not known." + pending
+    if standing.losses:
+        return f"A promotion of this machine by force would lose something now: {loss_words(standing.losses)}.{pending}"
+    return "Taking the lead here by force would lose nothing that the relay has now." + pending

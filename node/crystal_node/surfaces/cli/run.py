@@ -1,0 +1,162 @@
+"""``crystal run``: has another device of the vault do something, and shows how it went."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Agent, Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.agent.commands.asking import Outcome
+    from crystal_node.device.device import Device
+
+SECONDS = 120.0
+
+ActionName = Annotated[
+    str,
+    typer.Argument(
+        metavar="ACTION",
+        help="status, verify, snapshot, backup, backfill or dream-weave.",
+        show_default=False,
+    ),
+]
+On = Annotated[
+    str, typer.Option("--on", metavar="DEVICE", help="Which device: its name or id; `core` is whoever leads.")
+]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result, or only send it.")]
+Seconds = Annotated[
+    float, typer.Option("--seconds", metavar="N", min=0, max=86_400, help="Wait so long at most.")
+]
+Mode = Annotated[
+    str,
+    typer.Option("--mode", metavar="MODE", help="dream-weave: full or incremental. backfill: a tool's name."),
+]
+Since = Annotated[
+    str, typer.Option("--since", metavar="WHEN", help="dream-weave: 24h, 7d, or a date.", show_default=False)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="backfill, dream-weave: count only.")]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", metavar="N", min=0, help="backfill: pieces; dream-weave: tokens. 0: as it is set there."
+    ),
+]
+
+
+def run(
+    action: ActionName,
+    on: On = "core",
+    wait: Wait = True,
+    seconds: Seconds = SECONDS,
+    agent: Agent = None,
+    mode: Mode = "",
+    since: Since = "",
+    dry_run: DryRun = False,
+    limit: Limit = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Ask another device to do something: it must run `crystal agent`. What it does, it does once.
+
+    The request is sealed to that device. It may be off: then it is done when it comes back, unless the memory has gone on too
+    far. `crystal commands list` shows what was asked, also after you stopped waiting.
+
+    Example:
+
+        crystal run status --on laptop
+        crystal run dream-weave --dry-run
+    """
+    import asyncio
+
+    from crystal_mirror.commands.messages import Action, Arguments
+    from crystal_node.agent.commands.asking import ask_device
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.derive.weaving import WeaveMode
+    from crystal_node.device.device import opened
+
+    if action not in set(Action):
+        raise Usage(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
+    if action == Action.DREAM_WEAVE and mode and mode not in set(WeaveMode):
+        raise Usage(f"there is no mode {mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+    arguments = Arguments(agent or "", mode, since, dry_run, limit)
+    with opened(resolve()) as device:
+        outcome = asyncio.run(
+            ask_device(
+                device,
+                _target(device, on),
+                Action(action),
+                arguments,
+                wait=seconds if wait else None,
+                progress=None if as_json else note,
+            )
+        )
+        called = _called(device, outcome)
+    if as_json:
+        emit(outcome.document())
+    else:
+        tell(outcome, called)
+    if wait:
+        _fail_unless_done(outcome)
+
+
+def tell(outcome: "Outcome", called: str) -> None:
+    """For people; `crystal commands show` too."""
+    import json
+
+    from crystal_node.base.wording import one_line, printable
+
+    progress = f" ({outcome.done:,} of {outcome.total:,})" if outcome.total and not outcome.ended else ""
+    said = f": {one_line(outcome.text, 400)}" if outcome.text else ""
+    say(f"{outcome.id[:8]}  {outcome.action} on {called}: {outcome.state.value}{progress}{said}")
+    for line in (
+        json.dumps(outcome.result, ensure_ascii=False, indent=2).splitlines() if outcome.result else ()
+    ):
+        say(printable(line))
+
+
+def _target(device: "Device", on: str) -> bytes | None:
+    """None for the Core: it is resolved with the log as the relay shows it. Raises NoSuchEntry, Usage."""
+    if on.strip().lower() == "core":
+        return None
+    import asyncio
+
+    from crystal_mirror.status import devices
+    from crystal_node.base.errors import NoSuchEntry, Usage
+    from crystal_node.sync.members.listing import refresh
+    from crystal_node.sync.members.naming import find_device
+
+    try:
+        found = find_device(devices(device.member), on).info.device
+    except NoSuchEntry:  # it may have joined a moment ago
+        asyncio.run(refresh(device))
+        found = find_device(devices(device.member), on).info.device
+    if found == device.identity.id:
+        raise Usage("that is this device", hint="Run the command for it here, without asking anybody.")
+    return found
+
+
+def _called(device: "Device", outcome: "Outcome") -> str:
+    from crystal_mirror.status import devices
+    from crystal_node.sync.members.naming import name_of
+
+    named = {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
+    return named.get(outcome.device, outcome.device[:8])
+
+
+def _fail_unless_done(outcome: "Outcome") -> None:
+    """Raises CommandFailed, NoAnswer."""
+    from crystal_mirror.commands.messages import Action, CommandState
+    from crystal_node.base.errors import CommandFailed, NoAnswer
+
+    if outcome.state is CommandState.DONE:
+        if outcome.action == Action.VERIFY and (outcome.result or {}).get("ok") is False:
+            raise CommandFailed(outcome.text, hint="Run `crystal repair` on that machine.")
+        return
+    if outcome.ended:
+        raise CommandFailed(f"{outcome.action} was not done there: {outcome.text or outcome.state.value}")
+    raise NoAnswer(
+        f"no result yet: {outcome.state.value}",
+        hint=f"`crystal commands show {outcome.id[:8]}` tells later; it runs only while `crystal agent` runs there.",
+    )

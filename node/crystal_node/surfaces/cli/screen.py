@@ -1,0 +1,67 @@
+"""What this terminal can show, and a code's QR on it: drawn, or said why not and what to do instead."""
+
+import os
+import sys
+from pathlib import Path
+
+from crystal_node.safekeeping.pairing.qr import Fit, Screen, draw, write
+from crystal_node.surfaces.cli.options import is_terminal
+from crystal_node.surfaces.cli.output import note, say
+
+_COLUMNS, _LINES = 80, 24
+_TALK_LINES = 3
+"""That follow a code: they must not push its QR out of view."""
+
+
+def screen() -> Screen:
+    """The terminal on standard output."""
+    columns, lines = _COLUMNS, _LINES
+    try:
+        size = os.get_terminal_size(sys.stdout.fileno())
+        columns, lines = size.columns or columns, size.lines or lines
+    except (OSError, ValueError):
+        pass
+    columns = _number("COLUMNS") or columns
+    lines = _number("LINES") or lines
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return Screen(columns, lines, colours=can_move(), unicode=encoding == "utf8")
+
+
+def can_move() -> bool:
+    """Whether the terminal takes colours and other control sequences."""
+    return os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+
+
+def show_code(text: str, file: Path | None) -> None:
+    """A code on standard output, with its QR: in a file if one was named, else drawn if this is a terminal that can.
+
+    The whole QR has to be in view at once. It stands above the text where both fit, else below it.
+    """
+    if file is not None:
+        write(text, file)
+        say(text)
+        note(f"The QR is in {file}. Delete it afterwards.")
+        return
+    if not is_terminal(output=True):
+        say(text)
+        return
+    there = screen()
+    drawing = draw(text, there)
+    below = len(text) // there.columns + 1 + _TALK_LINES
+    if drawing.rows + below > there.lines or drawing.fit is not Fit.DRAWN:
+        say(text)
+    for line in drawing.lines:
+        say(line)
+    if drawing.rows + below <= there.lines and drawing.fit is Fit.DRAWN:
+        say(text)
+    if drawing.fit is not Fit.DRAWN:
+        size = f" (a QR takes {drawing.columns} columns and {drawing.rows} lines)"
+        note(
+            f"No QR: {drawing.fit}{size if drawing.fit is Fit.TOO_SMALL else ''}. "
+            "Copy the text, or have a picture made: --qr invite.png"
+        )
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0

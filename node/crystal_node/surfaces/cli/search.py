@@ -1,0 +1,273 @@
+"""``crystal search``: finds texts by words and by meaning, offline."""
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.search.finding.documents import (
+        Kind,
+        ResultDocument,
+        SearchDocument,
+        SearchRequest,
+        Status,
+    )
+
+    _Value = TypeVar("_Value", Kind, Status)
+
+Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
+Limit = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=1, max=1000, help="How many results.")]
+Page = Annotated[int, typer.Option("--page", metavar="N", min=1, help="The N-th page of so many results.")]
+Offset = Annotated[
+    int | None, typer.Option("--offset", metavar="N", min=0, max=10_000, help="Leave out the N best results.")
+]
+OfAgent = Annotated[str, typer.Option("--agent", metavar="ID", help="Only what this agent heard or said.")]
+OfProject = Annotated[
+    str,
+    typer.Option(
+        "--project", metavar="NAME", help="Only of this project: its folder or repository, or its end."
+    ),
+]
+OfSession = Annotated[str, typer.Option("--session", metavar="ID", help="Only of this conversation.")]
+OfRole = Annotated[
+    str, typer.Option("--role", metavar="ROLE", help="Only what this role said: user, assistant.")
+]
+OfKind = Annotated[
+    str,
+    typer.Option("--kind", metavar="KIND", help="Only texts of one kind: conversation, memory, document."),
+]
+OfSource = Annotated[
+    str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
+]
+OfCategory = Annotated[
+    str, typer.Option("--category", metavar="NAME", help="Only memories of this category.")
+]
+OfStatus = Annotated[
+    str,
+    typer.Option(
+        "--status", metavar="STATUS", help="Only memories that are: active, retired, superseded, any."
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="WHEN", help="Only newer: 24h, 7d, 4w, or a date such as 2026-01-31."),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="WHEN", help="Only older: as --since; a date counts in full.")
+]
+Fast = Annotated[bool, typer.Option("--fast", help="Words and vectors only, whatever the settings say.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Have a language model expand the query and rank the results.")
+]
+Intent = Annotated[str, typer.Option("--intent", metavar="TEXT", help="For --deep: what the search is for.")]
+Candidates = Annotated[
+    int,
+    typer.Option("--candidates", metavar="N", min=1, max=200, help="For --deep: how many texts are ranked."),
+]
+Provider = Annotated[
+    str, typer.Option("--provider", metavar="NAME", help="For --deep: whose model is asked.")
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+
+_LINE_CHARS = 2000
+
+
+def run(
+    query: Query,
+    limit: Limit = 10,
+    page: Page = 1,
+    offset: Offset = None,
+    agent: OfAgent = "",
+    project: OfProject = "",
+    session: OfSession = "",
+    role: OfRole = "",
+    kind: OfKind = "",
+    source: OfSource = "",
+    since: Since = None,
+    until: Until = None,
+    category: OfCategory = "",
+    status: OfStatus = "",
+    fast: Fast = False,
+    deep: Deep = False,
+    intent: Intent = "",
+    candidates: Candidates = 40,
+    provider: Provider = "",
+    explain: Explain = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find what was said, remembered or decided, on any of your machines. Works offline.
+
+    Words and meaning both count; of what fits equally well, the newer comes first. What this machine recorded a moment ago is
+    found as well, marked as not yet shared. Filters are met by one and the same place of a text. `crystal show ID` shows a
+    text whole. The exit code is 0 whether anything was found or not, 2 for a filter that cannot be used.
+
+    Example:
+
+        crystal search "why did we change the retry budget" --since 30d
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.search.finding.asking import finding
+    from crystal_node.search.finding.documents import OFFSET_MAX, Depth, Kind, SearchRequest, Status
+
+    if fast and deep:
+        raise Usage("--fast and --deep exclude each other")
+    if offset is not None and page > 1:
+        raise Usage("--offset and --page exclude each other")
+    left_out = (page - 1) * limit if offset is None else offset
+    if left_out > OFFSET_MAX:
+        raise Usage(
+            f"a search leaves out {OFFSET_MAX:,} results at most", hint="Narrow it down with filters."
+        )
+    request = SearchRequest(
+        query=" ".join(query),
+        limit=limit,
+        offset=left_out,
+        agent=agent,
+        project=project,
+        session=session,
+        role=role,
+        kind=_one_of(Kind, kind, "kind of text"),
+        source=source,
+        since=_moment(since),
+        until=_moment(until),
+        category=category,
+        status=_one_of(Status, status, "status of a memory"),
+        depth=Depth.FAST if fast else Depth.DEEP if deep else Depth.AUTO,
+        intent=intent,
+        candidates=candidates,
+        provider=provider,
+        explain=explain,
+    )
+    with finding(resolve()) as finder:
+        found = finder.search(request)
+    if as_json:
+        emit(_document(found))
+    else:
+        _print(found, request)
+
+
+def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
+    from crystal_node.base.errors import Usage
+
+    if not given:
+        return None
+    for value in values:
+        if value == given:
+            return value
+    known = ", ".join(values)
+    raise Usage(f"{given[:60]!r} is no {what}", hint=f"Use one of {known}.")
+
+
+def _moment(given: str | None) -> str:
+    """Raises Usage for one that is given and empty: that would be no filter."""
+    if given is not None and not given.strip():
+        from crystal_node.base.timespans import parse_since
+
+        parse_since(given, 0)
+    return given or ""
+
+
+def _document(found: "SearchDocument") -> dict[str, object]:
+    from msgspec import to_builtins
+
+    document: dict[str, Any] = to_builtins(found)
+    parts: list[dict[str, Any]] = [document, *document["results"]]
+    for part in parts:
+        if part["explain"] is None:
+            del part["explain"]
+    return document
+
+
+def _print(found: "SearchDocument", request: "SearchRequest") -> None:
+    from crystal_node.base.wording import one_line
+    from crystal_node.search.finding.explaining import how
+    from crystal_node.surfaces.cli.options import is_terminal
+
+    if found.note:
+        note(f"{found.note[0].upper()}{found.note[1:]}.")
+    if not found.results:
+        say("Nothing more." if request.offset else "Nothing found.")
+    elif is_terminal(output=True):
+        _table(found)
+    else:
+        _lines(found)
+    if found.more:
+        note(f"There is more: {_next(request)}.")
+    for line in how(found.explain):
+        note(one_line(line, _LINE_CHARS))
+
+
+def _next(request: "SearchRequest") -> str:
+    """What shows it: a page where these were one."""
+    behind = request.offset + request.limit
+    return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
+
+
+def _table(found: "SearchDocument") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from crystal_node.base.wording import one_line, printable
+    from crystal_node.search.finding.explaining import why
+    from crystal_node.surfaces.cli.terminal import console
+
+    explained = any(result.explain for result in found.results)
+    table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))
+    table.add_column("Id", style="dim", no_wrap=True)
+    table.add_column("When", no_wrap=True)
+    table.add_column("Who", max_width=24)
+    table.add_column("Text", ratio=1)
+    if explained:
+        table.add_column("Why", max_width=30, style="dim")
+    for result in found.results:
+        text = Text(printable(result.snippet))
+        for start, end in result.marks:
+            text.stylize("bold yellow", start, end)
+        row: list[str | Text] = [result.id[:12], _when(result), one_line(_who(result), 60), text]
+        if explained:
+            row.append(why(result))
+        table.add_row(*row)
+    console().print(table)
+
+
+def _lines(found: "SearchDocument") -> None:
+    from crystal_node.base.wording import one_line
+    from crystal_node.search.finding.explaining import why
+
+    for result in found.results:
+        say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
+        say(f"    {one_line(result.text, _LINE_CHARS)}")
+        if result.explain:
+            say(f"    {why(result)}")
+
+
+def _when(result: "ResultDocument") -> str:
+    from datetime import UTC, datetime
+
+    from crystal_node.base.wording import ago
+
+    if not result.created_at:
+        return "undated"
+    return f"{ago((datetime.now(UTC) - datetime.fromisoformat(result.created_at)).total_seconds())} ago"
+
+
+def _who(result: "ResultDocument") -> str:
+    parts = [
+        f"memory: {result.memory}" if result.memory else result.role,
+        result.agent,
+        result.project or result.repository,
+    ]
+    if result.kind == "document":
+        parts = [result.source, result.path, result.title]
+    if result.provisional:
+        parts.append("not shared yet")
+    if result.weak:
+        parts.append("weak")
+    if result.alike:
+        parts.append(f"and {len(result.alike)} alike")
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,140 @@
+"""``crystal serve``: the memory over HTTP for this machine alone, and a web page to look at it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit_line, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port", metavar="N", min=0, max=65535, help="The port; 0 takes a free one. serve_port if not given."
+    ),
+]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Link = Annotated[
+    bool, typer.Option("--link", help="Only make another link to the page of the gateway that runs.")
+]
+_PURPOSE = "crystal serve at "
+
+
+def run(
+    port: Port = None,
+    open_page: Open = False,
+    link: Link = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Serve this device's memory to programs and browsers of this machine, until Ctrl-C. Nothing else can reach it.
+
+    The link that it prints opens the page once, within ten minutes; `crystal serve --link` makes another. Programs send the
+    token in state/gateway/token of the home, or the one that CRYSTAL_SERVE_TOKEN gives. Docs: docs/gateway.md.
+
+    Example:
+
+        crystal serve --open
+    """
+    from crystal_node.base.settings import resolve
+
+    if link:
+        _link(resolve(), open_page=open_page, as_json=as_json)
+    else:
+        _serve(resolve(), port, open_page=open_page, as_json=as_json)
+
+
+def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: bool) -> None:
+    import logging
+    import os
+    import threading
+
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.errors import HomeBusy, NotSetUp
+    from crystal_node.base.locking import FileLock
+    from crystal_node.base.settings import resolve, serve_token
+    from crystal_node.surfaces.gateway.access import Access, kept_token, new_link
+    from crystal_node.surfaces.gateway.app import Gateway
+    from crystal_node.surfaces.gateway.serving import listen, port_of, serve
+
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    settings.home.check_private()
+    logging.basicConfig(format="crystal serve: %(message)s", level=logging.ERROR)
+    access = Access(settings.home, kept_token(settings.home, serve_token()), now_ms)
+    running = _running(settings)
+    if running is not None:
+        raise HomeBusy(
+            f"`crystal serve` runs already at {running}",
+            hint="`crystal serve --link` makes a link to its page; Ctrl-C where it runs, or SIGTERM, ends it.",
+        )
+    with listen(settings.serve_port if port is None else port) as listener:
+        number = port_of(listener)
+        url = f"http://127.0.0.1:{number}/"
+        with FileLock(settings.home.gateway_lock, purpose=_PURPOSE + url):
+
+            def ready() -> None:
+                page = f"{url}#link={new_link(settings.home, now_ms())}"
+                if as_json:
+                    emit_line({"url": url, "link": page, "pid": os.getpid()})
+                else:
+                    say(f"Serving at {url} for this machine alone, until Ctrl-C.")
+                    say(f"Open the page within ten minutes: {page}")
+                if open_page:
+                    threading.Thread(
+                        target=_open, args=(page,), daemon=True
+                    ).start()  # some browsers keep it waiting
+
+            serve(Gateway(resolve, access, number, _environment()), listener, ready)
+    if not as_json:
+        note("Stopped.")
+
+
+def _environment() -> dict[str, str]:
+    """For the commands that the gateway starts: as this process has it, without the token."""
+    import os
+
+    from crystal_node.base.settings.resolving import SERVE_VARIABLE
+
+    return {name: value for name, value in os.environ.items() if name != SERVE_VARIABLE}
+
+
+def _link(settings: "Settings", *, open_page: bool, as_json: bool) -> None:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.errors import NoSuchEntry
+    from crystal_node.surfaces.gateway.access import new_link
+
+    url = _running(settings)
+    if url is None:
+        raise NoSuchEntry("no gateway runs on this home", hint="`crystal serve` starts one.")
+    page = f"{url}#link={new_link(settings.home, now_ms())}"
+    if as_json:
+        emit_line({"url": url, "link": page})
+    else:
+        say(page)
+    if open_page:
+        _open(page)
+
+
+def _running(settings: "Settings") -> str | None:
+    """The address of the gateway that runs on this home, as it noted it; None if none does."""
+    from crystal_node.base.locking import is_held
+
+    if not is_held(settings.home.gateway_lock):
+        return None
+    try:
+        text = settings.home.gateway_lock.read_text(errors="replace")
+    except OSError:
+        return None
+    return text.partition(_PURPOSE)[2].strip() or None
+
+
+def _open(page: str) -> None:
+    """In the person's browser. The link is good once: whoever reads the browser's arguments comes too late."""
+    import webbrowser
+
+    if not webbrowser.open(page):
+        note("No browser could be started here: open the link yourself.")

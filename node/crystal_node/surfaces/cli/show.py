@@ -1,0 +1,90 @@
+"""``crystal show``: a text whole, with what was said around it, offline."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.search.finding.documents import ShowDocument
+
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
+]
+Context = Annotated[
+    int,
+    typer.Option(
+        "-C", "--context", metavar="N", min=0, max=50, help="So many pieces before it and after it."
+    ),
+]
+Before = Annotated[
+    int | None, typer.Option("-B", "--before", metavar="N", min=0, max=50, help="So many pieces before it.")
+]
+After = Annotated[
+    int | None, typer.Option("-A", "--after", metavar="N", min=0, max=50, help="So many pieces after it.")
+]
+
+
+def run(
+    text: Id,
+    context: Context = 0,
+    before: Before = None,
+    after: After = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show a text whole, and where it comes from; with --context also what stands before and after it. Works offline.
+
+    `crystal open` shows the whole conversation.
+
+    Example:
+
+        crystal show 3f9a2c41 --context 3
+    """
+    from msgspec import to_builtins
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.search.finding.asking import finding
+    from crystal_node.search.finding.documents import ShowRequest
+
+    request = ShowRequest(
+        id=text.strip(),
+        before=context if before is None else before,
+        after=context if after is None else after,
+    )
+    with finding(resolve()) as finder:
+        shown = finder.show(request)
+    if as_json:
+        emit(to_builtins(shown))
+    else:
+        _print(shown)
+
+
+def _print(shown: "ShowDocument") -> None:
+    from datetime import datetime
+
+    from crystal_node.base.wording import one_line, printable
+
+    head = [
+        f"memory: {shown.memory}" if shown.memory else "",
+        shown.agent,
+        shown.project or shown.repository,
+        shown.session,
+        shown.path,
+        shown.title,
+        "not shared yet" if shown.provisional else "",
+    ]
+    said = one_line(", ".join(part for part in head if part), 300)
+    say(f"# {shown.id[:12]}  {said}" if said else f"# {shown.id[:12]}")
+    for piece in shown.pieces:
+        moment = (
+            datetime.fromisoformat(piece.created_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            if piece.created_at
+            else "undated"
+        )
+        mark = "> " if piece.asked and len(shown.pieces) > 1 else "  "
+        say(f"{mark}{piece.id[:12]}  {moment}  {one_line(piece.role, 60)}")
+        for line in piece.text.splitlines():
+            say(f"    {printable(line)}")

@@ -1,0 +1,42 @@
+"""``crystal snapshot``: makes a snapshot of the memory on the relay now."""
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+
+def run(as_json: Json = False, debug: Debug = False) -> None:
+    """Make a snapshot now, so that a new machine reads it in place of the whole log. The Core makes them by itself when due.
+
+    It is read back whole and compared before it counts. What is on the relay already is not sent again.
+
+    Example:
+
+        crystal snapshot
+    """
+    import asyncio
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted, size
+    from crystal_node.device.device import opened
+    from crystal_node.sync.replication.announcing import make_snapshot_now
+
+    with opened(resolve()) as device:
+        made = asyncio.run(make_snapshot_now(device, None if as_json else note))
+    if as_json:
+        emit(
+            {
+                "epoch": made.place[0],
+                "seq": made.place[1],
+                "announced": {"epoch": made.slot[0], "seq": made.slot[1]},
+                "digest": made.digest.hex(),
+                "parts": made.parts,
+                "bytes": made.size,
+                "bytes_up": made.sent,
+                "seconds": round(made.seconds, 3),
+            }
+        )
+        return
+    say(
+        f"Snapshot of epoch {made.place[0]}, slot {made.place[1]:,}: {counted(made.parts, 'part')}, {size(made.size)}; "
+        f"{size(made.sent)} sent in {made.seconds:.1f} s."
+    )

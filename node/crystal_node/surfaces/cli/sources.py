@@ -1,0 +1,289 @@
+"""``crystal sources``: folders that are read into the memory and kept up to date."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
+
+group = typer.Typer(
+    help="Have folders of documents and code in the memory, found on every device.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or one file.")]
+NameOption = Annotated[
+    str, typer.Option("--name", "-n", metavar="NAME", help="What to call it; the folder's name if left out.")
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include",
+        metavar="PATTERN",
+        help="Read only what matches, as in an ignore file: docs/ or *.md. May be given again.",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help="Leave out what matches. May be given again."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The source's name.")]
+MaybeName = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="One source; all of this device's if left out.")
+]
+Confirm = Annotated[
+    bool,
+    typer.Option("--confirm", help="Remove documents whose files are gone, however many they are."),
+]
+_SHOWN_MAX = 10
+_TOLD_SECONDS = 5.0
+
+
+@group.command("add")
+def add(
+    path: PathArgument,
+    name: NameOption = "",
+    include: Include = None,
+    exclude: Exclude = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Make a folder a source: its documents and code are found on every device, and kept up to date by this one.
+
+    Ignore files are honoured. Secrets, binaries, lock files and what tools make are never read. Again with the same name:
+    other patterns.
+
+    Example:
+
+        crystal sources add ~/notes --name notes --exclude "drafts/"
+    """
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.derive import sources
+
+    added = sources.add(resolve(), path, name=name, include=include or (), exclude=exclude or ())
+    if as_json:
+        emit(msgspec.to_builtins(added))
+        return
+    say(f"{added.name} is {added.path}." if not added.changed else f"{added.name} is changed.")
+    say(f"`crystal sources sync {_quoted(added.name)}` reads it now; a running agent does within 15 minutes.")
+
+
+@group.command("sync")
+def sync(
+    name: MaybeName = None, confirm: Confirm = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Read what is new or changed, and remove what is gone. Files that did not change are not opened.
+
+    Example:
+
+        crystal sources sync notes
+    """
+    import asyncio
+
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.derive import sources
+
+    synced = asyncio.run(sources.sync(resolve(), name, confirmed=confirm, progress=_progress()))
+    if as_json:
+        emit(msgspec.to_builtins(synced))
+    else:
+        for each in synced.sources:
+            _print_synced(each)
+        for gone in synced.let_go:
+            say(
+                f"{_shown(gone.device)} has taken the name {_shown(gone.name)}: {_shown(gone.path)} is not read any more."
+            )
+            note("`crystal sources add` with that folder and another --name reads it again.")
+        if not synced.sources:
+            say("This device has no sources. `crystal sources add FOLDER` adds one.")
+        for other in synced.elsewhere:
+            say(f"{_shown(other)} belongs to another device, which reads it.")
+    if any(each.problem for each in synced.sources):
+        from crystal_node.base.errors import ExitCode
+
+        raise typer.Exit(ExitCode.STORAGE)
+
+
+@group.command("status")
+def status(as_json: Json = False, debug: Debug = False) -> None:
+    """Show all sources of the vault: what is in the memory, what is not and why. No network.
+
+    Example:
+
+        crystal sources status
+    """
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.derive import sources
+
+    found = sources.status(resolve())
+    if as_json:
+        emit(msgspec.to_builtins(found))
+    else:
+        _print_status(found)
+
+
+@group.command("remove")
+def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Remove a source and its documents from the memory, on every device. The files themselves stay.
+
+    Example:
+
+        crystal sources remove notes
+    """
+    import msgspec
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.derive import sources
+    from crystal_node.derive.sources.acting import source_owner
+    from crystal_node.device.device import opened
+    from crystal_node.surfaces.cli.options import confirm
+
+    settings = resolve()
+    if not yes:
+        with opened(settings) as device:
+            owner = source_owner(device, name)
+        if owner is not None:
+            confirm(
+                "Type yes to remove it: ",
+                expect="yes",
+                about=f"{_shown(name)} belongs to {_shown(owner)}, which will not read it any more.",
+                as_json=as_json,
+            )
+    removed = sources.remove(settings, name)
+    if as_json:
+        emit(msgspec.to_builtins(removed))
+    else:
+        say(
+            f"Removed {_shown(removed.name)} with {counted(removed.documents, 'document')}. Its files stay as they are."
+        )
+
+
+def _progress() -> Callable[[str, int, int], None]:
+    """Tells of a long sync now and then."""
+    import time
+
+    told = time.monotonic()
+
+    def progress(name: str, done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _TOLD_SECONDS:
+            told = time.monotonic()
+            note(f"{name}: {done:,} of {total:,} files read")
+
+    return progress
+
+
+def _print_synced(each: "SourceSynced") -> None:
+    from crystal_node.base.wording import counted
+
+    name = _shown(each.name)
+    if each.problem:
+        say(f"! {name}: {_shown(each.problem)}. Nothing was removed.")
+        return
+    if each.new or each.changed or each.removed:
+        text = f"{each.new:,} new, {each.changed:,} changed, {each.removed:,} removed"
+        say(f"{name}: {text}; {counted(each.pieces, 'piece')} to find, on every device after the next sync.")
+    else:
+        say(f"{name}: nothing new in {counted(each.files, 'file')}.")
+    if each.redacted:
+        say(f"  {counted(each.redacted, 'credential')} blanked out.")
+    _print_waiting(each.name, each.waiting, each.waiting_paths)
+    _print_skipped(each.skipped, each.skipped_paths)
+
+
+def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
+    from crystal_node.base.wording import counted
+
+    if not waiting:
+        return
+    say(
+        f"! The files of {counted(waiting, 'document')} are gone. Was a disk not there? They stay until you confirm:"
+    )
+    say(f"    crystal sources sync {_quoted(name)} --confirm")
+    _print_paths(list(paths), waiting)
+
+
+def _print_skipped(skipped: dict[str, int] | None, paths: dict[str, str] | None) -> None:
+    from crystal_node.derive.sources.extracting import INSTALL
+    from crystal_node.derive.sources.kinds import Skipped
+
+    if not skipped:
+        return
+    say("  not read: " + ", ".join(f"{count:,} {why}" for why, count in sorted(skipped.items())))
+    _print_paths([f"{path}: {why}" for path, why in sorted((paths or {}).items())], len(paths or {}))
+    if skipped.get(Skipped.NO_EXTRACTOR.value):
+        say(f"  PDF and HTML need a package more: {INSTALL}")
+
+
+def _print_paths(lines: list[str], count: int) -> None:
+    for line in lines[:_SHOWN_MAX]:
+        say(f"    {_shown(line)}")
+    if count > _SHOWN_MAX:
+        say(f"    and {count - _SHOWN_MAX:,} more (--json lists them)")
+
+
+def _print_status(found: "SourcesStatus") -> None:
+    if not found.sources:
+        say("There are no sources. `crystal sources add FOLDER` adds one.")
+    for each in found.sources:
+        _print_source(each)
+
+
+def _print_source(each: "SourceStatus") -> None:
+    from crystal_node.base.wording import counted, size
+
+    where = _shown(each.path or each.folder)
+    say(f"{_shown(each.name)}  {where}" + ("" if each.here else f"  (on {_shown(each.device)})"))
+    line = f"  {counted(each.documents, 'document')} in {counted(each.pieces, 'piece')}"
+    if each.bytes:
+        line += f", {size(each.bytes)}"
+    if each.pending:
+        line += f"; {each.pending:,} not shared yet"
+    say(line)
+    for what, patterns in (("only", each.include), ("without", each.exclude)):
+        if patterns:
+            say(f"  {what}: {_shown(', '.join(patterns))}")
+    if each.problem:
+        say(f"  ! {_shown(each.problem)}")
+    if each.here:
+        unfinished = (
+            " (not finished: the next one goes on)" if each.complete is False and each.last_sync else ""
+        )
+        say(f"  last sync: {_moment(each.last_sync)}{unfinished}")
+        _print_waiting(each.name, each.waiting, each.waiting_paths)
+        _print_skipped(each.skipped, each.skipped_paths)
+
+
+def _moment(text: str | None) -> str:
+    """As this machine's clock shows it."""
+    from datetime import datetime
+
+    from crystal_node.base.wording import clock_time
+
+    return clock_time(int(datetime.fromisoformat(text).timestamp() * 1000)) if text else "not yet"
+
+
+def _shown(text: str) -> str:
+    from crystal_node.base.wording import one_line
+
+    return one_line(text, 300)
+
+
+def _quoted(name: str) -> str:
+    import shlex
+
+    return shlex.quote(_shown(name))

@@ -1,0 +1,215 @@
+"""``crystal staging list|run|reject``: agents that are new to the Core, and what becomes of their past."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.derive.staging.desk import Desk
+    from crystal_node.derive.staging.listing import Staged
+
+group = typer.Typer(
+    name="staging",
+    help="""See and decide what becomes of agents that are new to the Core.
+
+Their conversations are in the memory and found at once. What waits is what is made of them: transcripts, summaries and logs
+below agents/, and weaving, which may cost money.
+""",
+    no_args_is_help=True,
+)
+
+WAIT_SECONDS = 120.0
+
+
+class WeaveChoice(StrEnum):
+    """How a past is woven."""
+
+    EXTRACTIVE = "extractive"
+    LLM = "llm"
+    NEVER = "never"
+
+
+Which = Annotated[str, typer.Argument(metavar="AGENT", help="As `crystal staging list` names it.")]
+Every = Annotated[bool, typer.Option("--all", help="Also agents that are live or rejected.")]
+How = Annotated[
+    WeaveChoice | None,
+    typer.Option("--weave", help="How its past is woven: without a model, with one, or not at all."),
+]
+ForgetIt = Annotated[
+    bool, typer.Option("--forget", help="Forget everywhere, for good, what this agent alone has said.")
+]
+
+
+@group.command("list")
+def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Show the agents that wait in staging, and for what.
+
+    Example:
+
+        crystal staging list
+    """
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.derive.staging.listing import staged
+    from crystal_node.derive.staging.states import WAITING
+
+    found = [one for one in staged(resolve().home) if every or one.state in WAITING]
+    if as_json:
+        emit({"agents": [_document(one) for one in found]})
+        return
+    if not found:
+        say("No agent waits in staging.")
+    width = max([24, *(len(_shown(one)) for one in found)])
+    for one in found:
+        many = counted(one.conversations, "conversation")
+        say(f"{_shown(one):<{width}} {many:<20} {one.words}")
+        if one.waits_for_a_person:
+            say(f"{'':<{width}} crystal staging run {_quoted(one)} --weave extractive|llm|never")
+
+
+@group.command("run")
+def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Move an agent on: answer how its past is woven, or try again what failed. It goes on where it stopped.
+
+    Example:
+
+        crystal staging run codex --weave extractive
+    """
+    import asyncio
+
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.errors import ExitCode
+    from crystal_node.base.settings import resolve
+    from crystal_node.derive.staging.advancing import advance, dream_weaver
+    from crystal_node.derive.staging.listing import named, staged
+    from crystal_node.derive.staging.states import State, Weave
+    from crystal_node.device.device import opened
+    from crystal_node.sync.replication.leading import check_leads
+
+    chosen = None if weave is None else Weave(weave.value)
+    settings = resolve()
+    with opened(settings) as device:
+        check_leads(device, "stages agents")
+        progress = _say_nothing if as_json else note
+        given = named(staged(settings.home), agent).agent
+
+        def before(desk: "Desk") -> None:
+            desk.hurry(given, now_ms(), chosen)
+
+        asyncio.run(
+            advance(
+                device,
+                settings,
+                dream_weaver(device, progress),
+                only=given,
+                before=before,
+                progress=progress,
+                wait_seconds=WAIT_SECONDS,
+            )
+        )
+    after = named(staged(settings.home), given)
+    if as_json:
+        emit(_document(after))
+    else:
+        say(f"{_shown(after)}: {after.words}")
+        if after.state is State.ASKING:
+            say("Say how: --weave extractive (no model, no cost), --weave llm, or --weave never.")
+    if after.failure:
+        raise typer.Exit(ExitCode.MODEL if after.state is State.WEAVING else ExitCode.STORAGE)
+
+
+@group.command("reject")
+def reject(
+    agent: Which, forget: ForgetIt = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Make no files of an agent. With --forget what it alone has said is forgotten on all devices, for good.
+
+    Without --forget its conversations stay in the memory and are found. `crystal staging run AGENT` takes it back.
+
+    Example:
+
+        crystal staging reject somebody
+        crystal staging reject somebody --forget
+    """
+    import asyncio
+
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.settings import resolve
+    from crystal_node.base.wording import counted
+    from crystal_node.derive.artefacts.workshop import workshop
+    from crystal_node.derive.staging.desk import Desk, forget_agent
+    from crystal_node.derive.staging.listing import named, staged
+    from crystal_node.device.device import opened
+    from crystal_node.sync.replication.leading import check_leads
+
+    settings = resolve()
+    with opened(settings) as device:
+        check_leads(device, "stages agents")
+        one = named(staged(settings.home), agent)
+        if forget and not yes:
+            about = (
+                f"All that {_shown(one)} alone has said is forgotten on every device. There is no way back.\n"
+            )
+            confirm("Type forget to go on: ", expect="forget", about=about, as_json=as_json)
+
+        async def work() -> tuple[int, int]:
+            async with workshop(device, settings, wait_seconds=WAIT_SECONDS) as shop:
+                desk = Desk(shop)
+                desk.reject(one.agent, now_ms())
+                await shop.make(now_ms())
+                desk.clean()
+                return forget_agent(device, shop, one.agent) if forget else (0, 0)
+
+        forgotten, shared = asyncio.run(work())
+    after = named(staged(settings.home), one.agent)
+    if as_json:
+        emit({**_document(after), "forgotten": forgotten, "kept_for_others": shared})
+        return
+    say(f"{_shown(after)}: {after.words}")
+    if forget:
+        say(f"Forgotten: {counted(forgotten, 'text')}. Other devices follow with their next sync.")
+        if shared:
+            say(
+                f"{counted(shared, 'text')} stay: others said the same, or it is remembered or stands in a document."
+            )
+
+
+def _document(one: "Staged") -> dict[str, object]:
+    from crystal_node.base.wording import iso
+
+    return {
+        "agent": one.agent,
+        "folder": one.folder,
+        "state": "failed" if one.failure else one.state.value,
+        "step": one.state.value,
+        "failure": one.failure,
+        "since": iso(one.since),
+        "weave": one.weave or None,
+        "waits_for_a_person": one.waits_for_a_person,
+        "conversations": one.conversations,
+        "open": one.open,
+        "staged": one.staged,
+        "made": one.made,
+    }
+
+
+def _shown(one: "Staged") -> str:
+    from crystal_node.base.wording import one_line
+
+    return one_line(one.agent, 60) or one.folder
+
+
+def _quoted(one: "Staged") -> str:
+    """The agent as it can be pasted into a shell."""
+    import shlex
+
+    plain = one.agent.isprintable() and not one.agent.startswith("-") and len(one.agent) <= 60
+    return shlex.quote(one.agent) if plain and one.agent else one.folder
+
+
+def _say_nothing(_: str) -> None:
+    """Documents are not talked into."""

@@ -1,0 +1,134 @@
+"""``crystal sync``: one full round both ways, or continuously."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.device.device import Device
+    from crystal_node.sync.sync import SyncResult
+
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch", help="Go on: record as conversations grow, send and fetch at once, until stopped."
+    ),
+]
+
+
+def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Send what this machine recorded, and fetch what the others did.
+
+    With --watch it also captures, and goes on until it is stopped by Ctrl-C or SIGTERM. A network that is away is no
+    error then: it is tried again, from 5 seconds to 10 minutes apart.
+
+    Example:
+
+        crystal sync --watch
+    """
+    import asyncio
+
+    from crystal_node.base.settings import resolve
+    from crystal_node.device.device import opened
+
+    with opened(resolve()) as device:
+        if watch:
+            from crystal_node.agent.watching import watch_device
+
+            asyncio.run(watch_device(device, as_json=as_json))
+        else:
+            asyncio.run(_once(device, as_json))
+
+
+async def _once(device: "Device", as_json: bool) -> None:
+    from crystal_mirror.status import status
+    from crystal_node.agent.daemon.without import keep_up
+    from crystal_node.base.noticetexts import notice_text
+    from crystal_node.base.wording import size
+    from crystal_node.sync.files.rounds import words as file_words
+    from crystal_node.sync.sync import sync_once, syncing
+    from crystal_node.sync.work import AgentWork
+
+    async with syncing(device, "crystal sync", None if as_json else note) as syncer:
+        result = await sync_once(syncer)
+        await keep_up(AgentWork(device, syncer, lambda _event, _text: None), note)
+    standing = status(device.member)
+    if result.problem and not as_json:
+        note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")
+    if as_json:
+        report = result.report
+        emit(
+            {
+                "role": "core" if device.member.is_core else "node",
+                "pushed_bytes": report.bytes_pushed,
+                "pulled_bytes": report.bytes_pulled,
+                "collected": report.operations_collected,
+                "applied": report.operations_applied,
+                "durable": report.settled,
+                "restored": report.restored,
+                "rebuilt": report.rebuilt,
+                "pending": standing.pending + standing.stored,
+                "bytes_up": result.traffic.bytes_up,
+                "bytes_down": result.traffic.bytes_down,
+                "requests": result.traffic.requests,
+                "seconds": round(result.seconds, 3),
+                "problem": result.problem or None,
+                "files": _files_document(result),
+                "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
+            }
+        )
+        return
+    moved = [words for words in (result.words(), file_words(result.files) if result.files else "") if words]
+    words = ", ".join(moved) or "nothing to do"
+    traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
+    say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
+    if standing.pending + standing.stored:
+        say(f"{standing.pending + standing.stored} of this machine's operations wait for the Core.")
+    for name, detail in standing.notices.items():
+        say(f"! {notice_text(name)} ({detail})")
+    _say_files(result)
+
+
+def _files_document(result: "SyncResult") -> dict[str, object] | None:
+    report = result.files
+    if report is None:
+        return {"problem": result.files_problem} if result.files_problem else None
+    return {
+        "problem": result.files_problem or None,
+        "halted": report.halted or None,
+        "tree": report.files,
+        "offered": report.put,
+        "deleted": report.dropped,
+        "fetched": report.fetched,
+        "removed": report.removed,
+        "parts_put": report.parts_put,
+        "parts_fetched": report.parts_fetched,
+        "waiting": report.waiting,
+        "conflicts": report.conflicts,
+        "refused": len(report.refused),
+        "lacking": len(report.lacking),
+        "busy": len(report.busy),
+        "withheld": len(report.withheld),
+    }
+
+
+def _say_files(result: "SyncResult") -> None:
+    from crystal_node.base.wording import counted
+
+    if result.files_problem:
+        note(f"Files: {result.files_problem}; the next sync tries again.")
+    report = result.files
+    if report is None:
+        return
+    if report.halted:
+        say(f"! Files are not synced: {report.halted}. `crystal files status` says what to do.")
+    if report.withheld:
+        say(f"! {counted(len(report.withheld), 'deletion')} of files wait for `crystal files confirm`.")
+    for path in report.conflicts:
+        say(f"! Two devices changed a file; this one's version is kept as {path!r}.")
+    refused = len(report.refused) + len(report.lacking)
+    if refused:
+        say(f"{counted(refused, 'file')} could not be synced; `crystal files status` lists them.")

@@ -1,0 +1,54 @@
+"""``crystal takeover``: makes room for Crystal in the home of the published prototype, after a copy of all of it."""
+
+from typing import Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+EvenSo = Annotated[
+    bool, typer.Option("--even-so", help="Although something of the prototype still writes there.")
+]
+
+
+def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Take over a home of the published prototype, in place: everything is copied beside it and compared first.
+
+    What agents wrote stays where it is. Afterwards `crystal up` sets the machine up, and `crystal migrate-db` brings in what
+    was said and remembered.
+
+    Example:
+
+        crystal takeover
+    """
+    from datetime import datetime
+
+    from crystal_node.base.settings.resolving import places
+    from crystal_node.base.wording import counted, size
+    from crystal_node.safekeeping.portable.takeover import look, take_over
+
+    root, claude_folder = places()
+    found = look(root, claude_folder)
+    if found is not None and not yes:
+        about = (
+            f"{found.root} is a home of the prototype's, {size(found.bytes)}, with {counted(len(found.agents), 'agent')}."
+            " All of it is copied beside it and compared; then the prototype's settings, database and state are taken out.\n"
+        )
+        confirm("\nType takeover to go on: ", expect="takeover", about=about, as_json=as_json)
+    now = datetime.now().astimezone()
+    done = take_over(root, claude_folder, now, even_so=even_so, progress=note)
+    if as_json:
+        emit(
+            {
+                "copy": str(done.copy),
+                "database": None if done.database is None else str(done.database),
+                "files": done.files,
+                "bytes": done.bytes,
+            }
+        )
+        return
+    say(f"All {counted(done.files, 'file')} are in {done.copy}, compared.")
+    say("Now set this machine up: crystal up")
+    if done.database is not None:
+        say(f"Then bring in what was recorded: crystal migrate-db {done.database}")

@@ -1,0 +1,121 @@
+"""``crystal trash``: what sync removed from this device, for 30 days."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from crystal_node.sync.files.trash import Trash, Trashed
+
+group = typer.Typer(
+    help="See and bring back files that sync removed from this device.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Named = Annotated[
+    str, typer.Argument(metavar="ID", help="The id that `crystal trash list` shows, or the file's path.")
+]
+
+
+@group.command("list")
+def listed(as_json: Json = False, debug: Debug = False) -> None:
+    """List the trash, oldest first.
+
+    Example:
+
+        crystal trash list
+    """
+    from crystal_node.base.wording import iso, one_line, size
+
+    items = list(_trash().items())
+    if as_json:
+        emit(
+            {
+                "files": [
+                    {
+                        "id": item.id,
+                        "path": item.record.path,
+                        "removed_at": iso(item.record.at),
+                        "bytes": item.record.size,
+                        "file": str(item.file),
+                    }
+                    for item in items
+                ]
+            }
+        )
+        return
+    if not items:
+        say("The trash is empty.")
+    for item in items:
+        say(f"{item.id}  {size(item.record.size)}  {one_line(item.record.path, 300)}")
+
+
+@group.command("restore")
+def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring a file back to where it was; beside it, if something stands there by now. The next sync shares it again.
+
+    Example:
+
+        crystal trash restore notes/plan.md
+    """
+    from crystal_node.base.errors import NoSuchEntry
+    from crystal_node.base.wording import one_line
+
+    trash = _trash()
+    found = [item for item in trash.items() if named in (item.id, item.record.path)]
+    if not found:
+        raise NoSuchEntry(
+            f"nothing in the trash is called {named[:200]!r}",
+            hint="`crystal trash list` shows what is there.",
+        )
+    path = trash.restore(found[-1])
+    _nudge()
+    if as_json:
+        emit({"restored": path, "id": found[-1].id})
+    else:
+        say(f"Restored {one_line(path, 300)}.")
+
+
+@group.command("empty")
+def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Delete everything in the trash for good.
+
+    Example:
+
+        crystal trash empty --yes
+    """
+    from crystal_node.base.wording import counted
+    from crystal_node.surfaces.cli.options import confirm
+
+    trash = _trash()
+    items: list[Trashed] = list(trash.items())
+    if items and not yes:
+        about = f"This deletes {counted(len(items), 'file')} for good."
+        confirm("Type yes to go on: ", expect="yes", about=about, as_json=as_json)
+    for item in items:
+        trash.delete(item)
+    if as_json:
+        emit({"deleted": len(items)})
+    else:
+        say(f"Deleted {counted(len(items), 'file')} for good.")
+
+
+def _trash() -> "Trash":
+    from crystal_node.base.errors import NotSetUp
+    from crystal_node.base.settings import resolve
+    from crystal_node.sync.files.trash import Trash
+
+    settings = resolve()
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    return Trash(settings.home.root)
+
+
+def _nudge() -> None:
+    from crystal_node.base.settings import resolve
+
+    resolve().home.nudge()

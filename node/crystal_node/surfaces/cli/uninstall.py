@@ -1,0 +1,151 @@
+"""``crystal uninstall``: leaves nothing of Crystal in this system or in other programs; the home only goes when asked."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+    from crystal_node.surfaces.setup.purging import Loss
+
+Purge = Annotated[
+    bool,
+    typer.Option("--purge", help="Remove the home, too: the memory on this machine, its keys, its settings."),
+]
+LoseIt = Annotated[
+    bool,
+    typer.Option("--yes-lose-it", help="With --purge: even what no other device has. It is lost for good."),
+]
+
+
+def run(
+    purge: Purge = False,
+    yes_lose_it: LoseIt = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Take the service, the hooks and the MCP server out. The memory stays where it is, unless --purge says otherwise.
+
+    --purge names what goes with the home and has it confirmed. Where something would be lost that no other device has, it
+    refuses; `crystal sync` first. Other devices keep the vault, and list this one until it is revoked there.
+
+    Example:
+
+        crystal uninstall
+        crystal uninstall --purge
+    """
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import resolve
+    from crystal_node.surfaces.cli.up_people import step_document, tell_outcome
+    from crystal_node.surfaces.setup.lowering import uninstalling
+    from crystal_node.surfaces.setup.steps import Outcome, carry_out, exit_code
+
+    if yes_lose_it and not purge:
+        raise Usage("--yes-lose-it goes with --purge")
+    settings = resolve()
+    if purge:
+        _check(settings, lose=yes_lose_it, yes=yes, as_json=as_json)
+    outcomes: list[Outcome] = []
+    for outcome in carry_out(uninstalling(settings)):
+        outcomes.append(outcome)
+        if not as_json:
+            tell_outcome(outcome, as_json=False)
+    code = exit_code(outcomes)
+    lost = _purge(settings, lose=yes_lose_it) if purge and not code else None
+    if as_json:
+        emit(
+            {
+                "home": str(settings.home.root),
+                "steps": [step_document(outcome) for outcome in outcomes],
+                "purged": lost is not None,
+                "device": (lost.device.hex() or None) if lost else None,
+                "exit_code": int(code),
+            }
+        )
+    elif code:
+        say(
+            "Not everything is gone. Mend that, and run this again."
+            + (" The home was not touched." if purge else "")
+        )
+    else:
+        _tell_end(settings, lost)
+    return code
+
+
+def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> None:
+    """Says what goes, and has it confirmed, before anything is done."""
+    from crystal_node.surfaces.setup.purging import check_is_home, left_over, loss_of, mark_of
+
+    if not settings.home.root.exists():
+        if not mark_of(left_over(settings.home)).exists():
+            note(f"There is no home {settings.home.root}.")
+        return
+    check_is_home(settings)
+    loss = loss_of(settings)
+    _refuse(loss, lose=lose)
+    if not yes:
+        confirm("Type remove to go on: ", expect="remove", about=_about(loss), as_json=as_json)
+
+
+def _refuse(loss: "Loss", *, lose: bool) -> None:
+    from crystal_node.base.errors import Usage
+
+    if loss.for_good and not lose:
+        raise Usage(
+            f"this would be lost for good: {'; '.join(loss.for_good)}",
+            hint="`crystal sync` shares what waits, `crystal recovery verify` proves that the kit works. "
+            "To lose it all the same: --yes-lose-it",
+        )
+
+
+def _about(loss: "Loss") -> str:
+    from crystal_node.base.wording import counted, one_line
+
+    lines = [
+        f"This removes {loss.root} ({one_line(loss.name, 60)}): the memory on this machine, its keys, its settings."
+    ]
+    lines += [f"  LOST FOR GOOD: {text}" for text in loss.for_good]
+    if loss.holds_root and not loss.only_root:
+        lines.append("  The vault's root goes from here: the recovery kit, or another device, has it still.")
+    if loss.is_core:
+        lines.append(
+            "  This machine is the vault's Core. "
+            + (
+                f"{counted(loss.others, 'other device')} will get nothing new until one of them is promoted."
+                if loss.others
+                else "There is no other device: only the relay and the recovery kit bring the vault back."
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _purge(settings: "Settings", *, lose: bool) -> "Loss":
+    """Looks once more when nobody else is at work in the home, and removes it."""
+    from crystal_node.surfaces.setup.purging import Loss, alone, loss_of, purge
+
+    if not settings.home.root.exists():
+        purge(settings)
+        return Loss(settings.home.root)
+    with alone(settings):
+        loss = loss_of(settings)
+        _refuse(loss, lose=lose)
+        purge(settings)
+    return loss
+
+
+def _tell_end(settings: "Settings", lost: "Loss | None") -> None:
+    if lost is None:
+        home = settings.home.root
+        say(
+            f"Nothing of Crystal is left in this system but the program and {home}, with all of its memory."
+            if home.exists()
+            else f"Nothing of Crystal is in this system but the program: there is no home {home}."
+        )
+        return
+    say(f"{settings.home.root} is gone, and nothing of Crystal is left here but the program.")
+    if lost.device and lost.others:
+        say(f"Your other devices list this one still. There: crystal devices revoke {lost.device.hex()[:8]}")

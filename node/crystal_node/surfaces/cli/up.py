@@ -1,0 +1,225 @@
+"""``crystal up``: one command after installing that sets everything up, and says of each thing how it stands."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crystal_node.surfaces.cli.options import Debug, Json, Relay, Yes, is_terminal
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+    from crystal_node.capture.history import History
+    from crystal_node.surfaces.setup.raising import Wish
+    from crystal_node.surfaces.setup.steps import Outcome
+    from crystal_node.surfaces.setup.tools import Tool
+
+
+class UpRole(StrEnum):
+    """What this machine shall be."""
+
+    CORE = "core"
+    NODE = "node"
+
+
+Role = Annotated[
+    UpRole | None,
+    typer.Option("--role", help="core: the first machine of a new vault. node: one that joins."),
+]
+EnrolToken = Annotated[
+    str | None,
+    typer.Option(
+        "--enroll-token",
+        metavar="T",
+        help="For a Core: the relay's enrolment token; - reads it. Default: CRYSTAL_RELAY_ENROLL_TOKEN.",
+    ),
+]
+Code = Annotated[
+    str | None,
+    typer.Option("--code", metavar="CODE", help="For a Node: the invite; - reads it, or an offline code."),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
+]
+Capture = Annotated[
+    str | None,
+    typer.Option("--capture", metavar="TOOLS", help="What is recorded: all, none, or names with commas."),
+]
+Past = Annotated[
+    bool | None,
+    typer.Option("--history/--from-now", help="Record what was said before, too; or only what comes."),
+]
+Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Put hooks into Claude Code.")]
+Mcp = Annotated[bool | None, typer.Option("--mcp/--no-mcp", help="Give agents the memory as an MCP server.")]
+Service = Annotated[
+    bool | None, typer.Option("--service/--no-service", help="Have the agent run in the background.")
+]
+
+
+def run(
+    role: Role = None,
+    relay: Relay = None,
+    enroll_token: EnrolToken = None,
+    code: Code = None,
+    name: Name = None,
+    capture: Capture = None,
+    history: Past = None,
+    hooks: Hooks = None,
+    mcp: Mcp = None,
+    service: Service = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Set this machine up: home, vault, what is recorded, hooks, MCP, and the agent in the background.
+
+    It looks for AI tools, says what it found, asks what it needs to know, shows what it is going to do, and does it. Run it
+    again at any time, also after it was interrupted: what is done is not done twice. Without a terminal nothing is asked: give
+    --role, and --code or the enrolment token; everything that is found is recorded, unless you say otherwise.
+    With --json each event is one line. The exit code is that of the first step that could not be done.
+
+    Example:
+
+        crystal up
+        crystal up --role core --relay https://relay.example.org --enroll-token - --yes
+        crystal up --role node --code - --from-now --yes
+    """
+    from crystal_node.base.settings import Flags, resolve
+    from crystal_node.capture.history import History
+    from crystal_node.surfaces.cli import up_people as people
+    from crystal_node.surfaces.cli.pair import check_argument
+    from crystal_node.surfaces.cli.up_vault import Enrolment
+    from crystal_node.surfaces.setup.raising import raising
+    from crystal_node.surfaces.setup.steps import carry_out, exit_code
+    from crystal_node.surfaces.setup.tools import find_tools, read_states
+
+    flags = Flags(relay_url=relay, name=name)
+    settings = resolve(flags)
+    check_argument(code)
+    _check_flags(settings, role, relay, code, enroll_token)
+    tools = find_tools(settings, read_states(settings)[1])
+    asks = is_terminal() and not yes and not as_json
+    people.tell_tools(tools, as_json=as_json)
+    chosen = ""
+    if settings.vault is None:
+        chosen = role.value if role else ("node" if code is not None else "")
+        chosen = chosen or (people.ask_role() if asks else _no_role())
+    if chosen == "core" and not settings.relay_url and asks:
+        flags = Flags(relay_url=people.ask_relay(), name=name)
+        settings = resolve(flags)
+    wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=asks)
+    enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
+    plan = raising(wish, lambda: resolve(flags), enrolment.enrol)
+    if asks and people.has_work(plan):
+        people.confirm_plan(plan)
+    if wish.history is History.RECORDED and not as_json:
+        people.tell_size(tools)
+    outcomes: list[Outcome] = []
+    for outcome in carry_out(plan):
+        people.tell_outcome(outcome, as_json=as_json)
+        outcomes.append(outcome)
+    people.tell_end(resolve(flags), outcomes, fresh_core=enrolment.founded, as_json=as_json)
+    return exit_code(outcomes)
+
+
+def _check_flags(
+    settings: "Settings", role: UpRole | None, relay: str | None, code: str | None, token: str | None
+) -> None:
+    """Refuses what contradicts itself, or what this machine is already."""
+    from crystal_node.base.errors import Usage
+    from crystal_node.base.settings import Source
+
+    if role is UpRole.CORE and code is not None:
+        raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
+    if token is not None and (role is UpRole.NODE or code is not None):
+        raise Usage(
+            "a Node needs no enrolment token", hint="It joins with the code that `crystal pair` shows."
+        )
+    if settings.vault is None:
+        return
+    if code is not None or token is not None:
+        raise Usage(
+            "this machine is in a vault already",
+            hint="To mend its access to the relay: `crystal pair --code -`, or on the Core `crystal init --role core`.",
+        )
+    if relay is not None and settings.config.relay_url and settings.relay_url != settings.config.relay_url:
+        raise Usage(
+            f"this machine uses the relay {settings.config.relay_url}",
+            hint="To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
+        )
+    if settings.name.source is Source.FLAG and settings.name.value != settings.config.name:
+        raise Usage(
+            f"this machine has a name in its vault already: {settings.config.name or 'see `crystal devices`'}",
+            hint="`crystal devices rename` on the Core gives it another one, on all devices.",
+        )
+    if role is not None:
+        from crystal_node.device.device import opened
+
+        with opened(settings) as device:
+            is_core = device.member.is_core
+        if is_core is not (role is UpRole.CORE):
+            raise Usage(
+                f"this machine is a {'Core' if is_core else 'Node'} of its vault",
+                hint="`crystal demote` gives the lead away."
+                if is_core
+                else "`crystal promote` takes the lead.",
+            )
+
+
+def _no_role() -> str:
+    from crystal_node.base.errors import Usage
+
+    raise Usage(
+        "nobody can be asked what this machine shall be",
+        hint="Say it: --role core --relay URL --enroll-token -, or --role node --code -",
+    )
+
+
+def _wish(
+    settings: "Settings",
+    tools: "list[Tool]",
+    role: str,
+    capture: str | None,
+    past: bool | None,
+    hooks: bool | None,
+    mcp: bool | None,
+    service: bool | None,
+    *,
+    asks: bool,
+) -> "Wish":
+    """What the flags say, else the person, else what is usual."""
+    from crystal_node.agent.hooks.claude_code import ClaudeHooks
+    from crystal_node.base.locking import is_held
+    from crystal_node.base.settings import Source
+    from crystal_node.capture.history import decided
+    from crystal_node.surfaces.cli import up_people as people
+    from crystal_node.surfaces.setup.choosing import check_names
+    from crystal_node.surfaces.setup.raising import Wish
+
+    known = [tool.name for tool in tools]
+    decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
+    if capture is None and decided_by == {Source.DEFAULT}:
+        capture = people.ask_tools(known) if asks else "all"
+    wanted = None if capture is None else people.names_in(capture, known)
+    check_names(known, wanted or ())
+    if past is None and asks and any(tool.transcripts for tool in tools):
+        undecided = decided(settings.home.state_database) is None
+        past = people.ask_history(tools) if undecided else None
+    if (
+        hooks is None
+        and asks
+        and settings.claude_folder.is_dir()
+        and not ClaudeHooks(settings).look().installed
+    ):
+        hooks = people.ask("Put hooks into Claude Code, so that the agent looks at once?")
+    if mcp is None and asks:
+        mcp = people.ask_mcp(settings)
+    if service is None and asks and not is_held(settings.home.watch_lock):
+        service = people.ask("Have the agent run in the background, now and whenever you log in?")
+    return Wish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
+
+
+def _history(past: bool | None) -> "History":
+    from crystal_node.capture.history import History
+
+    return History.STEPPED_OVER if past is False else History.RECORDED

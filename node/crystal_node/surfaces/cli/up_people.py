@@ -1,0 +1,258 @@
+"""What `crystal up` and its counterparts ask and say: sentences for people, a document a line for programs."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crystal_node.base.errors import Usage
+from crystal_node.surfaces.cli.options import SECRET_CHARS_MAX, confirm
+from crystal_node.surfaces.cli.output import emit_line, note, say
+
+if TYPE_CHECKING:
+    from crystal_node.base.settings import Settings
+    from crystal_node.surfaces.setup.steps import Outcome, Step
+    from crystal_node.surfaces.setup.tools import Tool
+
+ALL, NONE = "all", "none"
+WORTH_A_WORD_BYTES = 64 * 1024 * 1024
+"""Of transcripts: some seconds."""
+
+
+def tell_tools(tools: "Sequence[Tool]", *, as_json: bool) -> None:
+    """What was found on this machine."""
+    from crystal_node.base.wording import counted, size
+
+    if as_json:
+        emit_line({"event": "found", "tools": [document(tool) for tool in tools]})
+        return
+    say("Found on this machine:")
+    for tool in tools:
+        there = f"{counted(tool.transcripts, 'transcript')}, {size(tool.size)}" if tool.there else "not here"
+        say(f"  {tool.name:<12} {there}")
+    say()
+
+
+def document(tool: "Tool") -> dict[str, object]:
+    """A tool as JSON."""
+    from crystal_node.base.wording import iso
+
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "folders": [str(folder) for folder in tool.folders],
+        "there": tool.there,
+        "on": tool.wanted,
+        "transcripts": tool.transcripts,
+        "bytes": tool.size,
+        "waiting_bytes": tool.waiting,
+        "last_recorded": iso(tool.recorded_at),
+        "problems": [{"path": path, "problem": problem} for path, problem in tool.problems],
+    }
+
+
+def ask_role() -> str:
+    """core or node."""
+    say(
+        "A vault is one memory on all of your machines. Its first machine is the Core; the others join it as Nodes."
+    )
+    while True:
+        typed = _typed(
+            "Is this the first one (core), or does it join a vault that you have (node)? [core/node] "
+        )
+        if typed in ("core", "node"):
+            return typed
+
+
+def ask_relay() -> str:
+    """The relay's address, which is checked when it is used."""
+    while True:
+        typed = _typed("The relay's address, such as https://relay.example.org: ", as_typed=True)
+        if typed:
+            return typed
+
+
+def ask_tools(known: Sequence[str]) -> str:
+    """Which tools are to be recorded; what is no tool's name is asked again."""
+    while True:
+        typed = (
+            _typed(f"Record the conversations of which tools? [{ALL}/{NONE}/names with commas] ({ALL}) ")
+            or ALL
+        )
+        unknown = [name for name in names_in(typed, known) if name not in known]
+        if not unknown:
+            return typed
+        say(f"There is no {unknown[0]}. There are: {', '.join(known)}.")
+
+
+def ask_history(tools: "Sequence[Tool]") -> bool:
+    """Whether what was said before is recorded."""
+    from crystal_node.base.wording import counted, size
+
+    count, total = sum(tool.transcripts for tool in tools), sum(tool.size for tool in tools)
+    return ask(f"Record what was said before now, too ({counted(count, 'transcript')}, {size(total)})?")
+
+
+def ask(question: str) -> bool:
+    """A question that return answers with yes."""
+    while True:
+        typed = _typed(f"{question} [yes/no] (yes) ")
+        if typed in ("", "y", "yes"):
+            return True
+        if typed in ("n", "no"):
+            return False
+
+
+def ask_mcp(settings: "Settings") -> bool | None:
+    """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
+
+    agents = McpClients(settings)
+    try:
+        states = [agents.look(client).state for client in agents.named(())]
+    except CrystalError:
+        return None  # the step says what is wrong with it
+    if EntryState.MISSING not in states and EntryState.OUTDATED not in states:
+        return None
+    return ask("Give the agents on this machine your memory, as an MCP server?")
+
+
+def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The tools that "all", "none" or a list of names means. Unknown names stay, for whoever checks them.
+
+    Raises:
+        Usage: there is no name.
+    """
+    if not text.replace(",", "").strip():
+        raise Usage("no tool is named", hint="Say all, none, or names with commas.")
+    if text.strip().lower() == ALL:
+        return tuple(known)
+    if text.strip().lower() == NONE:
+        return ()
+    return tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
+
+
+def has_work(plan: "Sequence[Step]") -> bool:
+    """Whether something is left to be done. What cannot be looked at yet is."""
+    return any(not step.why_not and not _is_so(step) for step in plan)
+
+
+def confirm_plan(plan: "Sequence[Step]") -> None:
+    """Shows what is to be done, and has it confirmed. Raises Usage."""
+    say()
+    say("This is going to be done:")
+    for step in plan:
+        if not step.why_not and not _is_so(step):
+            say(f"  - {step.what}")
+    confirm("Go on? [yes/no] ", expect="yes")
+
+
+def tell_size(tools: "Sequence[Tool]") -> None:
+    """That recording what there is takes its time, where it does."""
+    from crystal_node.base.wording import size
+
+    waiting = sum(tool.waiting for tool in tools if tool.wanted)
+    if waiting > WORTH_A_WORD_BYTES:
+        note(
+            f"There are {size(waiting)} to read: that takes a while. It can be stopped with Ctrl-C, and goes on the next time."
+        )
+
+
+def tell_outcome(outcome: "Outcome", *, as_json: bool) -> None:
+    """How a step went."""
+    from crystal_node.base.wording import printable
+
+    if as_json:
+        emit_line({"event": "step", **step_document(outcome)})
+        return
+    text = f": {printable(outcome.text)}" if outcome.text else ""
+    say(f"{outcome.state:<9}  {outcome.what}{text}")
+    if outcome.hint:
+        say(f"{'':<9}  {printable(outcome.hint)}")
+
+
+def step_document(outcome: "Outcome") -> dict[str, object]:
+    """An outcome as JSON."""
+    return {
+        "name": outcome.name,
+        "what": outcome.what,
+        "state": outcome.state.name.lower().replace("_", "-"),
+        "text": outcome.text or None,
+        "hint": outcome.hint or None,
+        "exit_code": int(outcome.exit_code),
+    }
+
+
+def tell_end(settings: "Settings", outcomes: "Sequence[Outcome]", *, fresh_core: bool, as_json: bool) -> None:
+    """How this machine stands at the end, and what comes next."""
+    from crystal_node.base.locking import is_held
+    from crystal_node.surfaces.setup.steps import exit_code
+
+    running = is_held(settings.home.watch_lock)
+    role = _role(settings)
+    if as_json:
+        emit_line(
+            {
+                "event": "up",
+                "home": str(settings.home.root),
+                "vault": settings.config.vault or None,
+                "role": role or None,
+                "name": settings.name.value,
+                "relay": settings.relay_url or None,
+                "agent": running,
+                "capture": settings.capture.on,
+                "without": sorted(settings.capture.without),
+                "exit_code": int(exit_code(outcomes)),
+            }
+        )
+        return
+    say()
+    if not role:
+        say("This machine is in no vault yet. Run `crystal up` again.")
+        return
+    say(
+        f"{settings.name.value} is a {role.capitalize()} of vault {settings.config.vault[:8]}, at {settings.relay_url}."
+    )
+    if running:
+        say("The agent runs: what is said on this machine is recorded, and reaches your other machines.")
+    else:
+        say("No agent runs: nothing is recorded by itself. `crystal agent run` starts one in a terminal.")
+    if role == "core":
+        say("To bring another machine in: `crystal pair` here, `crystal up` there.")
+    if fresh_core:
+        from crystal_node.surfaces.cli.recovery import offer_kit
+
+        say()
+        offer_kit(settings)
+
+
+def _role(settings: "Settings") -> str:
+    """core, node, or "" for a machine in no vault."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.device.device import opened
+
+    try:
+        with opened(settings) as device:
+            return "core" if device.member.is_core else "node"
+    except CrystalError:
+        return ""
+
+
+def _is_so(step: "Step") -> bool:
+    from crystal_crypto.errors import CrystalError
+
+    try:
+        return step.is_so()
+    except (CrystalError, OSError):
+        return False
+
+
+def _typed(question: str, *, as_typed: bool = False) -> str:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    line = sys.stdin.readline(SECRET_CHARS_MAX)
+    if not line:
+        raise Usage(
+            "nothing was typed, nothing was done", hint="`crystal up --help` shows how to say it by options."
+        )
+    return line.strip() if as_typed else line.strip().lower()

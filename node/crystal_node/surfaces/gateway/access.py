@@ -1,0 +1,167 @@
+"""Who may use the gateway: whoever has its token, and the pages that were opened by a link of it.
+
+::
+
+    crystal serve ──► token, in the home or from the environment ──► programs send it
+    crystal serve [--link] ──► code, good once and for ten minutes ──► POST /api/session ──► a page's session, in memory
+                                                                                              ends after twelve idle hours,
+                                                                                              signed out, or with the process
+
+The token stands in no address and no argument, and stays in no browser: a page whose person pastes it gets a session for it. A
+code does stand in an argument (`--open`), and is of no use to whoever sees it later. What is kept of codes and sessions is
+their SHA-256, so that comparing tells nothing of them.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from crystal_node.base.errors import BadConfig, LocalStorage
+from crystal_node.base.home import DIRECTORY_MODE, Home, exposure, locked_directory, write_private
+
+TOKEN_BYTES = 32
+TOKEN_CHARS_MIN = 16
+TOKEN_CHARS_MAX = 512
+LINK_SECONDS = 10 * 60
+LINKS_MAX = 16
+SESSION_SECONDS = 12 * 3600
+SESSIONS_MAX = 32
+_FILE_BYTES_MAX = 16 * 1024
+_BEARER = b"bearer "
+
+
+class _Link(msgspec.Struct, frozen=True):
+    digest: str
+    until: int
+
+
+class Access:
+    """Of one process that serves. ``clock``: milliseconds since 1970."""
+
+    def __init__(self, home: Home, token: str, clock: Callable[[], int]) -> None:
+        self._home = home
+        self._token = _digest(token)
+        self._clock = clock
+        self._sessions: dict[bytes, int] = {}
+
+    def admits(self, header: bytes | None) -> bool:
+        """Whether this ``Authorization`` header is the token's or a session's."""
+        if header is None or header[: len(_BEARER)].lower() != _BEARER:
+            return False
+        given = sha256(header[len(_BEARER) :].strip()).digest()
+        if hmac.compare_digest(given, self._token):
+            return True
+        now = self._clock()
+        if self._sessions.get(given, 0) <= now:
+            self._sessions.pop(given, None)
+            return False
+        self._sessions[given] = now + SESSION_SECONDS * 1000
+        return True
+
+    def open_session(self, code: str) -> str | None:
+        """A session's token for a link's code, which is used up by it. None: it is no such code, or not any more."""
+        return self.new_session() if _redeem(self._home.gateway_folder, code, self._clock()) else None
+
+    def new_session(self) -> str:
+        """A session's token, for a page whose person has the gateway's own."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._sessions.pop(min(self._sessions, key=lambda each: self._sessions[each]))
+        self._sessions[_digest(token)] = self._clock() + SESSION_SECONDS * 1000
+        return token
+
+    def close_session(self, header: bytes | None) -> None:
+        """Ends the session that this header is of, if it is one."""
+        self._sessions.pop(sha256((header or b"")[len(_BEARER) :].strip()).digest(), None)
+
+
+def kept_token(home: Home, given: str) -> str:
+    """The token: what the environment gives, else the home's own, which is made where there is none.
+
+    Raises:
+        BadConfig: the one that was given is too short to be guessed at, or holds what no header can.
+        LocalStorage: others can read the file, or it holds no token.
+    """
+    if given:
+        if len(given) < TOKEN_CHARS_MIN or not given.isascii() or not given.isprintable() or " " in given:
+            raise BadConfig(
+                f"CRYSTAL_SERVE_TOKEN has to have {TOKEN_CHARS_MIN} characters or more, without spaces",
+                hint="Leave it out: `crystal serve` then makes one of its own.",
+            )
+        return given
+    path = token_file(home)
+    _folder(home)
+    with locked_directory(path.parent):
+        problem = exposure(path)
+        if problem is not None:
+            raise LocalStorage(problem.text, hint=problem.fix)
+        try:
+            token = path.read_bytes()[: TOKEN_CHARS_MAX + 2].decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            token = secrets.token_urlsafe(TOKEN_BYTES)
+            write_private(path, token.encode() + b"\n")
+    if not TOKEN_CHARS_MIN <= len(token) <= TOKEN_CHARS_MAX or not token.isprintable() or "\ufffd" in token:
+        raise LocalStorage(
+            f"{path} holds no token", hint="Delete it: the next `crystal serve` makes another."
+        )
+    return token
+
+
+def token_file(home: Home) -> Path:
+    return home.gateway_folder / "token"
+
+
+def new_link(home: Home, now_ms: int) -> str:
+    """A code that opens the page once. Any process of this home may make one, whether a gateway runs or not."""
+    code = secrets.token_urlsafe(TOKEN_BYTES)
+    folder = _folder(home)
+    with locked_directory(folder):
+        links = [each for each in _links(folder) if each.until > now_ms][-(LINKS_MAX - 1) :]
+        _write(folder, [*links, _Link(_digest(code).hex(), now_ms + LINK_SECONDS * 1000)])
+    return code
+
+
+def _redeem(folder: Path, code: str, now_ms: int) -> bool:
+    given = _digest(code).hex()
+    if not folder.is_dir():
+        return False
+    with locked_directory(folder):
+        links = _links(folder)
+        found = [each for each in links if hmac.compare_digest(each.digest, given) and each.until > now_ms]
+        if found:
+            _write(folder, [each for each in links if each.until > now_ms and each not in found])
+    return bool(found)
+
+
+def _links(folder: Path) -> list[_Link]:
+    """Whatever is not as it was written is no link."""
+    with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        data = _links_file(folder).read_bytes()
+        if len(data) <= _FILE_BYTES_MAX:
+            return msgspec.json.decode(data, type=list[_Link])
+    return []
+
+
+def _write(folder: Path, links: list[_Link]) -> None:
+    write_private(_links_file(folder), msgspec.json.encode(links))
+
+
+def _links_file(folder: Path) -> Path:
+    return folder / "links.json"
+
+
+def _folder(home: Home) -> Path:
+    home.gateway_folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    problem = exposure(home.gateway_folder)
+    if problem is not None:
+        raise LocalStorage(problem.text, hint=problem.fix)
+    return home.gateway_folder
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,125 @@
+"""What every request passes on its way in, and every answer and error on its way out.
+
+In: the Host header names this machine and our port (a page that points its own name here is refused), the Origin is ours or
+none, and whatever is no file of the page bears a token. Out: errors as JSON; headers that let a page do nothing but what its
+own files do. A mistake of ours is told on the terminal by the places in the code, without the values: they may be texts.
+"""
+
+import logging
+import traceback
+from collections.abc import Collection
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crystal_node.surfaces.gateway.access import Access
+from crystal_node.surfaces.gateway.documents import ErrorDocument
+from crystal_node.surfaces.gateway.errors import BadRequest, ForeignOrigin, NoToken, WrongHost
+from crystal_node.surfaces.gateway.limits import HEAD_BYTES_MAX
+from crystal_node.surfaces.gateway.replies import JsonReply, error_document, error_words
+
+_POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+)
+_HEADERS = [
+    (b"content-security-policy", "; ".join(_POLICY).encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_OPEN_METHODS = ("GET", "HEAD", "POST")
+_OURS = (b"same-origin", b"none")
+_SINGLE = (b"authorization", b"content-type", b"host", b"origin", b"sec-fetch-site")
+_log = logging.getLogger("crystal_node.surfaces.gateway")
+
+
+class Guard:
+    """ASGI middleware: the outermost. ``open_paths``: what needs no token."""
+
+    def __init__(self, app: ASGIApp, access: Access, port: int, open_paths: Collection[str]) -> None:
+        self._app = app
+        self._access = access
+        self._hosts = frozenset(f"{name}:{port}".encode() for name in _NAMES)
+        self._origins = frozenset(b"http://" + host for host in self._hosts)
+        self._open = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = [*message["headers"], *_HEADERS]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        try:
+            self._check(scope)
+            await self._app(scope, receive, guarded)
+        except Exception as error:  # noqa: BLE001  where every error becomes an answer
+            status, document = error_document(error)
+            if status == 500:
+                _log.error("a mistake: %s at %s", type(error).__name__, _places(error))
+            if begun:
+                raise ConnectionResetError("the answer broke off") from None
+            reply = JsonReply(_shaped(scope["path"], error, document), status)
+            if status == NoToken.status:
+                reply.headers["www-authenticate"] = "Bearer"
+            if status == 503:
+                reply.headers["retry-after"] = "1"
+            if status in (408, 413):
+                reply.headers["connection"] = "close"
+            await reply(scope, receive, guarded)
+
+    def _check(self, scope: Scope) -> None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if sum(len(name) + len(value) for name, value in headers) > HEAD_BYTES_MAX:
+            raise BadRequest("the headers are too large")
+        found: dict[bytes, bytes] = {}
+        for name, value in headers:
+            if name in _SINGLE:
+                if name in found:
+                    raise BadRequest(f"the header {name.decode()} comes twice")
+                found[name] = value
+        if found.get(b"host", b"").lower() not in self._hosts:
+            raise WrongHost("this address is not the gateway's own")
+        if b"origin" in found and found[b"origin"].lower() not in self._origins:
+            raise ForeignOrigin("a page of another site may not ask here")
+        page = scope["path"] in self._open and scope["method"] in ("GET", "HEAD")
+        if not page and found.get(b"sec-fetch-site", b"none") not in _OURS:
+            raise ForeignOrigin("a page of another site may not ask here")
+        needs_none = scope["path"] in self._open and scope["method"] in _OPEN_METHODS
+        if not needs_none and not self._access.admits(found.get(b"authorization")):
+            raise NoToken("this needs the gateway's token")
+
+
+def _shaped(path: str, error: BaseException, document: ErrorDocument) -> object:
+    """As clients of that route expect an error to look."""
+    if not path.startswith("/v1/"):
+        return document
+    words = " ".join(filter(None, (document.error + ("." if document.hint else ""), document.hint)))
+    return error_words(error, words, document.code)
+
+
+def _places(error: BaseException) -> str:
+    return ", ".join(
+        f"{frame.name} ({frame.lineno})" for frame in traceback.extract_tb(error.__traceback__)[-4:]
+    )

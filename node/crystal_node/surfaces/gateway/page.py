@@ -1,0 +1,49 @@
+"""The web page: files of this package, read once and sent as they are. They hold nothing of anybody; the page asks for that."""
+
+from hashlib import sha256
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_node.surfaces.gateway.requests import no_query
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOLDER = Path(__file__).parent / "web"
+_START = "index.html"
+
+
+class Page:
+    """The files by their addresses. What is served is what is in the folder, and no path is made of a request."""
+
+    def __init__(self, folder: Path = _FOLDER) -> None:
+        self._files = {
+            "/" if path.name == _START else f"/{path.name}": (path.read_bytes(), _TYPES[path.suffix])
+            for path in sorted(folder.iterdir())
+            if path.suffix in _TYPES
+        }
+        self._tags = {name: f'"{sha256(data).hexdigest()[:32]}"' for name, (data, _) in self._files.items()}
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(self._files)
+
+    def routes(self) -> list[Route]:
+        return [Route(path, self.file, methods=["GET"], include_in_schema=False) for path in self._files]
+
+    async def file(self, request: Request) -> Response:
+        """One file; nothing if the browser has it already."""
+        no_query(request)
+        path = request.scope["path"]
+        data, kind = self._files[path]
+        tag = self._tags[path]
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(None, 304, headers)
+        return Response(data, 200, headers | {"content-type": kind})

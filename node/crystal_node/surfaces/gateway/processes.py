@@ -1,0 +1,102 @@
+"""Work on an agent's conversations that was asked for over HTTP: `crystal dream-weave` or `crystal backfill`, as a child.
+
+A child of its own can be killed at any moment, takes the home's locks as the command does, and asks nobody: what would cost
+money at a provider elsewhere is refused there, as it is without a terminal. What is given is one of two words and an agent's
+name of letters, which is checked before; no shell is between.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from crystal_node.base.clock import now_ms
+from crystal_node.base.wording import iso, one_line
+from crystal_node.surfaces.gateway.documents import Action, ProcessStanding, WeaveMode
+from crystal_node.surfaces.gateway.errors import Running
+
+KEPT_MAX = 20
+END_SECONDS_MAX = 5.0
+_TOLD_BYTES_MAX = 4096
+_TEXT_CHARS_MAX = 300
+
+
+class _Error(msgspec.Struct):
+    error: str
+
+
+class Processes:
+    """Those of one gateway. ``environment``: what a child may see."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self._standing: deque[ProcessStanding] = deque(maxlen=KEPT_MAX)
+        self._tasks: dict[tuple[Action, str], asyncio.Task[None]] = {}
+
+    def standing(self) -> list[ProcessStanding]:
+        """The last ones, newest first."""
+        return [*reversed(self._standing)]
+
+    async def start(self, action: Action, agent: str, mode: WeaveMode) -> None:
+        """Begins it. Raises Running, OSError."""
+        key = (action, agent)
+        if key in self._tasks:
+            raise Running(f"{action.value} of {agent} is under way")
+        words = ["dream-weave", "--agent", agent, "--mode", mode.value]
+        if action is Action.BACKFILL:
+            words = ["backfill", "--agent", agent, "--yes"]
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "crystal_node", *words, "--json"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+        )
+        begun = ProcessStanding(
+            action=action, agent_id=agent, began=iso(now_ms()) or "", ended=None, exit_code=None, text=""
+        )
+        self._standing.append(begun)
+        task = asyncio.create_task(self._watch(child, begun))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def aclose(self) -> None:
+        """Ends them; each goes on where it was when it is asked for again."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _watch(self, child: asyncio.subprocess.Process, begun: ProcessStanding) -> None:
+        assert child.stderr is not None
+        told = b""
+        try:
+            while piece := await child.stderr.read(_TOLD_BYTES_MAX):
+                told = (told + piece)[-_TOLD_BYTES_MAX:]
+            code = await child.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):
+                child.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS_MAX):
+                    await child.communicate()
+            if child.returncode is None:
+                child.kill()
+            raise
+        ended = msgspec.structs.replace(
+            begun, ended=iso(now_ms()), exit_code=code, text=_why(told) if code else ""
+        )
+        with suppress(ValueError):  # pushed out by newer ones
+            self._standing[self._standing.index(begun)] = ended
+
+
+def _why(told: bytes) -> str:
+    """The error that the command told, without anything else that it may have said."""
+    begin = told.rfind(b'{\n  "error"')
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        return one_line(msgspec.json.decode(told[max(begin, 0) :], type=_Error).error, _TEXT_CHARS_MAX)
+    return "it failed"

@@ -1,0 +1,69 @@
+"""Reading requests strictly: within their size and time, as JSON of one kind, nothing unknown, no parameter twice."""
+
+import asyncio
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from crystal_node.search.finding.schemawords import Unfit, decoded, words_of
+from crystal_node.surfaces.gateway.errors import BadRequest, TooLarge, TooSlow
+from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
+
+QUERY_FIELDS_MAX = 16
+Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY_BYTES_MAX) -> Parsed:
+    """The body. Raises BadRequest, TooLarge, TooSlow."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise BadRequest("the body has to be application/json")
+    body = await _body(request, bytes_max)
+    try:
+        return decoded(body, kind)
+    except Unfit as error:
+        raise BadRequest(str(error)) from error
+
+
+def query_of(request: Request, kind: type[Parsed]) -> Parsed:
+    """The query's parameters as a ``kind``. Raises BadRequest."""
+    try:
+        pairs = parse_qsl(
+            request.scope["query_string"].decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(request.scope["query_string"]),
+            max_num_fields=QUERY_FIELDS_MAX,
+            errors="strict",
+        )
+    except ValueError as error:
+        raise BadRequest("the query cannot be read") from error
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise BadRequest("a parameter comes twice")
+    try:
+        return msgspec.convert(dict(pairs), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(words_of(error, kind)) from error
+
+
+def no_query(request: Request) -> None:
+    """Raises BadRequest."""
+    if request.scope["query_string"]:
+        raise BadRequest("this address takes no query")
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > bytes_max:
+                    raise TooLarge(f"a body has at most {bytes_max // 1024} KiB here")
+                pieces.append(piece)
+    except TimeoutError as error:
+        raise TooSlow("the body did not come in time") from error
+    except ClientDisconnect as error:
+        raise BadRequest("the body broke off") from error
+    return b"".join(pieces)

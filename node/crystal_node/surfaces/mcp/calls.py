@@ -1,0 +1,90 @@
+"""What a tool's function is given beside its arguments: the memory, a way to tell how far it is, and whether a person agreed.
+
+What cannot be undone needs an agreement. Where the client can ask its person, the person is asked, and nothing else counts.
+Where it cannot, the first call changes nothing: it says what would happen and gives a word, good once, for this process, for
+these texts and for ten minutes; only a second call with that word does it. So no single call does it, no text in the memory
+can hold the word, and a client that shows calls to its person shows two, the second with what it is about.
+
+::
+
+    call ==> client can ask: the person says yes ==> done              (no, or no answer ==> nothing was done)
+    call ==> it cannot: the preview and a word ==> the same call with the word ==> done
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crystal_node.base.errors import Usage
+from crystal_node.search.finding.keeping import Keeper
+
+PLEDGE_SECONDS = 600.0
+PLEDGES_MAX = 64
+
+
+class NotAgreed(Usage):
+    """The person was asked, and did not say yes."""
+
+    hint = "Nothing was changed. Do not ask again unless the person wants it."
+
+
+class Stopped(Usage):
+    """The client does not want the answer any more."""
+
+    hint = "Call it again: what was done already is not done twice."
+
+
+class Pledges:
+    """The words that were given and not used yet."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[str, float]] = {}
+
+    def give(self, about: str) -> str:
+        """A word for what ``about`` names."""
+        word = secrets.token_hex(8)
+        with self._lock:
+            now = self._clock()
+            kept = [item for item in self._kept.items() if item[1][1] > now]
+            self._kept = dict(kept[-(PLEDGES_MAX - 1) :])
+            self._kept[word] = (about, now + PLEDGE_SECONDS)
+        return word
+
+    def redeem(self, word: str, about: str) -> bool:
+        """Whether it is a word for this. It is used up by that, if it is one at all."""
+        with self._lock:
+            kept, until = self._kept.pop(word, ("", 0.0))
+            return kept == about and until > self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked. ``about`` names the thing without its words; ``yes`` is the line to agree to."""
+
+    text: str
+    yes: str
+    about: str
+
+
+def _no_progress(_done: float, _total: float | None, _what: str) -> None:
+    return None
+
+
+@dataclass
+class Call:
+    """One call of a tool. ``asked``: the client can ask its person, and the person said yes."""
+
+    keeper: Keeper
+    pledges: Pledges
+    asked: bool = False
+    progress: Callable[[float, float | None, str], None] = _no_progress
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Between two steps of something long. Raises Stopped if nobody wants it any more."""
+        if self.over.is_set():
+            raise Stopped("the call was cancelled")

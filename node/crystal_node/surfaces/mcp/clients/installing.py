@@ -1,0 +1,181 @@
+"""The entries of one home in all clients. Installing twice changes nothing; an entry of an earlier place is replaced; one of
+that name that is not ours is left alone.
+
+Before the first change a file is copied to ``….before-crystal``; when the entry goes and the file is again what it was, so does
+the copy.
+"""
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from crystal_node.agent.hooks import document, jsonfile
+from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.settings import Settings
+from crystal_node.surfaces.mcp.clients import jsonform, tomlform
+from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
+from crystal_node.surfaces.mcp.clients.places import Client, Form, clients_of
+
+
+class EntryState(StrEnum):
+    """How one client stands.
+
+    ABSENT: there is no such program. OTHER: it has a server of our name that is not ours. OUTDATED: of an earlier place.
+    """
+
+    ABSENT = "absent"
+    MISSING = "missing"
+    INSTALLED = "installed"
+    OUTDATED = "outdated"
+    OTHER = "other"
+
+
+class NotOurs(Usage):
+    """There is a server of our name that is another's."""
+
+    hint = "Rename or remove that one first; it was left as it is."
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLook:
+    """One client and how it stands."""
+
+    client: Client
+    state: EntryState
+
+
+class McpClients:
+    """See the module."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._owner = Owner.of(settings)
+        self._clients = clients_of(settings)
+
+    @property
+    def all(self) -> list[Client]:
+        return self._clients
+
+    def named(self, names: Sequence[str]) -> list[Client]:
+        """Those clients; without names those that are there. Raises Usage."""
+        known = {client.name: client for client in self._clients}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise Usage(f"there is no client {unknown[0][:80]!r}", hint=f"Known are: {', '.join(known)}.")
+        if names:
+            return [known[name] for name in dict.fromkeys(names)]
+        return [client for client in self._clients if client.there]
+
+    def look(self, client: Client) -> ClientLook:
+        """How it stands. Raises DamagedDocument."""
+        if not client.there:
+            return ClientLook(client, EntryState.ABSENT)
+        with _named(client.file):
+            text = jsonfile.read_text(client.file) or ""
+            found = (tomlform if client.form is Form.TOML else jsonform).entry_in(text, client.at)
+        if found is None:
+            return ClientLook(client, EntryState.MISSING)
+        if not self._owner.owns(found):
+            return ClientLook(client, EntryState.OTHER)
+        current = found == self._owner.entry(typed=client.typed)
+        return ClientLook(client, EntryState.INSTALLED if current else EntryState.OUTDATED)
+
+    def install(self, client: Client) -> bool:
+        """Puts the entry in. Returns whether anything was changed.
+
+        Raises:
+            NoSuchEntry: there is no such program here.
+            NotOurs, DamagedDocument, HomeBusy, LocalStorage: nothing was changed.
+        """
+        state = self.look(client).state
+        if state is EntryState.ABSENT:
+            raise NoSuchEntry(
+                f"there is no {client.title} on this machine: no folder {client.folder}",
+                hint="Start it once, or put the entry in by hand: docs/mcp.md.",
+            )
+        if state is EntryState.OTHER:
+            raise NotOurs(f"{client.file} has an MCP server {NAME} that is not this home's")
+        entry = self._owner.entry(typed=client.typed)
+        form = tomlform if client.form is Form.TOML else jsonform
+        with _named(client.file):
+            return jsonfile.change(
+                client.file, lambda text: form.with_entry(text, client.at, entry), backup=client.backup
+            )
+
+    def uninstall(self, client: Client) -> list[Path]:
+        """Takes the entry out, wherever this program may have it. Returns the files that had one. Raises as ``install``."""
+        changed = [file for file in self.holding(client) if self._take_out(client, file)]
+        self._tidy(client, changed=client.file in changed)
+        return changed
+
+    def holding(self, client: Client) -> list[Path]:
+        """The files that hold an entry of ours. Raises DamagedDocument."""
+        return [file for file in dict.fromkeys((client.file, *client.also)) if self._holds(client, file)]
+
+    def _holds(self, client: Client, file: Path) -> bool:
+        with _named(file):
+            text = jsonfile.read_text(file)
+            if text is None or NAME not in text:
+                return False
+            if client.form is Form.TOML:
+                return self._owner.owns(tomlform.entry_in(text, client.at))
+            return any(jsonform.ours_in(text, client.at, self._owner))
+
+    def _take_out(self, client: Client, file: Path) -> bool:
+        def taken(text: str) -> str:
+            if client.form is Form.TOML:
+                left = tomlform.without_entry(text, client.at, self._owner)
+            else:
+                left = jsonform.without_entries(text, client.at, self._owner)
+            before = jsonfile.read_text(client.backup) if file == client.file else None
+            # What differs from before by nothing that anybody wrote is put back as it was, to the byte.
+            return before if before is not None and _same(client, left, before) else left
+
+        with _named(file):
+            return jsonfile.change(file, taken)
+
+    def _tidy(self, client: Client, *, changed: bool) -> None:
+        """Leaves nothing of ours behind: a copy of what the file is again, or a file that only we had something in."""
+        text, kept = jsonfile.read_text(client.file), jsonfile.read_text(client.backup)
+        if kept is not None and kept == text:
+            with suppress(FileNotFoundError):
+                client.backup.unlink()
+        elif changed and kept is None and text is not None and _empty(client, text):
+            jsonfile.remove(client.file)
+
+
+def _same(client: Client, left: str, before: str) -> bool:
+    """Whether two states of a file differ by empty places alone that came with our entry."""
+    if client.form is Form.TOML:
+        return left.strip() == before.strip()
+    if not before.strip():
+        return _empty(client, left)
+    with suppress(DamagedDocument):
+        return json.dumps(_pruned(client, left)) == json.dumps(_pruned(client, before))
+    return False
+
+
+def _pruned(client: Client, text: str) -> object:
+    """A JSON document without the objects on the way to the servers that are empty."""
+    for depth in range(len(client.at), 0, -1):
+        if document.value_at(document.parse(text), client.at[:depth]) == {}:
+            text = document.without(text, client.at[:depth])
+    return document.parse(text)
+
+
+def _empty(client: Client, text: str) -> bool:
+    return not text.strip() if client.form is Form.TOML else _pruned(client, text) == {}
+
+
+@contextmanager
+def _named(file: Path) -> Generator[None]:
+    """Puts the file's name before what is wrong in it."""
+    try:
+        yield
+    except DamagedDocument as error:
+        if str(file) in str(error):
+            raise
+        raise DamagedDocument(f"{file} cannot be changed: {error}") from None

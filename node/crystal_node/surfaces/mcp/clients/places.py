@@ -1,0 +1,84 @@
+"""The agents that speak MCP, and the file in which each keeps the servers of its person.
+
+Only what their makers document. A program counts as there when its folder is: nothing is made for one that is not.
+"""
+
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from crystal_node.base.settings import Settings
+
+_SERVERS = ("mcpServers",)
+
+
+class Form(StrEnum):
+    """How the file is written."""
+
+    JSON = "json"
+    TOML = "toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One program. ``at``: where in the file the servers are, by name. ``typed``: an entry says there that it is a process.
+    ``also``: other files that may hold an entry of ours, which is only ever taken out of them."""
+
+    name: str
+    title: str
+    folder: Path
+    file: Path
+    at: tuple[str, ...] = _SERVERS
+    form: Form = Form.JSON
+    typed: bool = False
+    also: tuple[Path, ...] = ()
+
+    @property
+    def there(self) -> bool:
+        return self.folder.is_dir()
+
+    @property
+    def backup(self) -> Path:
+        return self.file.with_name(self.file.name + ".before-crystal")
+
+
+def clients_of(settings: Settings) -> list[Client]:
+    """All that are known."""
+    person, capture = settings.person_home, settings.capture
+    claude = settings.claude_folder
+    usual = claude == person / ".claude"
+    claude_files = (person / ".claude.json", claude / ".claude.json")
+    applications = (
+        person / "Library" / "Application Support" if sys.platform == "darwin" else person / ".config"
+    )
+    desktop, code = applications / "Claude", applications / "Code" / "User"
+    return [
+        Client(
+            "claude-code",
+            "Claude Code",
+            claude,
+            claude_files[0 if usual else 1],
+            typed=True,
+            also=claude_files,
+        ),
+        Client("claude-desktop", "Claude Desktop", desktop, desktop / "claude_desktop_config.json"),
+        Client(
+            "codex",
+            "Codex",
+            capture.codex_folder,
+            capture.codex_folder / "config.toml",
+            ("mcp_servers",),
+            Form.TOML,
+        ),
+        Client("gemini-cli", "Gemini CLI", capture.gemini_folder, capture.gemini_folder / "settings.json"),
+        Client("cursor", "Cursor", person / ".cursor", person / ".cursor" / "mcp.json"),
+        Client("vscode", "VS Code", code, code / "mcp.json", ("servers",), typed=True),
+        Client(
+            "openclaw",
+            "OpenClaw",
+            capture.openclaw_folder,
+            capture.openclaw_folder / "openclaw.json",
+            ("mcp", "servers"),
+        ),
+    ]

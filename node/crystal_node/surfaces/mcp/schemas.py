@@ -1,0 +1,38 @@
+"""JSON schemas of the tools' types, and strict reading of what a model sent by them."""
+
+from typing import TypeVar
+
+import msgspec
+
+from crystal_node.base.errors import Usage
+from crystal_node.search.finding.schemawords import words_of
+
+_T = TypeVar("_T")
+_REFERENCES = "#/$defs/{name}"
+
+
+def schema_of(kind: type) -> dict[str, object]:
+    """The schema of a struct, an object at its root as the protocol wants it, with what it refers to in ``$defs``."""
+    (root,), definitions = msgspec.json.schema_components([kind], ref_template=_REFERENCES)
+    name = root["$ref"].rsplit("/", 1)[1]
+    schema: dict[str, object] = dict(definitions.pop(name))
+    schema.pop("title", None)
+    schema.pop("description", None)
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def read_as(kind: type[_T], given: object) -> _T:
+    """What a model sent, as the type it must have.
+
+    Raises:
+        Usage: it has another form. The message names the field and never repeats its value.
+    """
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise Usage(
+            words_of(error, kind, whole="what is given"),
+            hint="The tool's input schema says what each argument must be. Correct the call and send it again.",
+        ) from None

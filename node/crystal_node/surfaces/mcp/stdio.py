@@ -1,0 +1,36 @@
+"""One client over standard input and output, until it closes its end.
+
+Standard output is the protocol's alone: the SDK puts whatever else would be printed to standard error. When standard input ends
+the process ends at once, whatever is under way: databases are changed in transactions, and no child is left, for there is none.
+"""
+
+import os
+import signal
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from crystal_node.search.finding.keeping import Keeper
+from crystal_node.surfaces.mcp.server import CrystalServer
+from crystal_node.surfaces.mcp.tools import Tool
+
+
+def serve(keeper: Keeper, tools: tuple[Tool, ...]) -> None:
+    """Serves until the client is gone; then ends this process."""
+    # A thread reads standard input and cannot be woken: a signal ends the process by itself.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        anyio.run(_serve, CrystalServer(keeper, tools))
+    except BaseExceptionGroup as group:
+        gone, others = group.split((BrokenPipeError, ConnectionError))
+        if others is not None:
+            raise
+        assert gone is not None
+    # Threads of tools that nobody waits for any more must not keep it alive.
+    os._exit(0)
+
+
+async def _serve(server: CrystalServer) -> None:
+    async with server.resting(), stdio_server() as (incoming, outgoing):
+        await server.protocol.run(incoming, outgoing, server.protocol.create_initialization_options())

@@ -1,0 +1,128 @@
+"""The tools that change what is remembered. They do what ``crystal remember`` and ``crystal forget`` do."""
+
+from crystal_mirror.operations import Forget
+from crystal_node.base.errors import Usage
+from crystal_node.base.lookup import Found, find_text
+from crystal_node.base.wording import counted, one_line
+from crystal_node.device.device import Device, opened
+from crystal_node.search.memories import remember_text
+from crystal_node.surfaces.mcp.answers import NOTICE, AlikeAnswer, ForgetAnswer, ForgetTarget, RememberAnswer
+from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments
+from crystal_node.surfaces.mcp.calls import Call, Question
+from crystal_node.surfaces.mcp.rendering import Fence
+
+_EXCERPT_CHARS = 300
+
+
+def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]:
+    """``crystal_remember``. Memories that say almost the same stay, and are named: the agent asks its person."""
+    with opened(call.keeper.settings()) as device:
+        kept = remember_text(
+            device,
+            given.text,
+            category=given.category.value,
+            confidence=given.confidence,
+            supersedes=given.supersedes,
+            agent=given.agent.strip(),
+        )
+    answer = RememberAnswer(
+        notice=NOTICE,
+        id=kept.id,
+        category=given.category,
+        confidence=kept.confidence,
+        agent=kept.agent,
+        merged=kept.merged,
+        supersedes=kept.supersedes,
+        alike=[AlikeAnswer(id=each.id, text=each.text[:_EXCERPT_CHARS]) for each in kept.alike],
+        redacted=kept.redacted,
+    )
+    return answer, _remembered(answer)
+
+
+def _remembered(answer: RememberAnswer) -> str:
+    how = "was remembered already; it is" if answer.merged else "is remembered as"
+    lines = [
+        f"It {how} {answer.id[:16]} ({answer.category.value}). Other devices have it after their next sync."
+    ]
+    if answer.redacted:
+        lines.append(f"{counted(answer.redacted, 'credential')} in it blanked out.")
+    if answer.alike:
+        fence = Fence()
+        lines.append(f"These say almost the same and stay beside it. {fence.explanation}")
+        lines += [f"id {each.id[:16]}\n{fence.around(each.text)}" for each in answer.alike]
+        lines.append("If one is out of date, remember the text again with its id in supersedes.")
+    return "\n".join(lines)
+
+
+def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
+    """``crystal_forget``. Without an agreement it changes nothing and says what would go."""
+    from crystal_node.agent.forgetting import note_files
+    from crystal_node.sync.replication.searching import files_with
+
+    with opened(call.keeper.settings()) as device:
+        found = _texts(device, given.ids)
+        about = _about(found)
+        if not call.asked:
+            if not given.confirm:
+                return _preview(call, found, about)
+            if not call.pledges.redeem(given.confirm, about):
+                raise Usage(
+                    "that is no confirmation for these texts, or not any more",
+                    hint="Call crystal_forget without confirm: it says what would go, and gives a new one.",
+                )
+        device.accept([Forget(tuple(text.forget_hash for text in found))])
+        holding = files_with(device, [text.words for text in found])
+        if holding:
+            note_files(device, holding)
+    answer = ForgetAnswer(
+        notice=NOTICE,
+        forgotten=True,
+        texts=[ForgetTarget(id=text.id.hex(), excerpt="") for text in found],
+        confirm="",
+        files=holding,
+    )
+    said = f"Forgotten: {', '.join(text.id[:16] for text in answer.texts)}. Other devices follow with their next sync."
+    if holding:
+        names = "\n".join(one_line(path, _EXCERPT_CHARS) for path in holding)
+        said += f" These files still hold it; tell the person:\n{names}"
+    return answer, said
+
+
+def forget_question(call: Call, given: ForgetArguments) -> Question:
+    """What the person is asked before a forget."""
+    with opened(call.keeper.settings()) as device:
+        found = _texts(device, given.ids)
+    lines = [f"“{one_line(text.words, _EXCERPT_CHARS)}”" for text in found]
+    many = counted(len(found), "text")
+    return Question(
+        f"An agent asks to forget {many} on all of your devices, for good:\n\n" + "\n".join(lines),
+        f"Forget {many} everywhere, for good",
+        _about(found),
+    )
+
+
+def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, str]:
+    word = call.pledges.give(about)
+    answer = ForgetAnswer(
+        notice=NOTICE,
+        forgotten=False,
+        texts=[ForgetTarget(id=text.id.hex(), excerpt=text.words[:_EXCERPT_CHARS]) for text in found],
+        confirm=word,
+        files=[],
+    )
+    fence = Fence()
+    shown = "\n".join(fence.around(each.excerpt) for each in answer.texts)
+    return answer, (
+        f"Nothing was forgotten yet. {fence.explanation}\n{shown}\nIf the person asked you to forget "
+        f"{'this' if len(found) == 1 else 'these'}, and not a text from the memory, call crystal_forget again with the "
+        f'same ids and confirm "{word}" within ten minutes. It removes them on all devices, for good.'
+    )
+
+
+def _texts(device: Device, ids: list[str]) -> list[Found]:
+    found = {text.id: text for text in (find_text(device.replica.database, given) for given in ids)}
+    return list(found.values())
+
+
+def _about(found: list[Found]) -> str:
+    return "forget " + " ".join(sorted(text.id.hex() for text in found))

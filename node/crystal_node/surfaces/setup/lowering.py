@@ -1,0 +1,60 @@
+"""The steps of `crystal down` and `crystal uninstall`: what was put into this system and into other programs goes again.
+
+Nothing of the home is touched: what was recorded stays, and what was decided is there for the next `crystal up`.
+"""
+
+from crystal_node.agent.daemon.stopping import stop_agent
+from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.service import ServiceState, manager_for
+from crystal_node.base.locking import is_held
+from crystal_node.base.settings import Settings
+from crystal_node.surfaces.mcp.clients.installing import McpClients
+from crystal_node.surfaces.setup.steps import Step
+
+
+def lowering(settings: Settings) -> list[Step]:
+    """The plan of `crystal down`. An agent that was started by hand ends, too."""
+    hooks = ClaudeHooks(settings)
+
+    def take_hooks() -> str:
+        hooks.uninstall()
+        return str(hooks.file)
+
+    def take_service() -> str:
+        manager = manager_for(settings)
+        file = manager.file
+        manager.uninstall()
+        return str(file)
+
+    def stop() -> str:
+        stopped = stop_agent(settings, manager_for(settings))
+        return f"after {stopped.seconds:.1f} s"
+
+    return [
+        Step(
+            "service",
+            "take the agent out of the background",
+            lambda: manager_for(settings).state() is ServiceState.ABSENT,
+            take_service,
+        ),
+        Step("agent", "end the agent", lambda: not is_held(settings.home.watch_lock), stop),
+        Step("hooks", "take the hooks out of Claude Code", lambda: hooks.look().absent, take_hooks),
+    ]
+
+
+def uninstalling(settings: Settings) -> list[Step]:
+    """The plan of `crystal uninstall`, without what removes the home."""
+    agents = McpClients(settings)
+
+    def take_entries() -> str:
+        return ", ".join(str(file) for client in agents.all for file in agents.uninstall(client))
+
+    return [
+        *lowering(settings),
+        Step(
+            "mcp",
+            "take Crystal's MCP server out of other programs",
+            lambda: not any(agents.holding(client) for client in agents.all),
+            take_entries,
+        ),
+    ]

@@ -1,0 +1,194 @@
+"""Removing the home: first what would be lost with it, then everything, as one step that can be gone on with.
+
+::
+
+    home --mark made, named otherwise--> HOME.purging --keys out of the keyring--> --its files go, then the mark--> nothing
+
+The new name is the step that counts: from then on no command finds the home. Killed after it, the next call goes on. A folder
+of that name without the mark beside it is somebody else's, and stays. What lies
+outside of the home stays, but for the database that CRYSTAL_DATA_DIR has put elsewhere.
+"""
+
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.home import FILE_MODE, Home, sync_directory
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import KeyStoreKind, Settings, read_config
+from crystal_node.device.device import Device, opened
+from crystal_node.device.keys.devicekeys import NAMES, keyring_store
+from crystal_node.device.kit.state import KitState, kit_state
+from crystal_node.sync.files.rounds import open_book, open_disk
+
+_LOCK_SECONDS = 5.0
+_SUFFIX = ".purging"
+_DATABASE_PARTS = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What goes with a home. ``why_unknown``: it cannot be looked into, and why; "" if it could.
+
+    ``operations``: recorded here, and not durable yet; ``entries``: of the Core's log, not on the relay yet; ``files``: of the
+    home, changed here and not shared; ``only_root``: as far as is known nobody else has the root, and no kit was typed back.
+    """
+
+    root: Path
+    name: str = ""
+    device: bytes = b""
+    operations: int = 0
+    entries: int = 0
+    files: int = 0
+    holds_root: bool = False
+    only_root: bool = False
+    is_core: bool = False
+    others: int = 0
+    why_unknown: str = ""
+
+    @property
+    def for_good(self) -> list[str]:
+        """What nobody else has, in words."""
+        from crystal_node.base.wording import counted
+
+        found = [
+            (self.operations, f"{counted(self.operations, 'operation')} that no other device has"),
+            (
+                self.entries,
+                f"{counted(self.entries, 'entry', 'entries')} of the vault's log that the relay lacks",
+            ),
+            (self.files, f"{counted(self.files, 'file')} that was changed here and not shared"),
+            (self.only_root, "the vault's root, of which no recovery kit was verified here"),
+            (self.why_unknown, f"whatever is in it, since it cannot be looked into: {self.why_unknown}"),
+        ]
+        return [text for there, text in found if there]
+
+
+def left_over(home: Home) -> Path:
+    """What an interrupted removal leaves; it need not be there."""
+    real = home.root.resolve()
+    return real.with_name(real.name + _SUFFIX)
+
+
+def mark_of(aside: Path) -> Path:
+    """The file that says that a folder of that name is what an interrupted removal leaves."""
+    return aside.with_name(aside.name + "-mark")
+
+
+def loss_of(settings: Settings) -> Loss:
+    """What would be lost. Never raises for what is wrong with the home."""
+    try:
+        with opened(settings) as device:
+            return _loss(device)
+    except (CrystalError, OSError) as error:
+        if settings.vault is None and settings.home.config_file.exists():
+            return Loss(settings.home.root, settings.name.value)
+        return Loss(settings.home.root, settings.name.value, why_unknown=str(error))
+
+
+def check_is_home(settings: Settings) -> None:
+    """Refuses to remove what is not a Crystal home, or is more than one. Raises Usage."""
+    root, person = settings.home.root.resolve(), settings.person_home.resolve()
+    if root in (person, *person.parents):
+        raise Usage(f"{root} holds more than Crystal's", hint="Remove by hand what is to go.")
+    if not settings.home.config_file.is_file() or not settings.home.state.is_dir():
+        raise Usage(f"{root} is no Crystal home", hint="CRYSTAL_HOME names the home, if it is not ~/.ldm.")
+
+
+@contextmanager
+def alone(settings: Settings) -> Generator[None]:
+    """Nobody else works in the home meanwhile. Raises HomeBusy."""
+    home = settings.home
+    with ExitStack() as held:
+        for path in (home.setup_lock, home.watch_lock, home.sync_lock, home.files_lock):
+            held.enter_context(FileLock(path, purpose="crystal uninstall", wait_seconds=_LOCK_SECONDS))
+        yield
+
+
+def purge(settings: Settings) -> None:
+    """Removes the home and this device's keys, or goes on with that. Idempotent.
+
+    Raises:
+        LocalStorage: something cannot be removed; what is left lies in ``left_over``.
+        KeyStoreError: the keyring cannot be reached; the files are still there.
+    """
+    home, aside = settings.home, left_over(settings.home)
+    mark = mark_of(aside)
+    real = home.root.resolve()
+    if real.is_dir():
+        if mark.exists() and aside.exists():
+            shutil.rmtree(aside)
+        if os.path.lexists(aside):
+            raise LocalStorage(
+                f"{aside} is in the way, and is not Crystal's", hint="Move it elsewhere first."
+            )
+        mark.touch(FILE_MODE)
+        sync_directory(aside.parent)
+        real.rename(aside)
+        sync_directory(aside.parent)
+    if home.root.is_symlink():
+        home.root.unlink()
+    if not mark.exists():
+        return
+    if not aside.exists():
+        mark.unlink()
+        return
+    config = read_config(aside / home.config_file.name)
+    if KeyStoreKind.KEYRING in (config.key_store, config.key_store_left):
+        store = keyring_store(home, config.keyring_backend)
+        for name in NAMES:
+            store.delete(name)
+    if home.data is not None:
+        for part in _DATABASE_PARTS:
+            with suppress(FileNotFoundError):
+                home.database.with_name(home.database.name + part).unlink()
+    try:
+        shutil.rmtree(aside)
+        mark.unlink()
+    except OSError as error:
+        raise LocalStorage(
+            f"{aside} cannot be removed: {error.strerror}",
+            hint="Remove it by hand: nothing uses it any more.",
+        ) from error
+
+
+def _loss(device: Device) -> Loss:
+    from crystal_mirror.status import status
+    from crystal_node.sync.members.rootholders import holders
+
+    member, settings = device.member, device.settings
+    standing = status(member)
+    kit = kit_state(settings.config, member.log.root) is KitState.VERIFIED
+    return Loss(
+        settings.home.root,
+        device.name,
+        member.device_id,
+        standing.pending + standing.stored,
+        standing.unsent,
+        _unshared(device),
+        device.holds_root,
+        device.holds_root and not kit and not holders(member),
+        member.is_core,
+        sum(info.device != member.device_id for info in member.log.active()),
+    )
+
+
+def _unshared(device: Device) -> int:
+    """Files of the home that are not, as they are now, in the vault."""
+    book = open_book(device)
+    try:
+        disk = open_disk(device, book)
+        offered = {offer.path for offer in book.offers()}
+        count = 0
+        for local in disk.scan():
+            agreed, seen = book.agreed_at(local.path), book.seen_at(local.path)
+            same = agreed is not None and seen is not None and seen.local.stamp == local.stamp
+            count += local.path in offered or not same or agreed.content != seen.content  # type: ignore[union-attr]
+        return count + len(disk.refused())
+    finally:
+        book.close()

@@ -1,0 +1,177 @@
+"""The steps of `crystal up`: from nothing, or from whatever is there, to a machine that records and syncs by itself.
+
+::
+
+    home ==> vault ==> capture ==> history ==> hooks, mcp, service     ==> nothing behind it is done without it
+
+What is recorded is decided before the agent starts: had that failed, it would record what it was not to.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.service import Manager, ServiceState, manager_for
+from crystal_node.agent.service.installing import install_and_start
+from crystal_node.base.settings import Settings
+from crystal_node.base.wording import counted
+from crystal_node.capture import history
+from crystal_node.capture.adapters import TOOLS
+from crystal_node.capture.history import History
+from crystal_node.device.device import opened
+from crystal_node.device.enrol import prepare_node
+from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
+from crystal_node.surfaces.setup import choosing
+from crystal_node.surfaces.setup.steps import Step
+
+_NOT_ASKED = "not asked for"
+_VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants. ``role`` "" leaves a machine what it is; ``tools`` None leaves what is recorded as it is."""
+
+    role: str
+    tools: tuple[str, ...] | None
+    history: History
+    hooks: bool
+    mcp: bool
+    service: bool
+
+
+def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]) -> list[Step]:
+    """The plan. ``latest`` reads the settings as they are then; ``enrol`` founds or joins the vault and says so."""
+    return [
+        _home(latest),
+        Step(
+            "vault",
+            _VAULT.get(wish.role, "be in a vault"),
+            lambda: latest().vault is not None,
+            lambda: enrol(latest()),
+            ground=True,
+        ),
+        _capture(wish, latest),
+        _history(wish, latest),
+        _hooks(wish, latest),
+        _mcp(wish, latest),
+        _service(wish, latest),
+    ]
+
+
+def _home(latest: Callable[[], Settings]) -> Step:
+    def make() -> str:
+        prepare_node(latest())
+        return ""
+
+    return Step(
+        "home",
+        f"make the home {latest().home.root}",
+        latest().home.config_file.exists,
+        make,
+        ground=True,
+    )
+
+
+def _capture(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    wanted = wish.tools
+
+    def choose() -> str:
+        settings = latest()
+        choosing.choose(settings, TOOLS, wanted or ())
+        return ""
+
+    what = "keep what is recorded as it is"
+    if wanted is not None:
+        what = f"record the conversations of {', '.join(wanted)}" if wanted else "record nothing"
+    return Step(
+        "capture",
+        what,
+        lambda: wanted is None or choosing.is_chosen(latest(), TOOLS, wanted),
+        choose,
+        ground=True,
+    )
+
+
+def _history(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    over = wish.history is History.STEPPED_OVER
+
+    def is_decided() -> bool:
+        return history.decided(latest().home.state_database) is not None
+
+    def do() -> str:
+        with opened(latest()) as device:
+            if over:
+                return f"stepped over {counted(history.step_over(device), 'transcript')}"
+            report = asyncio.run(history.record(device))
+        if report.private:
+            return "private mode is on: nothing was recorded"
+        if report.off:
+            return "recording is off: it waits until that is over"
+        odd = f"; {counted(len(report.problems), 'transcript')} could not be read" if report.problems else ""
+        return (report.words() or "there was nothing yet") + odd
+
+    what = "leave out what was said before now" if over else "record what was said before now"
+    return Step("history", what, is_decided, do, ground=True)
+
+
+def _hooks(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    hooks = ClaudeHooks(latest())
+
+    def install() -> str:
+        hooks.install()
+        return str(hooks.file)
+
+    why_not = "" if wish.hooks else _NOT_ASKED
+    if wish.hooks and not hooks.file.parent.is_dir():
+        why_not = "there is no Claude Code here"
+    return Step(
+        "hooks", "put hooks into Claude Code", lambda: hooks.look().installed, install, why_not=why_not
+    )
+
+
+def _mcp(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    agents = McpClients(latest())
+    there = agents.named(())
+
+    def is_so() -> bool:
+        return all(agents.look(client).state in (EntryState.INSTALLED, EntryState.OTHER) for client in there)
+
+    def install() -> str:
+        names = [
+            client.title
+            for client in there
+            if agents.look(client).state is not EntryState.OTHER and agents.install(client)
+        ]
+        return ", ".join(names)
+
+    why_not = "" if wish.mcp else _NOT_ASKED
+    if wish.mcp and not there:
+        why_not = "there is no program here that takes MCP servers"
+    return Step("mcp", "give agents the memory as an MCP server", is_so, install, why_not=why_not)
+
+
+def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
+    def is_up() -> bool:
+        manager = manager_for(latest())
+        return manager.state() is ServiceState.RUNNING and _is_current(manager)
+
+    def install() -> str:
+        settings = latest()
+        return install_and_start(settings, manager_for(settings))
+
+    return Step(
+        "service",
+        "keep the agent running in the background",
+        is_up,
+        install,
+        why_not="" if wish.service else _NOT_ASKED,
+    )
+
+
+def _is_current(manager: Manager) -> bool:
+    try:
+        return manager.file.read_bytes() == manager.render()
+    except OSError:
+        return False

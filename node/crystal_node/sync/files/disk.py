@@ -1,0 +1,204 @@
+"""The memory home as the port `crystal_mirror.files.ports.Disk`.
+
+Never through a link, never outside of the home, never onto what is Crystal's own. On a disk for which case does not count, a
+path names a file only in the spelling in which it stands there: else renaming ``A`` to ``a`` would look like two files.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place
+from crystal_mirror.operations import FilePart
+from crystal_mirror.ports import FileRow
+from crystal_mirror.types import Origin
+from crystal_node.base.clock import now_ms
+from crystal_node.base.file_rules import MARKER_NAME, TreeRules
+from crystal_node.sync.artefact_places import is_made_here
+from crystal_node.sync.artefact_seal import is_as_made
+from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
+from crystal_node.sync.files.incoming import IncomingFile
+from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
+from crystal_node.sync.files.parts import Cutter, read_place
+from crystal_node.sync.files.scan import Scan, look, look_in
+from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
+
+TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
+"""A temporary file that nothing was added to for so long belongs to a try that nobody goes on with."""
+
+_META_CLOCK = "trash.clock"
+
+
+@dataclass
+class HomeDisk:
+    """One home's files."""
+
+    root: Path
+    book: FileBook
+    marker: Marker
+    tree: TreeRules
+    seed: int
+    now: Callable[[], int] = now_ms
+    trash: Trash = field(init=False)
+    _last: Scan = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trash = Trash(self.root)
+        self._last = Scan(self.root, self.tree)
+
+    def halted(self) -> str:
+        found = read_marker(self.root)
+        reason = verdict(found, self.marker, known=bool(self.book.agreed_count()))
+        if not reason and found is None:
+            write_marker(self.root, self.marker)
+        return reason
+
+    def adopt(self) -> None:
+        """Makes this home this device's, whatever it was before: see ``marker``."""
+        self.book.forget_everything()
+        write_marker(self.root, self.marker)
+
+    def fault(self, path: str) -> str | None:
+        return self.tree.fault(path)
+
+    def excluded(self, path: str) -> bool:
+        return bool(self.tree.patterns) and self.tree.excluded(path)
+
+    def derived(self, path: str) -> bool:
+        return is_made_here(path)
+
+    def rules(self) -> bytes:
+        return self.tree.fingerprint
+
+    def scan(self) -> Iterator[Local]:
+        self._last = Scan(self.root, self.tree)
+        return iter(self._last)
+
+    def refused(self) -> dict[str, str]:
+        return dict(self._last.refused)
+
+    def look(self, path: str) -> Local | None:
+        self._check(path)
+        local = look(self.root, path)
+        return local if local is not None and self._is_spelled_so(path) else None
+
+    def cut(self, local: Local) -> Iterator[FilePart]:
+        return self._cutter.cut(local)
+
+    def read(self, place: Place) -> bytes:
+        return read_place(self.root, place)
+
+    def incoming(self, row: FileRow) -> Incoming:
+        self._check(row.path)
+        return IncomingFile(self.root, row)
+
+    def set_executable(self, local: Local, executable: bool) -> Local:
+        with folder_of(self.root, local.path) as found, troubles():
+            if found is None or (now := look_in(*found, local.path)) is None or now.stamp != local.stamp:
+                raise FileMoved("the file changed a moment ago")
+            descriptor = os.open(found[1], READ, dir_fd=found[0])
+            try:
+                mode = os.fstat(descriptor).st_mode & 0o666
+                os.fchmod(descriptor, mode | 0o100 if executable else mode)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            changed = look_in(*found, local.path)
+        if changed is None:
+            raise FileMoved("the file is gone")
+        return changed
+
+    def rename(self, local: Local, path: str) -> Local:
+        self._check(path)
+        with folder_of(self.root, local.path) as source, folder_of(self.root, path, create=True) as target:
+            if source is None or target is None:
+                raise FileMoved("the file is gone")
+            now = look_in(*source, local.path)
+            if now is None or now.stamp != local.stamp:
+                raise FileMoved("the file changed a moment ago")
+            there = look_in(*target, path)
+            if there is not None and there.stamp.inode != local.stamp.inode:
+                raise FileTrouble("something else stands in its place")
+            with troubles():
+                if there is None:
+                    os.link(
+                        source[1],
+                        target[1],
+                        src_dir_fd=source[0],
+                        dst_dir_fd=target[0],
+                        follow_symlinks=False,
+                    )
+                    os.fsync(target[0])
+                os.unlink(source[1], dir_fd=source[0])
+                os.fsync(source[0])
+            moved = look_in(*target, path)
+        prune(self.root, local.path)
+        if moved is None:
+            raise FileMoved("the file is gone")
+        return moved
+
+    def remove(self, local: Local, version: Origin) -> None:
+        self._check(local.path)
+        item = self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
+        if is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2]):
+            # Made from the memory and touched by nobody: the memory is its copy, or what it held was forgotten.
+            self.trash.drop(item)
+
+    def tidy(self) -> None:
+        self.trash.expire(self._trash_clock())
+        for path in self._last.temporaries:
+            with suppress(FileTrouble):  # a link, a pipe or a folder of such a name is none of ours
+                self._tidy(path)
+        self._last.temporaries.clear()
+
+    def _tidy(self, path: str) -> None:
+        with folder_of(self.root, path) as found:
+            local = look_in(*found, path) if found is not None else None
+            if found is None or local is None:
+                return
+            if self.now() - local.stamp.changed_ns // 1_000_000 > TEMPORARY_MILLISECONDS:
+                with troubles():
+                    os.unlink(found[1], dir_fd=found[0])
+
+    def _check(self, path: str) -> None:
+        fault = self.tree.fault(path)
+        if fault is not None:
+            raise FileTrouble(fault)
+
+    def _trash_clock(self) -> int:
+        """Goes on with this machine's clock, never back, and never far at once."""
+        now = self.now()
+        kept = self.book.meta_get(_META_CLOCK)
+        if kept is None:
+            clock = max((item.record.clock for item in self.trash.items()), default=0)
+        else:
+            last, clock = map(int, kept.split())
+            clock += min(max(now - last, 0), STEP_MILLISECONDS_MAX)
+        self.book.meta_set(_META_CLOCK, b"%d %d" % (now, clock))
+        return clock
+
+    @cached_property
+    def _cutter(self) -> Cutter:
+        return Cutter(self.root, self.seed)
+
+    @cached_property
+    def _ignores_case(self) -> bool:
+        """Whether this disk finds the marker under another spelling."""
+        return (self.root / MARKER_NAME.upper()).exists() and (self.root / MARKER_NAME).exists()
+
+    def _is_spelled_so(self, path: str) -> bool:
+        if not self._ignores_case:
+            return True
+        folder = self.root
+        for component in path.split("/"):
+            try:
+                if all(each.name != component for each in folder.iterdir()):
+                    return False
+            except OSError:
+                return False
+            folder /= component
+        return True

@@ -1,0 +1,167 @@
+"""A file put together beside its place, and then put in it: whole and durable, or not at all.
+
+::
+
+    .crystal-tmp-<mark> in the same folder --parts, one by one--> all there --fsync--> read back, part by part
+        --is what stands in its place still what was looked at?--> link or rename --> fsync of the folder
+
+The mark names path and content: who is killed in the middle finds the parts that are there at the next try, checks them and
+goes on behind them. Where nothing stood, the file is linked, which fails if something stands there by now; where a file stood,
+it is looked at immediately before the rename. Its mode is 0600, or 0700 if it is executable: the home is its owner's alone.
+"""
+
+import errno
+import os
+import stat
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, NoRoom, TooLargeHere
+from crystal_mirror.files.tree import content_digest
+from crystal_mirror.ports import FileRow
+from crystal_node.base.file_rules import TEMPORARY_PREFIX
+from crystal_node.sync.files.folders import folder_of, troubles
+from crystal_node.sync.files.scan import look_in
+
+ROOM_BYTES_MIN = 64 * 1024 * 1024
+"""What a fetched file leaves free, for the memory: or a twentieth of the disk, if that is less."""
+
+_MARK_DIGITS = 24
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+
+def temporary_name(row: FileRow) -> str:
+    """The same for the same content at the same path."""
+    mark = sha256(row.path.encode() + b"\0" + content_digest(row.parts)).hexdigest()
+    return TEMPORARY_PREFIX + mark[:_MARK_DIGITS]
+
+
+class IncomingFile:
+    """See the module. Holds its folder open, so that nobody can swap it for another one."""
+
+    def __init__(self, root: Path, row: FileRow) -> None:
+        """Raises FileTrouble."""
+        self._row = row
+        self._name = temporary_name(row)
+        self._stack = ExitStack()
+        found = self._stack.enter_context(folder_of(root, row.path, create=True))
+        if found is None:
+            self._stack.close()
+            raise FileMoved("its folder was removed a moment ago")
+        self._folder, self._target = found
+        try:
+            with troubles():
+                self._file = self._opened()
+                self._have = self._checked()
+                self._check_room()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def have(self) -> int:
+        return self._have
+
+    def add(self, data: bytes) -> None:
+        try:
+            with troubles():
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._file, view) :]
+        except NoRoom:
+            self._abandon()  # what is there takes room, and is of no use before there is more
+            raise
+
+    def finish(self, expected: Local | None) -> Local:
+        try:
+            with troubles():
+                self._complete()
+                if self._checked() != len(self._row.parts):
+                    raise FileTrouble("the disk did not keep what was written")
+                self._place(expected)
+                os.fsync(self._folder)
+        except NoRoom:
+            self._abandon()
+            raise
+        placed = look_in(self._folder, self._target, self._row.path)
+        if placed is None or placed.stamp.inode != os.fstat(self._file).st_ino:
+            raise FileMoved("the file was replaced a moment after it came")
+        return placed
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _opened(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self._name, flags, 0o600, dir_fd=self._folder)
+        self._stack.callback(os.close, descriptor)
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            # Left by a crash between link and unlink, or laid there by somebody: begin with one of our own.
+            os.unlink(self._name, dir_fd=self._folder)
+            descriptor = os.open(self._name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
+            self._stack.callback(os.close, descriptor)
+        return descriptor
+
+    def _checked(self) -> int:
+        """How many of the parts stand in the file, hashed. What is behind them is cut off, and writing goes on there."""
+        offset = have = 0
+        for part in self._row.parts:
+            data = bytearray()
+            while len(data) < part.length:
+                piece = os.pread(self._file, part.length - len(data), offset + len(data))
+                if not piece:
+                    break
+                data += piece
+            if len(data) != part.length or sha256(data).digest() != part.content:
+                break
+            offset, have = offset + part.length, have + 1
+        if os.fstat(self._file).st_size != offset:
+            os.ftruncate(self._file, offset)
+        os.lseek(self._file, offset, os.SEEK_SET)
+        return have
+
+    def _check_room(self) -> None:
+        """A file may state any size, and its parts may be one and the same: no device has to hand over what fills this disk."""
+        found = os.fstatvfs(self._folder)
+        free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        missing = self._row.size - os.fstat(self._file).st_size
+        if missing > 0 and free - missing < min(ROOM_BYTES_MIN, whole // 20):
+            self._abandon()
+            raise TooLargeHere("the disk has no room for it")
+
+    def _complete(self) -> None:
+        os.fchmod(self._file, 0o700 if self._row.executable else 0o600)
+        moment = self._row.modified_at * 1_000_000
+        with suppress(
+            OverflowError, OSError
+        ):  # a moment that this file system cannot hold: it is only a moment
+            os.utime(self._file, ns=(moment, moment))
+        os.fsync(self._file)
+
+    def _place(self, expected: Local | None) -> None:
+        if expected is None:
+            with suppress(
+                OSError
+            ):  # an empty folder is nothing that was synced; one that holds anything stays
+                os.rmdir(self._target, dir_fd=self._folder)
+            try:
+                self._link()
+                return
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+        now = look_in(self._folder, self._target, self._row.path)
+        if (now is None) != (expected is None) or (now and expected and now.stamp != expected.stamp):
+            raise FileMoved("the file changed while another version was fetched")
+        os.rename(self._name, self._target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def _link(self) -> None:
+        """Fails if anything stands in the place."""
+        folder = self._folder
+        os.link(self._name, self._target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        os.unlink(self._name, dir_fd=folder)
+
+    def _abandon(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._name, dir_fd=self._folder)

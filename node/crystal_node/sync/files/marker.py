@@ -1,0 +1,65 @@
+"""How a home is recognised before a file of it is touched: by a marker that names vault and device.
+
+::
+
+    marker     files known here   verdict
+    ---------  -----------------  ------------------------------------------------------------------
+    ours       any                sync
+    none       none               the first time: the marker is made
+    none       some               halt: another folder, or an empty one, stands where the home was
+    another's  any                halt: the home of another vault or device (a copy, a restored backup)
+
+A home that halts deletes nothing anywhere. ``crystal files adopt`` makes it this device's after a person has looked: what is
+known of its files is forgotten, so that whatever differs is kept on both sides.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from crystal_node.base.file_rules import MARKER_NAME
+from crystal_node.base.home import write_private
+
+MARKER_BYTES_MAX = 1024
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The marker's content, in hexadecimal digits."""
+
+    vault: str
+    device: str
+
+
+def read_marker(root: Path) -> Marker | None:
+    """None if there is none; one of nobody if it cannot be read as one."""
+    try:
+        descriptor = os.open(root / MARKER_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return Marker("", "")
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            return msgspec.json.decode(file.read(MARKER_BYTES_MAX), type=Marker)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return Marker("", "")
+
+
+def write_marker(root: Path, marker: Marker) -> None:
+    write_private(root / MARKER_NAME, msgspec.json.encode(marker) + b"\n")
+
+
+def verdict(found: Marker | None, wanted: Marker, *, known: bool) -> str:
+    """Why files are not synced, "" if they are."""
+    if found == wanted:
+        return ""
+    if found is None:
+        return (
+            "the home's root marker is missing, so this may not be the folder that was synced"
+            if known
+            else ""
+        )
+    if found.vault != wanted.vault:
+        return "the home's root marker is another vault's"
+    return "the home's root marker is another device's: this is a copy of its home, or a backup of it"

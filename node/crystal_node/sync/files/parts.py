@@ -1,0 +1,100 @@
+"""Files as parts, cut by their content, so that a change moves the parts around it and no others.
+
+The cutting is FastCDC's (pyfastcdc), of 1 MiB on average, 256 KiB to 4 MiB. Where it cuts depends on the vault's secret, so
+that a relay cannot simply look a known file up by the sizes of its parts. Devices need not cut alike: a file is its parts as
+its maker cut it.
+"""
+
+import hmac
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, Place
+from crystal_mirror.operations import FilePart
+from crystal_node.sync.files.folders import READ, folder_of, troubles
+from crystal_node.sync.files.scan import local_of
+
+PART_BYTES_MIN = 256 * 1024
+PART_BYTES_MEAN = 1024 * 1024
+PART_BYTES_MAX = 4 * 1024 * 1024
+
+_SEED_LABEL = b"crystal/v2/cuts"
+_SEED_BYTES = 8
+_GONE = "the file is gone"
+
+
+def cut_seed(secret: VaultSecret) -> int:
+    """The key of the cutting: the same on all devices of a vault. 63 bits are what the library takes."""
+    return int.from_bytes(hmac.digest(secret.blob_name_key, _SEED_LABEL, "sha256")[:_SEED_BYTES], "big") >> 1
+
+
+class Cutter:
+    """Cuts files of one home."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        from pyfastcdc import FastCDC  # loads in milliseconds, but not every command cuts
+
+        self._root = root
+        self._chunker = FastCDC(
+            PART_BYTES_MEAN - PART_BYTES_MIN, min_size=PART_BYTES_MIN, max_size=PART_BYTES_MAX, seed=seed
+        )
+
+    def cut(self, local: Local) -> Iterator[FilePart]:
+        """The parts of a file as it was looked at, hashed. Raises FileMoved when it is not, or not to the end."""
+        with folder_of(self._root, local.path) as found:
+            if found is None:
+                raise FileMoved(_GONE)
+            with troubles():
+                descriptor = _opened(found)
+        with os.fdopen(descriptor, "rb", buffering=0) as file, troubles():
+            if _stamped(descriptor, local.path) != local.stamp:
+                raise FileMoved("the file changed before it was read")
+            if local.stamp.size <= PART_BYTES_MIN:  # the cutter would say the same, and be slower about it
+                whole = file.read(PART_BYTES_MIN + 1)
+                if whole:
+                    yield FilePart(sha256(whole).digest(), len(whole))
+            else:
+                for chunk in self._chunker.cut_stream(cast("Any", file)):
+                    yield FilePart(sha256(chunk.data).digest(), chunk.length)
+            if _stamped(descriptor, local.path) != local.stamp:
+                raise FileMoved("the file changed while it was read")
+
+
+def read_place(root: Path, place: Place) -> bytes:
+    """The bytes of that place as they are now; fewer if the file ends before."""
+    with folder_of(root, place.path) as found:
+        if found is None:
+            raise FileMoved(_GONE)
+        with troubles():
+            descriptor = _opened(found)
+            try:
+                data = bytearray()
+                while len(data) < place.length:
+                    piece = os.pread(descriptor, place.length - len(data), place.offset + len(data))
+                    if not piece:
+                        break
+                    data += piece
+                return bytes(data)
+            finally:
+                os.close(descriptor)
+
+
+def _opened(found: tuple[int, str]) -> int:
+    folder, name = found
+    try:
+        descriptor = os.open(name, READ, dir_fd=folder)
+    except FileNotFoundError:
+        raise FileMoved(_GONE) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileTrouble("it is no regular file")
+    return descriptor
+
+
+def _stamped(descriptor: int, path: str) -> object:
+    return local_of(path, os.fstat(descriptor), 0).stamp

@@ -1,0 +1,149 @@
+"""Everything that stands in the tree, in the order of full paths, from one pass over its folders.
+
+Nothing is opened but folders. A file is known again by size, times and inode; who changed so shortly before the look that a
+later change could leave them equal is not ``quiet``, and is read again by the next round.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crystal_mirror.file_names import DEPTH_MAX, folded
+from crystal_mirror.files.ports import FileTrouble, Local, Stamp
+from crystal_node.base.file_rules import TEMPORARY_PREFIX, TreeRules
+from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles
+
+QUIET_NS = 2_000_000_000
+"""A file that was changed within this time of the look may change again without another stamp: some file systems count in
+steps of two seconds."""
+
+_LINK = "it is a link, which is never followed and never synced"
+_SPECIAL = "it is no regular file"
+_EXECUTABLE = 0o100
+_PLAIN = re.compile(
+    r"(?!con|prn|aux|nul|com|lpt|clock)[a-z0-9_-](?:[a-z0-9_. -]{0,100}[a-z0-9_-])?", re.ASCII | re.IGNORECASE
+)
+"""Names, most of all, of which it can be said at a glance that they may travel. The others are judged by ``filenames``."""
+_PLAIN_PATH_MAX = 1000
+
+
+@dataclass
+class Scan:
+    """One pass. ``refused`` and ``temporaries`` are filled while it is iterated over."""
+
+    root: Path
+    rules: TreeRules
+    clock_ns: Callable[[], int] = time.time_ns
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    temporaries: list[str] = field(default_factory=list[str])
+    _judged: str = ""
+    _ordinary: bool = False
+
+    def __iter__(self) -> Iterator[Local]:
+        with troubles():
+            descriptor = open_root(self.root)
+        yield from self._folder(descriptor, "", 1)
+
+    def _folder(self, descriptor: int, prefix: str, depth: int) -> Iterator[Local]:
+        """The files of an open folder, which is closed at the end, and of those in it."""
+        try:
+            entries: list[tuple[str, os.stat_result]] = []
+            with os.scandir(descriptor) as listing:
+                for entry in listing:
+                    self._take(entry, prefix, entries)
+            entries.sort(key=lambda one: one[0])
+            now = self.clock_ns()
+            for name, info in entries:
+                if name[-1] != "/":
+                    yield local_of(prefix + name, info, now)
+                elif depth < DEPTH_MAX:
+                    yield from self._below(descriptor, prefix, name[:-1], depth)
+        except OSError as error:
+            self.refused[shown(prefix)] = str(trouble(error))
+        finally:
+            os.close(descriptor)
+
+    def _is_plain(self, prefix: str, length: int) -> bool:
+        """Whether a plain name in this folder is nobody's but the person's, however it is spelled."""
+        if prefix != self._judged:
+            self._judged = prefix
+            folder = folded(prefix[:-1])
+            self._ordinary = bool(prefix) and not self.rules.has_own_in(folder)
+        return self._ordinary and length <= _PLAIN_PATH_MAX
+
+    def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[Local]:
+        try:
+            below = os.open(name, FOLDER, dir_fd=folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.refused[shown(f"{prefix}{name}/")] = str(trouble(error))
+            return
+        yield from self._folder(below, f"{prefix}{name}/", depth + 1)
+
+    def _take(
+        self, entry: "os.DirEntry[str]", prefix: str, entries: list[tuple[str, os.stat_result]]
+    ) -> None:
+        name = entry.name
+        path = prefix + name
+        plain = _PLAIN.fullmatch(name) is not None and self._is_plain(prefix, len(path))
+        if not plain and self.rules.is_own(path):
+            if name.startswith(TEMPORARY_PREFIX):
+                self.temporaries.append(path)
+            return
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.refused[shown(path)] = str(trouble(error))
+            return
+        if self.rules.patterns and self.rules.excluded(path) and not stat.S_ISDIR(info.st_mode):
+            return
+        fault = None if plain else self.rules.fault(path)
+        if fault is None and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
+            fault = _LINK if stat.S_ISLNK(info.st_mode) else _SPECIAL
+        if fault is not None:
+            self.refused[shown(path)] = fault
+        else:
+            entries.append((name + "/" if stat.S_ISDIR(info.st_mode) else name, info))
+
+
+def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> Local | None:
+    """One file as it stands. None if there is none: a folder in its place, or a file in that of a folder above, says so too.
+
+    Raises FileTrouble for a link or anything else that is no regular file, and where a link stands on the way.
+    """
+    with folder_of(root, path) as found:
+        if found is None:
+            return None
+        return look_in(found[0], found[1], path, clock_ns)
+
+
+def look_in(folder: int, name: str, path: str, clock_ns: Callable[[], int] = time.time_ns) -> Local | None:
+    """The same, in an open folder."""
+    with troubles():
+        try:
+            info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    if stat.S_ISDIR(info.st_mode):
+        return None
+    if not stat.S_ISREG(info.st_mode):
+        raise FileTrouble(_LINK if stat.S_ISLNK(info.st_mode) else _SPECIAL)
+    return local_of(path, info, clock_ns())
+
+
+def local_of(path: str, info: os.stat_result, now_ns: int) -> Local:
+    stamp = Stamp(info.st_size, info.st_mtime_ns, info.st_ino, info.st_ctime_ns)
+    quiet = now_ns - stamp.changed_ns > QUIET_NS and abs(now_ns - stamp.modified_ns) > QUIET_NS
+    return Local(path, stamp, bool(info.st_mode & _EXECUTABLE), quiet)
+
+
+def shown(path: str) -> str:
+    """A path that may not be Unicode, as text."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,209 @@
+"""What the relay has to be told after the device log has changed: whose tokens it is to shut out, which recovery secret counts,
+who may write what a Core writes.
+
+The log counts without it: an ex-device reads nothing new, and nothing that it writes is believed. The relay is told so that it
+is not even let in. Whoever changes the log tells the relay at once; a process that dies in between leaves that to the next
+round of sync, of whichever device may: the one that leads, or one that holds the root. Each fact is told once by a device, and
+again after a failure; what was told is kept in the journal, by the place in the log that it comes from. A relay that was put
+back to an earlier state (it lost a part of the device log) has forgotten it, and is told all of it again.
+
+    revocations,  up to the newest one's slot           members: all devices but the active ones are shut out, and tokens
+      new roots                                         that somebody else let in, by a root that was seen for one; nobody
+                                                        leads there but who may by the log, whatever a thief raised
+    the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
+    grants        device by device                      its tokens may write what a Core writes
+
+Until the relay knows the new recovery secret, the root that was replaced stays in the key store: it may be all that lets this
+device in there. Of the roots before, the recovery secrets stay: a relay that went back knows one of them, and takes the one in
+force from nobody else.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from crystal_mirror.administer import may_have_root
+from crystal_mirror.cursors import read_cursors, seen_cursors
+from crystal_mirror.logsync import META_PUT_BACK, read_log
+from crystal_node.device.device import Device
+from crystal_node.device.keys.roots import settle_next
+from crystal_node.device.runner import Runner, store_failure
+from crystal_node.sync.members.due import (
+    META_LEADS,
+    META_MEMBERS,
+    META_RECOVERY,
+    META_REVOKING,
+    Due,
+    admin_in_force,
+    duties_due,
+    granted,
+    newest_exclusion,
+    relay_lost,
+    settling_due,
+    told_leads,
+)
+from crystal_relay.client import HttpStore
+from crystal_relay.errors import Forbidden, NotFound, RelayError, Unauthorized, WrongNumber
+from crystal_relay.tokens import recovery_hash, token_hash
+
+_SLOT_BYTES = 8
+
+
+async def do_duties(device: Device, runner: Runner) -> bool:
+    """Tells the relay what is due, and ends a replacement of the root here. Returns whether anything was due.
+
+    Raises:
+        StoreFailure: the relay could not be told; nothing of what it was told is lost. Repeat it later.
+        NotSetUp: this device has no relay.
+        KeyStoreError, LocalStorage: the new root cannot take the old one's place yet; both are kept.
+    """
+    due = duties_due(device)
+    if due:
+        await _tell(device, runner, due)
+    own, log = device.member.device_id, device.member.log
+    if device.holds_root and log.is_active(own) and own not in leading_by_log(device):
+        # Others cannot know it by the log, and name those that lead without it.
+        await raise_self(device)
+    settled = settling_due(device)
+    if settled:
+        _settle(device)
+    return bool(due) or settled
+
+
+def leading(device: Device) -> set[bytes]:
+    """The devices that may lead as far as this one knows. It knows of itself that it holds the root."""
+    own = {device.member.device_id} if device.holds_root else set[bytes]()
+    return leading_by_log(device) | own
+
+
+def leading_by_log(device: Device) -> set[bytes]:
+    """The device that leads, those with a grant, and those that may have the root in force by what the log tells."""
+    member, lead = device.member, device.member.log.lead
+    may = {info.device for info in member.log.active() if info.grant or may_have_root(member, info.device)}
+    return may | {lead.device} if lead is not None and not lead.is_freeze else may
+
+
+async def raise_self(device: Device) -> None:
+    """By the root that is held here. Raises StoreFailure, but not where the relay does not take that secret yet."""
+    assert device.root is not None, "only who holds the root does"
+    async with device.at_relay() as relay:
+        try:
+            with suppress(Unauthorized, Forbidden, NotFound):
+                await relay.raise_token(device.member.device_id, recovery=device.root.relay_secret)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+
+async def _tell(device: Device, runner: Runner, due: Due) -> None:
+    member = device.member
+    # Whoever joined meanwhile must be among those whose tokens stay.
+    await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+    await runner.run(read_cursors(member))
+    _forget_told(device)
+    async with device.at_relay() as relay:
+        try:
+            refused = await _replace_recovery(device, relay) if due.recovery else None
+            raised = set(due.leads)
+            if due.members:
+                named = leading(device)
+                await _retain(device, relay, named)
+                # Who was given the lead meanwhile, and raised before it was named who leads, must not lose it.
+                await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+                raised = (raised | leading(device)) - named
+            for each in sorted(raised):
+                await _raise(device, relay, each)
+            if refused is not None:
+                raise refused
+        except RelayError as error:
+            raise store_failure(error) from error
+
+
+def _forget_told(device: Device) -> None:
+    """If the relay went back: nothing that it was told before counts as told."""
+    if relay_lost(device):
+        with device.journal.transaction() as transaction:
+            for name in (META_MEMBERS, META_RECOVERY, META_LEADS, META_PUT_BACK):
+                transaction.meta_set(name, None)
+
+
+def _settle(device: Device) -> None:
+    """The new root takes the old one's place in the key store; the old one, which nobody needs any more, goes last."""
+    settle_next(device.keys, device.member.log)
+    device.look_for_root()
+    target = device.journal.meta_get(META_REVOKING)
+    if target is not None and not device.member.log.is_active(target):
+        with device.journal.transaction() as transaction:
+            transaction.meta_set(META_REVOKING, None)
+
+
+async def _raise(device: Device, relay: HttpStore, target: bytes) -> None:
+    # A relay that was emptied has no token of it: whichever way it comes back, it gets one that may lead.
+    with suppress(NotFound):
+        await _authorised(device, lambda by: relay.raise_token(target, recovery=by))
+    if target in granted(device.member.log):
+        _mark(device, META_LEADS, b"".join(sorted({*told_leads(device), target})))
+
+
+async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
+    """Shuts out all but the active devices, and what somebody else may have let in under their ids. None but `leads` lead."""
+    log = device.member.log
+    slot, active = newest_exclusion(log), [info.device for info in log.active()]
+    token = device.keys.token(device.identity.id)
+    # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
+    used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
+    if token is not None:
+        used[device.member.device_id] = token_hash(token)
+    known = {each: name for each, name in used.items() if each in active}
+    await _authorised(
+        device,
+        lambda by: relay.retain_tokens(active, tokens=known, leads=leads, recovery=by),
+        # By it the relay forgets what was shut out, so that a thief's tokens take up no room.
+        root_first=device.holds_root,
+    )
+    _mark(device, META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
+    _mark(device, META_LEADS, b"".join(sorted(leads.intersection(granted(log)))))
+
+
+async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | None:
+    """Puts the secret of the root in force in place, by the one that counts until then: no token may do that.
+
+    The relay counts by itself: one that was emptied, and got the vault anew, begins with 0. Returns why it takes none of the
+    secrets that are here: that must not keep the ex-devices in.
+    """
+    if not device.holds_root or device.root is None:
+        return None
+    wanted, number = recovery_hash(device.root.relay_secret), await relay.recovery_number()
+    secrets = [root.relay_secret for root in (device.spare_root, device.root) if root is not None]
+    secrets += device.keys.replaced_secrets()
+    try:
+        try:
+            if number == 0:
+                raise WrongNumber("none was replaced yet")
+            await _first_of(secrets, lambda by: relay.replace_recovery(number, wanted, recovery=by))
+        except WrongNumber:
+            await _first_of(secrets, lambda by: relay.replace_recovery(number + 1, wanted, recovery=by))
+    except (Unauthorized, Forbidden) as error:
+        return error
+    _mark(device, META_RECOVERY, admin_in_force(device.member.log))
+    return None
+
+
+async def _authorised(
+    device: Device, call: Callable[[bytes | None], Awaitable[object]], *, root_first: bool = False
+) -> None:
+    """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
+    secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
+    await _first_of([*secrets, None] if root_first else [None, *secrets], call)
+
+
+async def _first_of(ways: Sequence[bytes | None], call: Callable[[bytes | None], Awaitable[object]]) -> None:
+    """Calls in one way after the other, until one is let in. Raises what the last one raised."""
+    for by in ways[:-1]:
+        with suppress(Unauthorized, Forbidden):
+            await call(by)
+            return
+    await call(ways[-1])
+
+
+def _mark(device: Device, name: str, value: bytes) -> None:
+    with device.journal.transaction() as transaction:
+        transaction.meta_set(name, value)

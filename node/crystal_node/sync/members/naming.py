@@ -1,0 +1,64 @@
+"""A device as people name it: by its name, its id, or as much of either's beginning as only one device has."""
+
+from collections.abc import Sequence
+
+from crystal_mirror.status import DeviceEntry
+from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.wording import one_line
+
+_CANDIDATES_MAX = 12
+
+
+def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "device") -> DeviceEntry:
+    """The one device that ``given`` names. A whole name or id comes before a beginning, an active device before a revoked one:
+    a machine that came back goes by the name that it had.
+
+    Raises:
+        Usage: it names several; the hint lists them.
+        NoSuchEntry: it names none; the hint lists those that there are, revoked ones only where all are.
+    """
+    wanted = given.strip().casefold()
+    active = [entry for entry in entries if entry.info.revoked is None]
+    revoked = [entry for entry in entries if entry.info.revoked is not None]
+    for pool in (active, revoked) if wanted else ():
+        for matches in (_is, _begins):
+            found = [entry for entry in pool if matches(entry, wanted)]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise Usage(
+                    f"{one_line(given, 40)!r} is more than one {what}",
+                    hint=f"Give more of the id: {_listed(found)}.",
+                )
+    there = active or revoked
+    raise NoSuchEntry(
+        f"there is no {what} {one_line(given, 40)!r}",
+        hint=f"There {'is' if len(there) == 1 else 'are'} {_listed(there)}."
+        if there
+        else f"There is no such {what} in this vault.",
+    )
+
+
+def name_of(entry: DeviceEntry) -> str:
+    """What it is called, and its id's beginning: "laptop (1a2b3c4d)"."""
+    name = one_line(entry.details.name, 40) if entry.details is not None else ""
+    short = entry.info.device.hex()[:8]
+    return f"{name} ({short})" if name else short
+
+
+def _is(entry: DeviceEntry, wanted: str) -> bool:
+    return wanted in (_name(entry), entry.info.device.hex())
+
+
+def _begins(entry: DeviceEntry, wanted: str) -> bool:
+    return _name(entry).startswith(wanted) or entry.info.device.hex().startswith(wanted)
+
+
+def _name(entry: DeviceEntry) -> str:
+    return entry.details.name.casefold() if entry.details is not None else ""
+
+
+def _listed(entries: Sequence[DeviceEntry]) -> str:
+    names = [name_of(entry) for entry in entries[:_CANDIDATES_MAX]]
+    more = len(entries) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -1,0 +1,104 @@
+"""News in words, and where they wait until the person looks.
+
+A round of sync leaves the lines in the journal, for commands that open no key store: they show them when a person looks, and
+then everything up to that place in the log counts as shown. ``crystal status`` and ``crystal devices`` have the log itself.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from crystal_mirror.member import Member
+from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
+from crystal_mirror.ports import Journal
+from crystal_node.base.wording import iso, one_line
+from crystal_node.device.journal import SqliteJournal, peek
+
+_META_WAITING = "news.waiting"
+_NAME_CHARS = 40
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """Lines that wait, and the slot of the log up to which they tell."""
+
+    slot: int
+    lines: tuple[str, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Waiting] = msgspec.msgpack.Decoder(Waiting)
+
+
+def line_of(piece: News, this_device: bytes) -> str:
+    """One sentence."""
+    when = f" ({day})" if (day := (iso(piece.at) or "")[:10]) else ""
+    who = f"{_named(piece.name, piece.device)}"
+    if piece.kind is NewsKind.ROOT_REPLACED:
+        return f"The vault's root was replaced{_by(piece)}{when}: recovery kits and codes from before have no power any more."
+    if piece.kind is NewsKind.FROZEN:
+        return f"The vault was frozen{_by(piece)}{when}: no device is its Core until one takes the lead (`crystal promote`)."
+    subject = "This device" if piece.device == this_device else f"Device {who}"
+    by_itself = piece.by == piece.device
+    if piece.kind is NewsKind.REVOKED:
+        return f"{subject} was revoked{_by(piece)}{when}."
+    if piece.kind is NewsKind.NEW_CORE:
+        root = " with the vault's root" if piece.by_root else ""
+        how = f"took the lead{root}" if by_itself else f"was given the lead{_by(piece)}"
+        return f"{subject} {how}{when}: it became the vault's Core."
+    if piece.kind is NewsKind.GRANTED:
+        return f"{subject} was allowed{_by(piece)}{when} to take the lead by itself."
+    if piece.by_root and by_itself:
+        return f"Device {who} joined with the vault's code{when}."
+    return f"Device {who} was added{_by(piece)}{when}."
+
+
+def lines_of(member: Member) -> list[str]:
+    """What was not shown yet."""
+    return [line_of(piece, member.device_id) for piece in news(member)]
+
+
+def mark_all_shown(member: Member) -> None:
+    """The person has seen everything that this device knows."""
+    if shown_slot(member) < member.log.next_slot - 1:
+        mark_shown(member.journal, member.log.next_slot - 1)
+    if member.journal.meta_get(_META_WAITING) is not None:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(_META_WAITING, None)
+
+
+def keep_lines(member: Member) -> None:
+    """Leaves what was not shown yet for commands that cannot read the log. Writes only if that changed."""
+    lines = tuple(lines_of(member))
+    waiting = _encoder.encode(Waiting(member.log.next_slot - 1, lines)) if lines else None
+    if member.journal.meta_get(_META_WAITING) != waiting:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(_META_WAITING, waiting)
+
+
+def waiting_lines(state_database: Path) -> Waiting | None:
+    """What a round left to be shown; None if there is nothing."""
+    kept = peek(state_database, _META_WAITING)
+    return _decoder.decode(kept) if kept else None
+
+
+def mark_waiting_shown(journal: SqliteJournal, waiting: Waiting) -> None:
+    """Those lines were shown."""
+    mark_shown(journal, waiting.slot)
+    _drop(journal, waiting)
+
+
+def _drop(journal: Journal, waiting: Waiting) -> None:
+    with journal.transaction() as transaction:
+        if transaction.meta_get(_META_WAITING) == _encoder.encode(waiting):
+            transaction.meta_set(_META_WAITING, None)
+
+
+def _by(piece: News) -> str:
+    if piece.by is None:
+        return " with the vault's root"
+    return f" by {_named(piece.by_name, piece.by)}" + (" with the vault's root" if piece.by_root else "")
+
+
+def _named(name: str | None, device: bytes | None) -> str:
+    short = device.hex()[:8] if device is not None else "?"
+    return f"{one_line(name, _NAME_CHARS)} ({short})" if name else short

@@ -1,0 +1,53 @@
+"""How far something long is, in words: what, how much, how fast, how long still."""
+
+import time
+from collections.abc import Callable
+
+from crystal_node.base.wording import size
+
+TOLD_SECONDS = 2.0
+"""A line at most this often."""
+
+
+class Pace:
+    """Told of progress by the runner, tells a person in lines. ``clock`` gives seconds that only go forwards."""
+
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._what = ""
+        self._began = self._told = 0.0
+        self._first = 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """``total`` 0: not known. Says nothing more often than every ``TOLD_SECONDS``, and the end in any case."""
+        now = self._clock()
+        if what != self._what or done < self._first:
+            self._what, self._began, self._told, self._first = what, now, now, done
+        finished = total > 0 and done >= total
+        if now - self._told < TOLD_SECONDS and not finished:
+            return
+        if finished and now == self._began:
+            return  # over before there was anything to tell
+        self._told = now
+        if finished:  # the next one of that name begins anew: the time between is no part of its pace
+            self._what = ""
+        self._tell(self._words(what, done, total, now - self._began))
+
+    def _words(self, what: str, done: int, total: int, seconds: float) -> str:
+        moved = done - self._first
+        rate = moved / seconds if seconds > 0 else 0.0
+        text = f"{what}: {size(done)}" + (f" of {size(total)} ({done * 100 // total} %)" if total else "")
+        if rate > 0:
+            text += f", {size(int(rate))}/s"
+            if total > done:
+                text += f", {_remaining((total - done) / rate)} left"
+        return text
+
+
+def _remaining(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"

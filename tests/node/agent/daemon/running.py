@@ -1,0 +1,62 @@
+"""Agents of tests, as processes of their own: started, waited for, asked, and ended whatever happens."""
+
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crystal_node.base.locking import is_held
+from tests.support.machine import Machine
+from tests.support.watchers import until
+
+END_SECONDS_MAX = 30.0
+
+
+@contextmanager
+def agent(machine: Machine, *options: str, **variables: str) -> Generator["subprocess.Popen[str]"]:
+    """`crystal agent run`, at work when this begins."""
+    process = machine.start("agent", "run", *options, **variables)
+    try:
+        until(lambda: process.poll() is not None or is_running(machine, process), "an agent that runs")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@contextmanager
+def agent_without_notes(machine: Machine) -> Generator["subprocess.Popen[str]"]:
+    """The same, where jobs.db cannot be used: only the lock tells that it is at work."""
+    process = machine.start("agent", "run")
+    try:
+        until(lambda: is_held(machine.home / "state" / "watch.lock"), "an agent that runs")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def is_running(machine: Machine, process: "subprocess.Popen[str]") -> bool:
+    """Whether this process is the home's agent, and has begun its timetable."""
+    found = machine.call("agent", "status", "--json").json
+    return bool(found["running"]) and found["pid"] == process.pid and found["started_at"] is not None
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """How it ended, and all that it said."""
+    out, err = process.communicate(timeout=END_SECONDS_MAX)
+    return process.returncode, out, err
+
+
+def descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that it started and that are still there, of any of its threads."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found

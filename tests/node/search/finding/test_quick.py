@@ -1,0 +1,122 @@
+"""A `search --json` that the agent answers loads next to nothing, and says what the command itself says."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crystal_node.search.finding import asking
+from crystal_node.search.finding.documents import SearchRequest
+from crystal_node.search.finding.wire import frame, read_frame
+from crystal_node.surfaces.cli.quick import ANSWER_SECONDS_MAX, request_of
+from tests.node.search.finding.test_serving import served
+from tests.support.machine import Machine
+
+_LOADED = """
+import sys
+from crystal_node.surfaces.cli import main
+main(sys.argv[1:])
+heavy = {"typer", "rich", "msgspec", "apsw", "numpy", "cryptography", "asyncio", "crystal_core", "crystal_node.base.settings"}
+sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
+"""
+
+
+def asked_of(*arguments: str) -> SearchRequest | None:
+    request = request_of([*arguments, "--json"])
+    return None if request is None else msgspec.convert(request, SearchRequest)
+
+
+def test_plain_arguments_make_the_request_that_the_command_makes() -> None:
+    assert asked_of("retry", "budget") == SearchRequest(query="retry budget")
+    assert asked_of(
+        "-n", "3", "retry", "--since=7d", "--fast", "--kind", "memory", "--explain"
+    ) == msgspec.convert(
+        {"query": "retry", "limit": 3, "since": "7d", "depth": "fast", "kind": "memory", "explain": True},
+        SearchRequest,
+    )
+    assert request_of(["--json", "--", "--fast", "-x"]) == {"query": "--fast -x"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["retry"],
+        ["--json"],
+        ["--json", " "],
+        ["--json", "--deep", "retry"],
+        ["--json", "--provider", "openai", "retry"],
+        ["--json", "--page", "2", "retry"],
+        ["--json", "-n", "-1", "retry"],
+        ["--json", "-n", "ten", "retry"],
+        ["--json", "--since", "", "retry"],
+        ["--json", "--agent", "--fast", "retry"],
+        ["--json", "retry", "--agent"],
+        ["--json", "--help"],
+        ["--json", "--debug", "retry"],
+        ["--json", "--quer", "retry"],
+    ],
+)
+def test_what_is_not_plain_is_left_to_the_command(arguments: list[str]) -> None:
+    assert request_of(arguments) is None
+
+
+def test_it_speaks_what_the_agent_speaks() -> None:
+    from crystal_node.surfaces.cli import quick
+
+    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (quick._GREETING, 2) + b"{}"), 100)  # pyright: ignore[reportPrivateUsage]
+    assert (verb, body) == ("search", b"{}")
+    assert frame("ok", b"{}") == b"%s ok 2\n{}" % quick._GREETING  # pyright: ignore[reportPrivateUsage]
+    assert (quick.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
+        asking.CONNECT_SECONDS_MAX,
+        asking.ANSWER_SECONDS_MAX,
+    )
+
+
+def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> None:
+    arguments = ["search", "--json", "--fast", "crane"]
+    alone = json.loads(memory.call(*arguments).out)
+    of_the_command = memory.call("search", "--json", "--fast", "--page", "1", "crane").json
+    with served(memory):
+        finished = subprocess.run(
+            [sys.executable, "-c", _LOADED, *arguments],
+            env=memory.environment | {"CRYSTAL_HOME": str(memory.home)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    answered = json.loads(finished.stdout)
+    del alone["took_ms"], answered["took_ms"], of_the_command["took_ms"]
+    assert answered == alone
+    assert answered["results"]
+    assert answered == of_the_command
+    assert list(answered) == list(alone) == list(of_the_command)
+    assert finished.stderr == ""
+
+
+def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine) -> None:
+    refused = memory.call("search", "--json", "--kind", "letter", "crane", check=False)
+    assert (refused.code, refused.out) == (2, "")
+    assert "'letter' is no kind of text" in refused.err
+    refused = memory.call("search", "--json", "--since", "whenever", "crane", check=False)
+    assert (refused.code, refused.out) == (2, "")
+    assert json.loads(refused.err)["exit_code"] == 2
+
+
+def test_a_home_that_is_none_is_said_as_the_command_says_it(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "crystal_node", "search", "--json", "crane"],
+        env={"CRYSTAL_HOME": str(tmp_path / "none"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.stdout == ""
+    failure = json.loads(finished.stderr)
+    assert finished.returncode == failure["exit_code"] != 0
+    assert failure["hint"]

@@ -1,0 +1,158 @@
+"""`crystal search` and `crystal show` as people and programs use them: filters, snippets, pages, what stands around a text."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crystal_node.base.errors import Usage
+from crystal_node.search.finding.documents import Kind, SearchRequest, ShowRequest
+from crystal_node.search.finding.finder import Finder
+from crystal_node.search.finding.requesting import scope_of
+from tests.node.search.finding.deep_memory import SAID, settings_of
+from tests.support.machine import Machine
+
+
+def found(memory: Machine, *arguments: str) -> list[str]:
+    return [hit["text"] for hit in memory.call("search", "--json", *arguments).json["results"]]
+
+
+def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
+    everything = sorted(SAID)
+    admitted = (
+        ("--project", "work"),
+        ("--session", "session"),
+        ("--role", "user"),
+        ("--kind", "conversation"),
+        ("--source", "claude-code"),
+        ("--since", "2026-01-05"),
+        ("--until", "2026-01-06"),
+    )
+    for option, value in admitted:
+        assert sorted(found(memory, "crane", option, value)) == everything, option
+    refused = (
+        ("--project", "ork"),
+        ("--session", "another"),
+        ("--role", "assistant"),
+        ("--kind", "memory"),
+        ("--source", "codex"),
+        ("--since", "2026-01-06"),
+        ("--until", "2026-01-04"),
+        ("--category", "fact"),
+        ("--status", "any"),
+    )
+    for option, value in refused:
+        assert found(memory, "crane", option, value) == [], option
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--kind", "nonsense"),
+        ("--status", "nonsense"),
+        ("--until", "yesterday"),
+        ("--until", " "),
+        ("--since", "2026-01-06", "--until", "2026-01-04"),
+        ("--category", "nonsense"),
+        ("--provider", "nonsense"),
+        ("--fast", "--deep"),
+        ("--page", "2", "--offset", "3"),
+        ("-n", "1000", "--page", "12"),
+        ("--agent", "a" * 2000),
+    ],
+)
+def test_a_filter_that_cannot_be_used_is_a_usage_error(memory: Machine, arguments: tuple[str, ...]) -> None:
+    outcome = memory.call("search", "--json", "crane", *arguments, check=False)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.error["hint"] is not None
+
+
+def test_a_page_says_where_the_next_one_begins(memory: Machine) -> None:
+    first = memory.call("search", "--json", "crane", "-n", "2").json
+    assert first["more"] is True
+    assert "--page 2" in memory.call("search", "crane", "-n", "2").err
+    pages = [found(memory, "crane", "-n", "2", "--page", str(page)) for page in (1, 2, 3)]
+    assert sorted(text for page in pages for text in page) == sorted(SAID)
+
+
+def test_marks_lie_on_the_words_that_matched(memory: Machine) -> None:
+    (hit,) = memory.call("search", "--json", "squeaking", "-n", "1").json["results"]
+    assert [hit["snippet"][start:end] for start, end in hit["marks"]] == ["squeaks"]
+    assert hit["kind"] == "conversation"
+
+
+def test_where_nothing_matches_well_the_answer_says_so(memory: Machine) -> None:
+    answer = memory.call("search", "--json", "recipes for lemon cake").json
+    assert answer["weak"] is True
+    assert all(hit["weak"] for hit in answer["results"])
+    assert memory.call("search", "--json", "sensor readings").json["weak"] is False
+
+
+def test_a_text_is_shown_with_what_was_said_around_it(memory: Machine) -> None:
+    (hit,) = memory.call("search", "--json", "squeaks", "-n", "1").json["results"]
+    shown = memory.call("show", hit["id"][:12], "--context", "1", "--json").json
+    assert [piece["text"] for piece in shown["pieces"]] == list(SAID[2:5])
+    assert [piece["asked"] for piece in shown["pieces"]] == [False, True, False]
+    assert (shown["id"], shown["kind"], shown["session"]) == (hit["id"], "conversation", "session")
+    alone = memory.call("show", hit["id"], "--json").json
+    assert [piece["text"] for piece in alone["pieces"]] == [SAID[3]]
+    before = memory.call("show", hit["id"], "--before", "2", "--json").json
+    assert [piece["text"] for piece in before["pieces"]] == list(SAID[1:4])
+    assert SAID[3] in memory.call("show", hit["id"], "-C", "1").out
+
+
+def test_a_text_that_is_not_there_or_no_id_is_named(memory: Machine) -> None:
+    assert memory.call("show", "0" * 16, check=False).code == 10
+    for given in ("no id at all", "12", "zzzzzzzzzz"):
+        assert memory.call("show", given, "--json", check=False).code == 2
+
+
+def test_a_memory_stands_alone(memory: Machine) -> None:
+    with Finder(settings_of(memory)) as finder:
+        made = json.loads(memory.call("remember", "--json", "Cranes are oiled in March.").out)["id"]
+        (hit,) = finder.search(SearchRequest(query="oiled March", kind=Kind.MEMORY)).results
+        assert (hit.id, hit.memory, hit.provisional) == (made, "fact", True)
+        shown = finder.show(ShowRequest(id=made, before=5, after=5))
+        assert (shown.kind, shown.memory, len(shown.pieces)) == (Kind.MEMORY, "fact", 1)
+        memory.call("forget", made)
+        assert finder.search(SearchRequest(query="oiled March", kind=Kind.MEMORY)).results == []
+
+
+def test_a_request_beyond_the_limits_is_refused_by_the_finder_itself(memory: Machine) -> None:
+    with Finder(settings_of(memory)) as finder:
+        for request in (
+            SearchRequest(query="x" * 20_000),
+            SearchRequest(query="x", limit=0),
+            SearchRequest(query="x", offset=-1),
+        ):
+            with pytest.raises(Usage):
+                finder.search(request)
+        with pytest.raises(Usage):
+            finder.show(ShowRequest(id="0" * 64, before=51))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("search", ""), "the query is empty"),
+        (("search", "x" * 16_385), "the query has 16,385 characters, and may have 16,384"),
+        (("show", "12"), "'12' is no id"),
+    ],
+)
+def test_what_is_beyond_the_limits_is_said_in_words_for_people(
+    memory: Machine, arguments: tuple[str, ...], said: str
+) -> None:
+    outcome = memory.call(*arguments, check=False)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"crystal: {said}")
+
+
+def test_a_folder_of_this_machine_is_the_project_that_it_was_recorded_as(tmp_path: Path) -> None:
+    for given, recorded in (
+        (f"{tmp_path}/src/crane", "src/crane"),
+        ("~/src/crane/", "src/crane"),
+        ("/elsewhere/src/crane", "…/src/crane"),
+        ("crane/", "crane"),
+        ("example.org/owner/crane", "example.org/owner/crane"),
+    ):
+        assert scope_of(SearchRequest(query="x", project=given), 0, tmp_path).project == recorded, given

@@ -284,7 +284,7 @@ def mailboxes() -> set[Edge]:
 
 
 MACHINES: dict[str, Callable[[], set[Edge]]] = {
-    "a vault's reigns": reigns,
+    "a vault's epochs": reigns,
     "a device": devices,
     "a root": roots,
     "revoking a device": leaving,

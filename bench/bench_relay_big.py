@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from bench.harness import Row, ratio_at_least, value_at_most
 from bench.relay_load import UNLIMITED, bare_server, headers, on_uvloop, path
+from crystal_prototype.relay.names import Role
 from crystal_relay.limits import MIB
 from crystal_relay.local import LocalStore
-from crystal_relay.server.v1.names import Role
+from tests.prototype.device import let_in
 from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import Member, enrolled
-from tests.support.v1_device import let_in
 
 BLOB_BYTES = 8 * MIB
 DROP_BYTES = 100 * 1000 * 1000

@@ -29,7 +29,7 @@ from crystal_crypto.kit import decode_kit
 from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
-from crystal_crypto.v1 import open_v1
+from crystal_prototype.sealing import open_v1
 from tests.crypto import independent_blob, independent_invite, independent_wrapping, invite_readers
 from tests.crypto import independent_reader as other
 from tests.vectors.vectorfile import Vector, subject

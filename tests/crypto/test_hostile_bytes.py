@@ -15,7 +15,7 @@ from crystal_crypto.errors import BadCode, CryptoError, Malformed
 from crystal_crypto.frames import frames_of
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
 from crystal_crypto.pairing import decode
-from crystal_crypto.v1 import open_v1, seal_v1
+from crystal_prototype.sealing import open_v1, seal_v1
 from tests.crypto.support import KEY, SALT, SECRET, SIGNER, header
 from tests.vectors.craft import VAULT, BlobDraft, EntryDraft, content, fixed, packed, raw, zstd_rle
 

@@ -16,8 +16,8 @@ from crystal_crypto.identity import ExchangeKey, ExchangePublic
 from crystal_crypto.limits import ENTRY_BYTES_MAX, U32_MAX, V1_PAYLOAD_BYTES_MAX
 from crystal_crypto.padding import largest_content, padded_length
 from crystal_crypto.pairing import OfflineCode, decode, encode
-from crystal_crypto.v1 import open_v1, seal_v1
 from crystal_crypto.workspace import borrowed
+from crystal_prototype.sealing import open_v1, seal_v1
 from tests.vectors.craft import fixed
 
 VAULT, DEVICE, HEAD = fixed("vault", 16), fixed("device", 16), fixed("head", 32)

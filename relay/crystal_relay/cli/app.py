@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from crystal_prototype.cli.v1 import v1
 from crystal_relay.cli.check import check
 from crystal_relay.cli.serve import serve
 from crystal_relay.cli.sweep import sweep
 from crystal_relay.cli.tokens import tokens
-from crystal_relay.cli.v1 import v1
 from crystal_relay.cli.vaults import vaults
 
 app = typer.Typer(

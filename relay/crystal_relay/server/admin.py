@@ -24,12 +24,12 @@ from typing import TypeVar
 
 import msgspec
 
+from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.tokens import V1Token
 from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable, Unusable
 from crystal_relay.server.check import CheckReport
 from crystal_relay.server.enrollment import Enrollment
 from crystal_relay.server.operator import Operations, SweepReport, VaultState, VaultSummary
-from crystal_relay.server.v1.names import Role
-from crystal_relay.server.v1.tokens import V1Token
 from crystal_relay.wire import ErrorReply, error_of_reply
 
 SOCKET_NAME = "admin.sock"

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from crystal_prototype.relay.routes import V1Routes
 from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
@@ -50,7 +51,6 @@ from crystal_relay.server.timetable import Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage
-from crystal_relay.server.v1.routes import V1Routes
 from crystal_relay.store import Store
 from crystal_relay.wire import (
     Condemnation,

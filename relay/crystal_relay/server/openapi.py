@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 import msgspec
 
+from crystal_prototype.relay.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_relay.errors import (
     AlreadyExists,
     BadRange,
@@ -38,7 +39,6 @@ from crystal_relay.server.openapi_parts import (
     reference,
 )
 from crystal_relay.server.scopes import CHANNELS
-from crystal_relay.server.v1.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,

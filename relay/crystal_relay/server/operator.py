@@ -10,6 +10,9 @@ from typing import Protocol
 
 import msgspec
 
+from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.tokens import Tokens, V1Token
 from crystal_relay.errors import BadRequest, NotFound
 from crystal_relay.keys import check_vault
 from crystal_relay.server.check import CheckReport, check_store
@@ -17,9 +20,6 @@ from crystal_relay.server.enrollment import Enrollment, Enrollments
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
-from crystal_relay.server.v1.drops import Drops
-from crystal_relay.server.v1.names import Role
-from crystal_relay.server.v1.tokens import Tokens, V1Token
 from crystal_relay.store import Store
 
 GRACE_SECONDS = 7 * 24 * 3600

@@ -13,7 +13,8 @@ import typer
 class _Verb:
     """One command: its name, the module that holds it, and the panel of the help it stands in.
 
-    The module has a function ``run``, or a typer app ``group`` for a command that has commands of its own.
+    ``module`` is a name in this package, or a full name. It has a function ``run``, or a typer app ``group`` for a command that
+    has commands of its own.
     """
 
     name: str
@@ -31,7 +32,7 @@ VERBS = (
     _Verb("up", "up", _SET_UP),
     _Verb("down", "down", _SET_UP),
     _Verb("uninstall", "uninstall", _SET_UP),
-    _Verb("takeover", "takeover", _SET_UP),
+    _Verb("takeover", "crystal_prototype.cli.takeover", _SET_UP),
     _Verb("init", "init", _SET_UP),
     _Verb("pair", "pair", _SET_UP),
     _Verb("recovery", "recovery", _SET_UP),
@@ -72,8 +73,8 @@ VERBS = (
     _Verb("backup", "backup", _LOOK),
     _Verb("export", "export", _LOOK),
     _Verb("import", "importing", _LOOK),
-    _Verb("migrate-db", "migrate_db", _LOOK),
-    _Verb("migrate-embeddings", "migrate_embeddings", _LOOK),
+    _Verb("migrate-db", "crystal_prototype.cli.migrate_db", _LOOK),
+    _Verb("migrate-embeddings", "crystal_prototype.cli.migrate_embeddings", _LOOK),
     _Verb("config", "config", _LOOK),
     _Verb("keys", "keys", _LOOK),
     _Verb("hooks", "hooks", _LOOK),
@@ -132,10 +133,11 @@ def flowing(text: str) -> str:
 
 
 def _loaded(verb: _Verb) -> typer.Typer | Callable[..., object]:
-    module = import_module(f"crystal_node.surfaces.cli.{verb.module}")
+    name = verb.module if "." in verb.module else f"crystal_node.surfaces.cli.{verb.module}"
+    module = import_module(name)
     found = getattr(module, "group", None) or module.run
     if not isinstance(found, typer.Typer) and not callable(found):
-        raise TypeError(f"crystal_node.surfaces.cli.{verb.module} holds no command")
+        raise TypeError(f"{name} holds no command")
     return found  # type: ignore[no-any-return]
 
 

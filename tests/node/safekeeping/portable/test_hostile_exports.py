@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from crystal_node.safekeeping.portable.published import opened
+from crystal_prototype.home.database import opened
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 

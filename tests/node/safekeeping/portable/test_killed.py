@@ -15,12 +15,13 @@ from crystal_core.memories import MemoryStatus, memory
 from crystal_mirror.operations import Forget, PutDocument, PutSource, Remember
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import Device, opened
-from crystal_node.safekeeping.portable import takeover, taking
+from crystal_node.safekeeping.portable import taking
 from crystal_node.safekeeping.portable.exporting import export
 from crystal_node.safekeeping.portable.importing import import_export
 from crystal_node.safekeeping.portable.records import MemoryRecord
 from crystal_node.safekeeping.portable.taking import Taker
-from tests.node.safekeeping.portable import prototypes
+from crystal_prototype.home import takeover
+from tests.prototype.home import prototypes
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 

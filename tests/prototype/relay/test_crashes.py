@@ -10,16 +10,16 @@ from typing import TypeVar
 import httpx
 import pytest
 
+from crystal_prototype.relay.drops import Drops, Waiting
+from crystal_prototype.relay.names import Channel, DropId, Role
+from crystal_prototype.relay.tokens import Holder, Tokens
 from crystal_relay.errors import Busy, StoreFull, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server.v1.drops import Drops, Waiting
-from crystal_relay.server.v1.names import Channel, DropId, Role
-from crystal_relay.server.v1.tokens import Holder, Tokens
 from crystal_relay.store import Body, Store
+from tests.prototype.device import V1Device, dropped, let_in
 from tests.support.dying_store import Died, DyingStore
 from tests.support.relay_process import RelayProcess
-from tests.support.v1_device import V1Device, dropped, let_in
 
 DELTAS = [b"delta %d" % number for number in range(3)]
 MIRROR = Channel.MIRROR

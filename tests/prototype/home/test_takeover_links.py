@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import LocalStorage
-from crystal_node.safekeeping.portable.takeover import take_over
-from tests.node.safekeeping.portable import prototypes
+from crystal_prototype.home.takeover import take_over
+from tests.prototype.home import prototypes
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ import pytest_asyncio
 
 from crystal_relay.local import LocalStore
 from crystal_relay.server import Settings
+from tests.prototype.device import V1Device
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, served
-from tests.support.v1_device import V1Device
 
 
 @pytest_asyncio.fixture

@@ -26,7 +26,7 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False, debug:
 
     from crystal_node.base.settings.resolving import places
     from crystal_node.base.wording import counted, size
-    from crystal_node.safekeeping.portable.takeover import look, take_over
+    from crystal_prototype.home.takeover import look, take_over
 
     root, claude_folder = places()
     found = look(root, claude_folder)

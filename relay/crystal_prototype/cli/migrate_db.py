@@ -20,6 +20,6 @@ def run(path: Database, dry_run: DryRun = False, as_json: Json = False, debug: D
 
         crystal migrate-db ~/.ldm-prototype-20260131-120000/memory/crystal.db --dry-run
     """
-    from crystal_node.surfaces.cli.migrating import migrate
+    from crystal_prototype.cli.migrate import migrate
 
     migrate(path, dry_run=dry_run, as_json=as_json)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from crystal_relay.server.v1.names import BLOB_BYTES_MAX, ID, Channel
-from crystal_relay.server.v1.wire import V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
+from crystal_prototype.relay.documents import V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, ID, Channel
 
 Json = dict[str, Any]
 

@@ -18,8 +18,8 @@ from typing import Self
 
 import msgspec
 
+from crystal_prototype.relay.names import HOLDER_DIGITS, Channel, Role, check_agent, check_space
 from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden, NotFound, StoreDamaged
-from crystal_relay.server.v1.names import HOLDER_DIGITS, Channel, Role, check_agent, check_space
 from crystal_relay.store import Listed, Store
 from crystal_relay.tokens import HASH
 

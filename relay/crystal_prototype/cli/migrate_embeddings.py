@@ -24,7 +24,7 @@ def run(path: Database = None, dry_run: DryRun = False, as_json: Json = False, d
         crystal migrate-embeddings --dry-run
     """
     from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.cli.migrating import migrate
+    from crystal_prototype.cli.migrate import migrate
 
     folder = resolve().capture.openclaw_folder
     migrate(path or folder / "memory" / "context-embeddings.sqlite", dry_run=dry_run, as_json=as_json)

@@ -15,6 +15,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from crystal_prototype.relay.documents import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
+from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
+from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, Spool
+from crystal_prototype.relay.tokens import Holder, Tokens, WrongToken
 from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
@@ -24,11 +29,6 @@ from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
 from crystal_relay.server.turns import Turns
 from crystal_relay.server.usage import Usage
-from crystal_relay.server.v1.drops import Drops
-from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
-from crystal_relay.server.v1.spool import MEMORY_BYTES_MAX, Spool
-from crystal_relay.server.v1.tokens import Holder, Tokens, WrongToken
-from crystal_relay.server.v1.wire import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
 from crystal_relay.store import Store
 
 LISTS_MAX = 4

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, Role
 from crystal_relay.limits import MIB
 from crystal_relay.local import LocalStore
-from crystal_relay.server.v1.names import BLOB_BYTES_MAX, Role
+from tests.prototype.device import V1Device, let_in
 from tests.support.relay_process import running_relay
-from tests.support.v1_device import V1Device, let_in
 
 GROWTH_BYTES_MAX = 40 * MIB
 """Of the process, over a drop and a pickup of 100 MiB."""

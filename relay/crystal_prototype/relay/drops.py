@@ -18,8 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
-from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
-from crystal_relay.server.v1.names import (
+from crystal_prototype.relay.names import (
     DAY_MS,
     Channel,
     DropId,
@@ -33,8 +32,9 @@ from crystal_relay.server.v1.names import (
     seen_key,
     seen_prefix,
 )
-from crystal_relay.server.v1.spool import Received
-from crystal_relay.server.v1.tokens import Holder, Member, Tokens, entries
+from crystal_prototype.relay.spool import Received
+from crystal_prototype.relay.tokens import Holder, Member, Tokens, entries
+from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.store import Object, Store
 
 LISTED_MAX = 100_000

@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from crystal_prototype.relay.names import Role
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.server.load import GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
-from crystal_relay.server.v1.names import Role
+from tests.prototype.device import let_in
 from tests.support.hand_written import connected
 from tests.support.relay_server import ServedRelay
-from tests.support.v1_device import let_in
 
 
 def head(method: str, path: str, token: str, size: int = 0) -> bytes:

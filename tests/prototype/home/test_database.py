@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.node.safekeeping.portable import prototypes
+from tests.prototype.home import prototypes
 from tests.support.machine import Machine, Vault
 
 
@@ -167,7 +167,7 @@ def test_a_copy_that_cannot_be_made_takes_nothing_out(machine: Machine) -> None:
     from unittest import mock
 
     with mock.patch(
-        "crystal_node.safekeeping.portable.takeover._copy", side_effect=OSError(28, "No space left on device")
+        "crystal_prototype.home.takeover._copy", side_effect=OSError(28, "No space left on device")
     ):
         refused = machine.call("takeover", "--yes", "--json", check=False)
     assert refused.code == 8

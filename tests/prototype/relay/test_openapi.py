@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
+from crystal_prototype.relay.names import Channel, Role
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings, create_app
 from crystal_relay.server.openapi import openapi_document
-from crystal_relay.server.v1.names import Channel, Role
+from tests.prototype.device import let_in
 from tests.relay.test_openapi import CHECKS
 from tests.support.relay_server import threaded_relay
-from tests.support.v1_device import let_in
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(v1=True))
 PLAIN: dict[str, Any] = msgspec.json.decode(openapi_document())

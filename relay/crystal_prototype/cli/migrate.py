@@ -10,9 +10,9 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.published import opened as published
     from crystal_node.safekeeping.portable.saying import say_taken
     from crystal_node.safekeeping.portable.taking import Taker
+    from crystal_prototype.home.database import opened as published
 
     settings = resolve()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from crystal_prototype.relay.spool import IN_FILES_BYTES_MAX, IN_MEMORY_BYTES_MAX, MEMORY_BYTES_MAX, Spool
 from crystal_relay.errors import Busy, SizeMismatch, StoreFull
 from crystal_relay.limits import MIB
-from crystal_relay.server.v1.spool import IN_FILES_BYTES_MAX, IN_MEMORY_BYTES_MAX, MEMORY_BYTES_MAX, Spool
 from crystal_relay.store import Body, body_of, whole_body
 
 

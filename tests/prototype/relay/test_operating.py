@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.tokens import Tokens, WrongToken, new_token, token_hash
 from crystal_relay.errors import AlreadyExists, BadRequest, NotFound
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.operator import Operator
-from crystal_relay.server.v1.names import Role
-from crystal_relay.server.v1.tokens import Tokens, WrongToken, new_token, token_hash
 from tests.support.dying_store import Died, DyingStore
 from tests.support.relay_process import RelayProcess, running_relay
 

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
+from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.names import Channel, Role
+from crystal_prototype.relay.tokens import Tokens
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server.v1.drops import Drops
-from crystal_relay.server.v1.names import Channel, Role
-from crystal_relay.server.v1.tokens import Tokens
 from crystal_relay.store import Body
+from tests.prototype.device import V1Device, dropped, let_in
 from tests.support.relay_server import ServedRelay
-from tests.support.v1_device import V1Device, dropped, let_in
 
 
 async def blobs_in(relay: ServedRelay, prefix: str = "w/default/") -> list[str]:
@@ -255,7 +255,7 @@ async def test_a_repeated_drop_is_known_the_next_day_and_forgotten_later(relay: 
 async def test_a_very_long_list_is_cut_at_its_end_and_goes_on(
     core: V1Device, nodes: list[V1Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_relay.server.v1.drops.LISTED_MAX", 5)
+    monkeypatch.setattr("crystal_prototype.relay.drops.LISTED_MAX", 5)
     deltas = [b"delta %d" % number for number in range(12)]
     for delta in deltas:
         await core.drop("mirror", delta)

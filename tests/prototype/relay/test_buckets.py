@@ -4,10 +4,10 @@ import random
 
 from crystal_relay.s3 import Conditions
 from crystal_relay.server import Settings
+from tests.prototype.device import V1Device
 from tests.support.relay_server import served
 from tests.support.s3_servers import running_moto
 from tests.support.s3_stores import s3_store_on
-from tests.support.v1_device import V1Device
 
 
 async def test_two_relays_over_one_bucket_lose_nothing_and_double_nothing() -> None:

@@ -12,8 +12,8 @@ from crystal_relay.cli.output import show_json, show_table, tell
 from crystal_relay.cli.stores import Place
 
 if TYPE_CHECKING:
+    from crystal_prototype.relay.tokens import V1Token
     from crystal_relay.server.operator import Operations
-    from crystal_relay.server.v1.tokens import V1Token
 
 v1 = typer.Typer(
     help="Devices that run the published prototype: their tokens. A relay serves them when it runs with --v1.",
@@ -48,8 +48,8 @@ def add(
     Every device needs its own: what one has confirmed is kept for the others. From now on drops are kept until this
     device has confirmed them, so revoke the token of a device that is no longer used.
     """
-    from crystal_relay.server.v1.names import Role
-    from crystal_relay.server.v1.tokens import new_token, token_hash
+    from crystal_prototype.relay.names import Role
+    from crystal_prototype.relay.tokens import new_token, token_hash
 
     with told(as_json=as_json):
         token = new_token()

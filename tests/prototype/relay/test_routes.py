@@ -7,15 +7,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.tokens import Tokens
 from crystal_relay.client import HttpStore
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
-from crystal_relay.server.v1.names import Role
-from crystal_relay.server.v1.tokens import Tokens
+from tests.prototype.device import V1Device, let_in
 from tests.support.raw_http import RawConnection, raw_request
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
-from tests.support.v1_device import V1Device, let_in
 
 ROUTES = [
     ("POST", "/drop/mirror"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_relay.server.v1.names import ID, Channel
+from crystal_prototype.relay.names import ID, Channel
 
 BlobId = Annotated[str, msgspec.Meta(pattern=f"^{ID}$", description="In the order of the drops.")]
 Moment = Annotated[str, msgspec.Meta(description="ISO 8601, UTC, milliseconds.")]

@@ -5,10 +5,10 @@ from typing import Any, Self
 
 import httpx
 
-from crystal_relay.server.v1.drops import Drops
-from crystal_relay.server.v1.names import Channel, Role
-from crystal_relay.server.v1.spool import Spool
-from crystal_relay.server.v1.tokens import DEFAULT_SPACE, Holder, Tokens, new_token, token_hash
+from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.names import Channel, Role
+from crystal_prototype.relay.spool import Spool
+from crystal_prototype.relay.tokens import DEFAULT_SPACE, Holder, Tokens, new_token, token_hash
 from crystal_relay.store import Store, body_of
 
 

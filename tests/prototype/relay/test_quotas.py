@@ -4,12 +4,12 @@ from typing import Any
 
 from starlette.requests import Request
 
+from crystal_prototype.relay.routes import V1Routes
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.v1.routes import V1Routes
+from tests.prototype.device import V1Device
 from tests.support.relay_server import served
-from tests.support.v1_device import V1Device
 
 
 async def test_a_full_space_is_507_and_harms_no_other() -> None:

@@ -1,0 +1,1 @@
+"""The prototype's home and databases, and how they become Crystal's."""

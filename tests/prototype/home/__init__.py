@@ -1,0 +1,1 @@
+"""Tests of taking over the prototype's home and databases."""

@@ -90,7 +90,7 @@ class _Forgetful(machines.DemoDevice):
         if arguments[0] == "devices":
             _Forgetful.revoked = arguments[2]
         if arguments[0] == "sync" and self.home.name == _Forgetful.revoked:
-            raise machines.CommandFailed("revoked")
+            raise machines.DemoCommandFailed("revoked")
         written = self.home.parent / LAPTOP / FILE
         if arguments[0] == "sync" and written.exists():
             (self.home / FILE).parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def test_a_relay_that_does_not_start_is_an_error_with_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(machines.CommandFailed, match="did not start") as caught:
+    with pytest.raises(machines.DemoCommandFailed, match="did not start") as caught:
         machines.DemoRelay(tmp_path / "relay").start()
     assert "relay" in caught.value.hint
 

@@ -35,10 +35,10 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False, debug: 
         crystal capture status
     """
     if words and words[0] in _SWITCHES:
-        from crystal_node.surfaces.cli.capture_switch import show, turn
+        from crystal_node.surfaces.cli.capture_switch import show_tools, turn
 
         if words[0] == "status":
-            show(words[1:], as_json=as_json)
+            show_tools(words[1:], as_json=as_json)
         else:
             turn(words[1:], on=words[0] == "on", as_json=as_json)
         return

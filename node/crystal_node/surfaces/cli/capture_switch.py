@@ -7,7 +7,7 @@ from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.tools import Tool
+    from crystal_node.surfaces.setup.tools import AiTool
 
 
 def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
@@ -38,7 +38,7 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
         )
 
 
-def show(names: Sequence[str], *, as_json: bool) -> None:
+def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     """Each tool: found or not, on or not, how much there is, and how much of it waits."""
     from crystal_node.base.settings import resolve
     from crystal_node.capture.adapters import TOOLS
@@ -58,12 +58,12 @@ def show(names: Sequence[str], *, as_json: bool) -> None:
     if private:
         say("Private mode is ON: nothing is recorded (`crystal private off` ends it).")
     for tool in tools:
-        say(f"  {tool.name:<12} {_standing(settings, tool)}")
+        say(f"  {tool.name:<12} {_tool_status(settings, tool)}")
         for path, problem in tool.problems:
             note(f"! {path} {problem}")
 
 
-def _standing(settings: "Settings", tool: "Tool") -> str:
+def _tool_status(settings: "Settings", tool: "AiTool") -> str:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import ago, counted, size
 

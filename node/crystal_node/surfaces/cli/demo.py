@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.options import Debug, Json
 from crystal_node.surfaces.cli.output import emit, say
 
 if TYPE_CHECKING:
-    from crystal_node.surfaces.demo.steps import Step
+    from crystal_node.surfaces.demo.steps import DemoStep
 
 Mine = Annotated[
     bool,
@@ -71,7 +71,7 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
         say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")
 
 
-def _tell(step: "Step") -> None:
+def _tell(step: "DemoStep") -> None:
     from crystal_node.surfaces.demo.steps import describe_step
 
     say(f"  ✓ {describe_step(step)}")

@@ -16,10 +16,10 @@ def run(as_json: Json = False, debug: Debug = False) -> int:
     from crystal_node.surfaces.cli.output import emit, say
     from crystal_node.surfaces.cli.up_people import step_document, tell_outcome
     from crystal_node.surfaces.setup.lowering import lowering
-    from crystal_node.surfaces.setup.steps import Outcome, carry_out, exit_code
+    from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     settings = resolve()
-    outcomes: list[Outcome] = []
+    outcomes: list[StepOutcome] = []
     for outcome in carry_out(lowering(settings)):
         outcomes.append(outcome)
         if not as_json:

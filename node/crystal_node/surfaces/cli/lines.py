@@ -13,7 +13,7 @@ import sys
 from crystal_node.surfaces.cli.options import SECRET_CHARS_MAX
 
 
-class LineReader:
+class InputLines:
     """Standard input, one line after the other. Nobody else may read it meanwhile."""
 
     def __init__(self) -> None:

@@ -100,13 +100,13 @@ def run(
         given = _file(code_file) if code_file is not None else code or _ASK
         join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
     elif offline:
-        from crystal_node.surfaces.cli.pair_offline import show
+        from crystal_node.surfaces.cli.pair_offline import show_offline
 
         if grant:
             raise Usage(
                 "--grant goes with an invite", hint="Whoever joins by the offline code may do everything."
             )
-        show(settings, qr, yes=yes, as_json=as_json)
+        show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
         from crystal_node.surfaces.cli.pair_invite import invite
 
@@ -132,7 +132,7 @@ def join(
         someone_must_confirm(yes=yes)
         join_by_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
         return
-    from crystal_node.surfaces.cli.pair_offline import join as join_offline
+    from crystal_node.surfaces.cli.pair_offline import join_offline as join_offline
 
     join_offline(settings, code, as_json=as_json, new_keys=new_keys)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from crystal_node.base.errors import Usage
 from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
 from crystal_node.safekeeping.pairing.qr import write
-from crystal_node.surfaces.cli.lines import LineReader
+from crystal_node.surfaces.cli.lines import InputLines
 from crystal_node.surfaces.cli.output import emit_line
 
 
@@ -18,10 +18,10 @@ def described(machine: Machine) -> dict[str, object]:
     return {"device": machine.device.hex() or None, "name": machine.name, "system": machine.system}
 
 
-class Inviting:
+class JsonInviter:
     """Who invites."""
 
-    def __init__(self, lines: LineReader, qr: Path | None) -> None:
+    def __init__(self, lines: InputLines, qr: Path | None) -> None:
         self._lines = lines
         self._qr = qr
 
@@ -70,7 +70,7 @@ class Inviting:
         """A program counts by itself."""
 
     def away(self, gone: bool) -> None:
-        _away(gone)
+        _tell_away(gone)
 
     def ended(self) -> None:
         """Events are whole lines."""
@@ -79,11 +79,11 @@ class Inviting:
         emit_line({"event": "stopped", "added": added})
 
 
-class Joining:
+class JsonNewcomer:
     """Who joins. ``yes``: nobody is asked. ``relay``: the address that this machine would use from then on, ``relay_now``: the
     one that it uses now, "" for none; where they differ, the invite moves it."""
 
-    def __init__(self, lines: LineReader, *, yes: bool, relay: str, relay_now: str) -> None:
+    def __init__(self, lines: InputLines, *, yes: bool, relay: str, relay_now: str) -> None:
         self._lines = lines
         self._yes = yes
         self._relays = {"relay": relay, "relay_now": relay_now or None}
@@ -115,11 +115,11 @@ class Joining:
         """Events are whole lines."""
 
     def away(self, gone: bool) -> None:
-        _away(gone)
+        _tell_away(gone)
 
     def left(self, listed: bytes) -> None:
         emit_line({"event": "stopped", "added": bool(listed), **({"device": listed.hex()} if listed else {})})
 
 
-def _away(gone: bool) -> None:
+def _tell_away(gone: bool) -> None:
     emit_line({"event": "relay-away" if gone else "relay-back"})

@@ -10,7 +10,7 @@ from crystal_node.base.errors import Usage
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.surfaces.cli import pair_events, pair_people
-from crystal_node.surfaces.cli.lines import LineReader
+from crystal_node.surfaces.cli.lines import InputLines
 from crystal_node.surfaces.cli.output import emit_line, note, say
 
 if TYPE_CHECKING:
@@ -28,13 +28,15 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
 
     if qr is not None:
         check_file(qr)
-    lines = LineReader()
+    lines = InputLines()
     if lines.at_end():
         raise Usage(
             "nobody can type the newcomer's digits here: standard input is closed; no invite was made",
             hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
         )
-    person: InviterPerson = pair_events.Inviting(lines, qr) if as_json else pair_people.Inviting(lines, qr)
+    person: InviterPerson = (
+        pair_events.JsonInviter(lines, qr) if as_json else pair_people.TerminalInviter(lines, qr)
+    )
     try:
         invited = run_until_stopped(_invite(settings, person, grant=grant))
     finally:
@@ -70,11 +72,11 @@ def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool,
             f"This machine uses the relay {before}. The invite would move it to {one_line(wanted, 200)}: go on only if the "
             "vault has moved there."
         )
-    lines = LineReader()
+    lines = InputLines()
     person: NewcomerPerson = (
-        pair_events.Joining(lines, yes=yes, relay=wanted, relay_now=before)
+        pair_events.JsonNewcomer(lines, yes=yes, relay=wanted, relay_now=before)
         if as_json
-        else pair_people.Joining(lines, yes=yes)
+        else pair_people.TerminalNewcomer(lines, yes=yes)
     )
     try:
         return run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
@@ -87,7 +89,7 @@ def join(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, 
     joined = enter(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
     synced = first_sync(joined.enrolled.settings)
     if as_json:
-        emit_line(_document(joined, synced=synced))
+        emit_line(_joined_document(joined, synced=synced))
         return
     settings = joined.enrolled.settings
     vault = joined.enrolled.vault.hex()[:8]
@@ -194,7 +196,7 @@ def _paired(invited: Invited) -> str:
     return f"{name} is now a device of this vault{grant}."
 
 
-def _document(joined: "Joined", *, synced: bool) -> dict[str, object]:
+def _joined_document(joined: "Joined", *, synced: bool) -> dict[str, object]:
     enrolled = joined.enrolled
     settings = enrolled.settings
     return {

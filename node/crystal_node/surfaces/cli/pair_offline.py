@@ -23,7 +23,7 @@ def key_check(root: "Root") -> str:
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> None:
+def show_offline(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> None:
     """Shows the code after a typed confirmation."""
     from crystal_crypto.pairing import encode
     from crystal_node.base.errors import NotSetUp, WrongCode
@@ -59,7 +59,7 @@ def show(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> 
     )
 
 
-def join(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:
+def join_offline(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:
     """Joins by the root that the code is."""
     import asyncio
 

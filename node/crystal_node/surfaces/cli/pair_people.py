@@ -11,7 +11,7 @@ from pathlib import Path
 from crystal_node.base.errors import Usage
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
-from crystal_node.surfaces.cli.lines import LineReader
+from crystal_node.surfaces.cli.lines import InputLines
 from crystal_node.surfaces.cli.options import is_terminal
 from crystal_node.surfaces.cli.output import note, say
 from crystal_node.surfaces.cli.screen import can_move, screen, show_code
@@ -73,10 +73,10 @@ class _Waiting:
             self._open = False
 
 
-class Inviting:
+class TerminalInviter:
     """Who invites."""
 
-    def __init__(self, lines: LineReader, qr: Path | None) -> None:
+    def __init__(self, lines: InputLines, qr: Path | None) -> None:
         self._lines = lines
         self._qr = qr
         self._asked = False
@@ -173,10 +173,10 @@ class Inviting:
         )
 
 
-class Joining:
+class TerminalNewcomer:
     """Who joins. ``yes``: nobody is asked."""
 
-    def __init__(self, lines: LineReader, *, yes: bool) -> None:
+    def __init__(self, lines: InputLines, *, yes: bool) -> None:
         self._lines = lines
         self._yes = yes
         self._waiting = _Waiting("Waiting for the digits to be typed there")

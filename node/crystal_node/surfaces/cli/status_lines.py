@@ -14,7 +14,7 @@ _DEVICES_MAX = 8
 
 def status_lines(device: "Device", found: "Standing") -> list[str]:
     """All of it, news apart."""
-    return [*_standing(device, found), *_needs(found)]
+    return [*_status_lines(device, found), *_needs(found)]
 
 
 def news_lines(device: "Device") -> list[str]:
@@ -24,7 +24,7 @@ def news_lines(device: "Device") -> list[str]:
     return [f"* {line}" for line in lines_of(device.member)]
 
 
-def _standing(device: "Device", found: "Standing") -> Iterator[str]:
+def _status_lines(device: "Device", found: "Standing") -> Iterator[str]:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import ago, counted, one_line
     from crystal_node.sync.replication.briefly import replication_lines
@@ -38,7 +38,7 @@ def _standing(device: "Device", found: "Standing") -> Iterator[str]:
     yield _mirror(found)
     yield from replication_lines(device.member, found.replication)
     yield _outbox(found)
-    yield _files(found)
+    yield _files_line(found)
     yield from _commands(found)
     yield from _devices(found.devices)
     yield f"last     {_moments(found, now_ms())}"
@@ -90,7 +90,7 @@ def _outbox(found: "Standing") -> str:
     return text + _at_most(waiting.oldest_seconds)
 
 
-def _files(found: "Standing") -> str:
+def _files_line(found: "Standing") -> str:
     from crystal_node.base.wording import ago, counted
 
     files, last = found.files, found.files.last

@@ -9,7 +9,7 @@ from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.purging import Loss
+    from crystal_node.surfaces.setup.purging import HomeLoss
 
 Purge = Annotated[
     bool,
@@ -42,14 +42,14 @@ def run(
     from crystal_node.base.settings import resolve
     from crystal_node.surfaces.cli.up_people import step_document, tell_outcome
     from crystal_node.surfaces.setup.lowering import uninstalling
-    from crystal_node.surfaces.setup.steps import Outcome, carry_out, exit_code
+    from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     if yes_lose_it and not purge:
         raise Usage("--yes-lose-it goes with --purge")
     settings = resolve()
     if purge:
         _check(settings, lose=yes_lose_it, yes=yes, as_json=as_json)
-    outcomes: list[Outcome] = []
+    outcomes: list[StepOutcome] = []
     for outcome in carry_out(uninstalling(settings)):
         outcomes.append(outcome)
         if not as_json:
@@ -91,7 +91,7 @@ def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> Non
         confirm("Type remove to go on: ", expect="remove", about=_about(loss), as_json=as_json)
 
 
-def _refuse(loss: "Loss", *, lose: bool) -> None:
+def _refuse(loss: "HomeLoss", *, lose: bool) -> None:
     from crystal_node.base.errors import Usage
 
     if loss.for_good and not lose:
@@ -102,7 +102,7 @@ def _refuse(loss: "Loss", *, lose: bool) -> None:
         )
 
 
-def _about(loss: "Loss") -> str:
+def _about(loss: "HomeLoss") -> str:
     from crystal_node.base.wording import counted, one_line
 
     lines = [
@@ -123,13 +123,13 @@ def _about(loss: "Loss") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _purge(settings: "Settings", *, lose: bool) -> "Loss":
+def _purge(settings: "Settings", *, lose: bool) -> "HomeLoss":
     """Looks once more when nobody else is at work in the home, and removes it."""
-    from crystal_node.surfaces.setup.purging import Loss, alone, loss_of, purge
+    from crystal_node.surfaces.setup.purging import HomeLoss, alone, loss_of, purge
 
     if not settings.home.root.exists():
         purge(settings)
-        return Loss(settings.home.root)
+        return HomeLoss(settings.home.root)
     with alone(settings):
         loss = loss_of(settings)
         _refuse(loss, lose=lose)
@@ -137,7 +137,7 @@ def _purge(settings: "Settings", *, lose: bool) -> "Loss":
     return loss
 
 
-def _tell_end(settings: "Settings", lost: "Loss | None") -> None:
+def _tell_end(settings: "Settings", lost: "HomeLoss | None") -> None:
     if lost is None:
         home = settings.home.root
         say(

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
     from crystal_node.capture.history import History
     from crystal_node.surfaces.setup.raising import Wish
-    from crystal_node.surfaces.setup.steps import Outcome
-    from crystal_node.surfaces.setup.tools import Tool
+    from crystal_node.surfaces.setup.steps import StepOutcome
+    from crystal_node.surfaces.setup.tools import AiTool
 
 
 class UpRole(StrEnum):
@@ -114,7 +114,7 @@ def run(
         people.confirm_plan(plan)
     if wish.history is History.RECORDED and not as_json:
         people.tell_size(tools)
-    outcomes: list[Outcome] = []
+    outcomes: list[StepOutcome] = []
     for outcome in carry_out(plan):
         people.tell_outcome(outcome, as_json=as_json)
         outcomes.append(outcome)
@@ -177,7 +177,7 @@ def _no_role() -> str:
 
 def _wish(
     settings: "Settings",
-    tools: "list[Tool]",
+    tools: "list[AiTool]",
     role: str,
     capture: str | None,
     past: bool | None,

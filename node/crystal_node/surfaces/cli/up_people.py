@@ -10,15 +10,15 @@ from crystal_node.surfaces.cli.output import emit_line, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.steps import Outcome, Step
-    from crystal_node.surfaces.setup.tools import Tool
+    from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome
+    from crystal_node.surfaces.setup.tools import AiTool
 
 ALL, NONE = "all", "none"
 WORTH_A_WORD_BYTES = 64 * 1024 * 1024
 """Of transcripts: some seconds."""
 
 
-def tell_tools(tools: "Sequence[Tool]", *, as_json: bool) -> None:
+def tell_tools(tools: "Sequence[AiTool]", *, as_json: bool) -> None:
     """What was found on this machine."""
     from crystal_node.base.wording import counted, size
 
@@ -32,7 +32,7 @@ def tell_tools(tools: "Sequence[Tool]", *, as_json: bool) -> None:
     say()
 
 
-def document(tool: "Tool") -> dict[str, object]:
+def document(tool: "AiTool") -> dict[str, object]:
     """A tool as JSON."""
     from crystal_node.base.wording import iso
 
@@ -84,7 +84,7 @@ def ask_tools(known: Sequence[str]) -> str:
         say(f"There is no {unknown[0]}. There are: {', '.join(known)}.")
 
 
-def ask_history(tools: "Sequence[Tool]") -> bool:
+def ask_history(tools: "Sequence[AiTool]") -> bool:
     """Whether what was said before is recorded."""
     from crystal_node.base.wording import counted, size
 
@@ -132,12 +132,12 @@ def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
 
 
-def has_work(plan: "Sequence[Step]") -> bool:
+def has_work(plan: "Sequence[SetupStep]") -> bool:
     """Whether something is left to be done. What cannot be looked at yet is."""
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
-def confirm_plan(plan: "Sequence[Step]") -> None:
+def confirm_plan(plan: "Sequence[SetupStep]") -> None:
     """Shows what is to be done, and has it confirmed. Raises Usage."""
     say()
     say("This is going to be done:")
@@ -147,7 +147,7 @@ def confirm_plan(plan: "Sequence[Step]") -> None:
     confirm("Go on? [yes/no] ", expect="yes")
 
 
-def tell_size(tools: "Sequence[Tool]") -> None:
+def tell_size(tools: "Sequence[AiTool]") -> None:
     """That recording what there is takes its time, where it does."""
     from crystal_node.base.wording import size
 
@@ -158,7 +158,7 @@ def tell_size(tools: "Sequence[Tool]") -> None:
         )
 
 
-def tell_outcome(outcome: "Outcome", *, as_json: bool) -> None:
+def tell_outcome(outcome: "StepOutcome", *, as_json: bool) -> None:
     """How a step went."""
     from crystal_node.base.wording import printable
 
@@ -171,7 +171,7 @@ def tell_outcome(outcome: "Outcome", *, as_json: bool) -> None:
         say(f"{'':<9}  {printable(outcome.hint)}")
 
 
-def step_document(outcome: "Outcome") -> dict[str, object]:
+def step_document(outcome: "StepOutcome") -> dict[str, object]:
     """An outcome as JSON."""
     return {
         "name": outcome.name,
@@ -183,7 +183,9 @@ def step_document(outcome: "Outcome") -> dict[str, object]:
     }
 
 
-def tell_end(settings: "Settings", outcomes: "Sequence[Outcome]", *, fresh_core: bool, as_json: bool) -> None:
+def tell_end(
+    settings: "Settings", outcomes: "Sequence[StepOutcome]", *, fresh_core: bool, as_json: bool
+) -> None:
     """How this machine stands at the end, and what comes next."""
     from crystal_node.base.locking import is_held
     from crystal_node.surfaces.setup.steps import exit_code
@@ -238,7 +240,7 @@ def _role(settings: "Settings") -> str:
         return ""
 
 
-def _is_so(step: "Step") -> bool:
+def _is_so(step: "SetupStep") -> bool:
     from crystal_crypto.errors import CrystalError
 
     try:

@@ -14,7 +14,7 @@ import apsw
 
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings.sections import DROP_FOLDER_NAME
-from crystal_node.surfaces.demo.machines import CommandFailed, DemoDevice, command_of, failure
+from crystal_node.surfaces.demo.machines import DemoCommandFailed, DemoDevice, command_of, failure
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 15.0
@@ -73,7 +73,7 @@ def until_found(device: DemoDevice, text: str) -> float:
     began = time.monotonic()
     while not _holds(device.home / "memory" / "crystal.db", text):
         if time.monotonic() - began > FOUND_SECONDS_MAX:
-            raise CommandFailed(f"after {FOUND_SECONDS_MAX:.0f} s it is not there")
+            raise DemoCommandFailed(f"after {FOUND_SECONDS_MAX:.0f} s it is not there")
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - began
 
@@ -92,5 +92,5 @@ def _until_held(lock: Path) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while not is_held(lock):
         if time.monotonic() > deadline:
-            raise CommandFailed(f"an agent did not start within {START_SECONDS_MAX:.0f} s")
+            raise DemoCommandFailed(f"an agent did not start within {START_SECONDS_MAX:.0f} s")
         time.sleep(_POLL_SECONDS)

@@ -20,7 +20,7 @@ RELAY_STOP_SECONDS_MAX = 10.0
 _LOOK_BYTES = 1024 * 1024
 
 
-class CommandFailed(CrystalError):
+class DemoCommandFailed(CrystalError):
     """A command of the demo ended by an error: its own exit code and hint are passed on."""
 
     exit_code = ExitCode.UNEXPECTED
@@ -51,7 +51,9 @@ class DemoDevice:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise CommandFailed(f"`crystal {verb}` did not end within {COMMAND_SECONDS_MAX:.0f} s") from error
+            raise DemoCommandFailed(
+                f"`crystal {verb}` did not end within {COMMAND_SECONDS_MAX:.0f} s"
+            ) from error
         if result.returncode:
             raise failure(verb, result.stderr)
         document: dict[str, Any] = json.loads(result.stdout)
@@ -108,7 +110,7 @@ class DemoRelay:
         deadline = time.monotonic() + RELAY_START_SECONDS_MAX
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise CommandFailed(
+                raise DemoCommandFailed(
                     f"the relay did not start: {self._folder.with_suffix('.log').read_text()[-300:].strip()}",
                     hint="Is the relay installed? pip install 'memory-crystal[relay]'",
                 )
@@ -156,10 +158,10 @@ class DemoRelay:
         return looked, sorted(needle.decode() for needle in found)
 
 
-def failure(verb: str, said: str) -> CommandFailed:
+def failure(verb: str, said: str) -> DemoCommandFailed:
     """The error of a command that ended by one, from what it said."""
     try:
         document: dict[str, Any] = json.loads(said[said.index("{") :])
-        return CommandFailed(f"`crystal {verb}`: {document['error']}", hint=str(document["hint"]))
+        return DemoCommandFailed(f"`crystal {verb}`: {document['error']}", hint=str(document["hint"]))
     except (ValueError, KeyError):
-        return CommandFailed(f"`crystal {verb}` failed: {said.strip()[-300:]}")
+        return DemoCommandFailed(f"`crystal {verb}` failed: {said.strip()[-300:]}")

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from crystal_node.surfaces.demo.machines import CommandFailed, DemoDevice, command_of, failure
+from crystal_node.surfaces.demo.machines import DemoCommandFailed, DemoDevice, command_of, failure
 
 PAIR_SECONDS_MAX = 60.0
 
@@ -41,7 +41,11 @@ class _Talk:
             if said["event"] == event:
                 return said
         _, complaint = self._process.communicate()
-        raise failure("pair", complaint) if complaint.strip() else CommandFailed("`crystal pair` just ended")
+        raise (
+            failure("pair", complaint)
+            if complaint.strip()
+            else DemoCommandFailed("`crystal pair` just ended")
+        )
 
     def end(self) -> None:
         self._watch.cancel()

@@ -18,7 +18,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.wording import counted, one_line, size
 from crystal_node.surfaces.demo.agents import agents, say, until_found
-from crystal_node.surfaces.demo.machines import CommandFailed, DemoDevice, DemoRelay
+from crystal_node.surfaces.demo.machines import DemoCommandFailed, DemoDevice, DemoRelay
 from crystal_node.surfaces.demo.pairing import pair
 from crystal_node.surfaces.demo.source import DemoSource
 
@@ -37,7 +37,7 @@ class DemoFailed(CrystalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """One step that was done: what happened, how long it took in seconds, and the bytes that it moved or looked at."""
 
     text: str
@@ -50,10 +50,10 @@ class Demo:
     """One run. ``tell`` is called after each step."""
 
     source: DemoSource
-    tell: Callable[[Step], None]
+    tell: Callable[[DemoStep], None]
     folder: Path
     devices: dict[str, DemoDevice] = field(default_factory=dict[str, DemoDevice])
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[DemoStep] = field(default_factory=list[DemoStep])
 
     def run(self) -> None:
         """Runs all steps.
@@ -87,7 +87,7 @@ class Demo:
     def _step(self, work: Callable[[], tuple[str, int]]) -> None:
         started = time.monotonic()
         text, moved = work()
-        step = Step(text, time.monotonic() - started, moved)
+        step = DemoStep(text, time.monotonic() - started, moved)
         self.steps.append(step)
         self.tell(step)
 
@@ -167,7 +167,7 @@ class Demo:
             self.devices[name].run("sync")
         try:
             self.devices[TABLET].run("sync")
-        except CommandFailed:
+        except DemoCommandFailed:
             generation = int(report["generation"])
             said = f"desktop revoked tablet: the others have new keys (generation {generation}), and the relay is shut to it."
             return said, max(0, relay.stored_bytes() - before)
@@ -262,7 +262,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def describe_step(step: Step) -> str:
+def describe_step(step: DemoStep) -> str:
     """The line that is shown for a step."""
     moved = f", {size(step.bytes)}" if step.bytes else ""
     return f"{step.text} ({step.seconds:.2f} s{moved})"

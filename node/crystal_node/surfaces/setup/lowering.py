@@ -9,10 +9,10 @@ from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients.installing import McpClients
-from crystal_node.surfaces.setup.steps import Step
+from crystal_node.surfaces.setup.steps import SetupStep
 
 
-def lowering(settings: Settings) -> list[Step]:
+def lowering(settings: Settings) -> list[SetupStep]:
     """The plan of `crystal down`. An agent that was started by hand ends, too."""
     hooks = ClaudeHooks(settings)
 
@@ -31,18 +31,18 @@ def lowering(settings: Settings) -> list[Step]:
         return f"after {stopped.seconds:.1f} s"
 
     return [
-        Step(
+        SetupStep(
             "service",
             "take the agent out of the background",
             lambda: manager_for(settings).state() is ServiceState.ABSENT,
             take_service,
         ),
-        Step("agent", "end the agent", lambda: not is_held(settings.home.watch_lock), stop),
-        Step("hooks", "take the hooks out of Claude Code", lambda: hooks.look().absent, take_hooks),
+        SetupStep("agent", "end the agent", lambda: not is_held(settings.home.watch_lock), stop),
+        SetupStep("hooks", "take the hooks out of Claude Code", lambda: hooks.look().absent, take_hooks),
     ]
 
 
-def uninstalling(settings: Settings) -> list[Step]:
+def uninstalling(settings: Settings) -> list[SetupStep]:
     """The plan of `crystal uninstall`, without what removes the home."""
     agents = McpClients(settings)
 
@@ -51,7 +51,7 @@ def uninstalling(settings: Settings) -> list[Step]:
 
     return [
         *lowering(settings),
-        Step(
+        SetupStep(
             "mcp",
             "take Crystal's MCP server out of other programs",
             lambda: not any(agents.holding(client) for client in agents.all),

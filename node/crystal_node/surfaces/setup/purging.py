@@ -32,7 +32,7 @@ _DATABASE_PARTS = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class HomeLoss:
     """What goes with a home. ``why_unknown``: it cannot be looked into, and why; "" if it could.
 
     ``operations``: recorded here, and not durable yet; ``entries``: of the Core's log, not on the relay yet; ``files``: of the
@@ -80,15 +80,15 @@ def mark_of(aside: Path) -> Path:
     return aside.with_name(aside.name + "-mark")
 
 
-def loss_of(settings: Settings) -> Loss:
+def loss_of(settings: Settings) -> HomeLoss:
     """What would be lost. Never raises for what is wrong with the home."""
     try:
         with opened(settings) as device:
             return _loss(device)
     except (CrystalError, OSError) as error:
         if settings.vault is None and settings.home.config_file.exists():
-            return Loss(settings.home.root, settings.name.value)
-        return Loss(settings.home.root, settings.name.value, why_unknown=str(error))
+            return HomeLoss(settings.home.root, settings.name.value)
+        return HomeLoss(settings.home.root, settings.name.value, why_unknown=str(error))
 
 
 def check_is_home(settings: Settings) -> None:
@@ -157,14 +157,14 @@ def purge(settings: Settings) -> None:
         ) from error
 
 
-def _loss(device: Device) -> Loss:
+def _loss(device: Device) -> HomeLoss:
     from crystal_mirror.status import status
     from crystal_node.sync.members.rootholders import holders
 
     member, settings = device.member, device.settings
     standing = status(member)
     kit = kit_state(settings.config, member.log.root) is KitState.VERIFIED
-    return Loss(
+    return HomeLoss(
         settings.home.root,
         device.name,
         member.device_id,

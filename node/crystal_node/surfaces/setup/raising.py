@@ -23,7 +23,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.enrol import prepare_node
 from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
 from crystal_node.surfaces.setup import choosing
-from crystal_node.surfaces.setup.steps import Step
+from crystal_node.surfaces.setup.steps import SetupStep
 
 _NOT_ASKED = "not asked for"
 _VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
@@ -41,11 +41,11 @@ class Wish:
     service: bool
 
 
-def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]) -> list[Step]:
+def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]) -> list[SetupStep]:
     """The plan. ``latest`` reads the settings as they are then; ``enrol`` founds or joins the vault and says so."""
     return [
         _home(latest),
-        Step(
+        SetupStep(
             "vault",
             _VAULT.get(wish.role, "be in a vault"),
             lambda: latest().vault is not None,
@@ -60,12 +60,12 @@ def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Setting
     ]
 
 
-def _home(latest: Callable[[], Settings]) -> Step:
+def _home(latest: Callable[[], Settings]) -> SetupStep:
     def make() -> str:
         prepare_node(latest())
         return ""
 
-    return Step(
+    return SetupStep(
         "home",
         f"make the home {latest().home.root}",
         latest().home.config_file.exists,
@@ -74,7 +74,7 @@ def _home(latest: Callable[[], Settings]) -> Step:
     )
 
 
-def _capture(wish: Wish, latest: Callable[[], Settings]) -> Step:
+def _capture(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     wanted = wish.tools
 
     def choose() -> str:
@@ -85,7 +85,7 @@ def _capture(wish: Wish, latest: Callable[[], Settings]) -> Step:
     what = "keep what is recorded as it is"
     if wanted is not None:
         what = f"record the conversations of {', '.join(wanted)}" if wanted else "record nothing"
-    return Step(
+    return SetupStep(
         "capture",
         what,
         lambda: wanted is None or choosing.is_chosen(latest(), TOOLS, wanted),
@@ -94,7 +94,7 @@ def _capture(wish: Wish, latest: Callable[[], Settings]) -> Step:
     )
 
 
-def _history(wish: Wish, latest: Callable[[], Settings]) -> Step:
+def _history(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     over = wish.history is History.STEPPED_OVER
 
     def is_decided() -> bool:
@@ -113,10 +113,10 @@ def _history(wish: Wish, latest: Callable[[], Settings]) -> Step:
         return (report.words() or "there was nothing yet") + odd
 
     what = "leave out what was said before now" if over else "record what was said before now"
-    return Step("history", what, is_decided, do, ground=True)
+    return SetupStep("history", what, is_decided, do, ground=True)
 
 
-def _hooks(wish: Wish, latest: Callable[[], Settings]) -> Step:
+def _hooks(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     hooks = ClaudeHooks(latest())
 
     def install() -> str:
@@ -126,12 +126,12 @@ def _hooks(wish: Wish, latest: Callable[[], Settings]) -> Step:
     why_not = "" if wish.hooks else _NOT_ASKED
     if wish.hooks and not hooks.file.parent.is_dir():
         why_not = "there is no Claude Code here"
-    return Step(
+    return SetupStep(
         "hooks", "put hooks into Claude Code", lambda: hooks.look().installed, install, why_not=why_not
     )
 
 
-def _mcp(wish: Wish, latest: Callable[[], Settings]) -> Step:
+def _mcp(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     agents = McpClients(latest())
     there = agents.named(())
 
@@ -149,10 +149,10 @@ def _mcp(wish: Wish, latest: Callable[[], Settings]) -> Step:
     why_not = "" if wish.mcp else _NOT_ASKED
     if wish.mcp and not there:
         why_not = "there is no program here that takes MCP servers"
-    return Step("mcp", "give agents the memory as an MCP server", is_so, install, why_not=why_not)
+    return SetupStep("mcp", "give agents the memory as an MCP server", is_so, install, why_not=why_not)
 
 
-def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
+def _service(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     def is_up() -> bool:
         manager = manager_for(latest())
         return manager.state() is ServiceState.RUNNING and _is_current(manager)
@@ -161,7 +161,7 @@ def _service(wish: Wish, latest: Callable[[], Settings]) -> Step:
         settings = latest()
         return install_and_start(settings, manager_for(settings))
 
-    return Step(
+    return SetupStep(
         "service",
         "keep the agent running in the background",
         is_up,

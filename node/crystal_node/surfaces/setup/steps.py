@@ -29,7 +29,7 @@ class StepState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SetupStep:
     """``what`` is what it does, for people: "put hooks into Claude Code". ``do`` returns a sentence of how it is now, or "".
 
     ``ground``: all later steps stand on it. ``why_not``: nobody asked for it, and why it is named all the same.
@@ -44,7 +44,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepOutcome:
     """How one step went. ``text`` is the sentence, ``hint`` what to do."""
 
     name: str
@@ -55,7 +55,7 @@ class Outcome:
     exit_code: int = ExitCode.OK
 
 
-def carry_out(plan: Sequence[Step]) -> Iterator[Outcome]:
+def carry_out(plan: Sequence[SetupStep]) -> Iterator[StepOutcome]:
     """Carries the steps out, one after the other, and tells of each when it has ended.
 
     Raises:
@@ -64,7 +64,7 @@ def carry_out(plan: Sequence[Step]) -> Iterator[Outcome]:
     broken = ""
     for step in plan:
         outcome = (
-            Outcome(step.name, step.what, StepState.LEFT_OUT, f"{broken} comes first")
+            StepOutcome(step.name, step.what, StepState.LEFT_OUT, f"{broken} comes first")
             if broken
             else _carried_out(step)
         )
@@ -73,22 +73,22 @@ def carry_out(plan: Sequence[Step]) -> Iterator[Outcome]:
             broken = step.name
 
 
-def _carried_out(step: Step) -> Outcome:
+def _carried_out(step: SetupStep) -> StepOutcome:
     if step.why_not:
-        return Outcome(step.name, step.what, StepState.LEFT_OUT, step.why_not)
+        return StepOutcome(step.name, step.what, StepState.LEFT_OUT, step.why_not)
     try:
         if step.is_so():
-            return Outcome(step.name, step.what, StepState.WAS_SO)
-        return Outcome(step.name, step.what, StepState.DONE, step.do())
+            return StepOutcome(step.name, step.what, StepState.WAS_SO)
+        return StepOutcome(step.name, step.what, StepState.DONE, step.do())
     except Exception as error:
         failure = describe(error)
         if failure.exit_code == ExitCode.UNEXPECTED:
             raise
-        return Outcome(
+        return StepOutcome(
             step.name, step.what, StepState.COULD_NOT, failure.message, failure.hint, failure.exit_code
         )
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> int:
+def exit_code(outcomes: Sequence[StepOutcome]) -> int:
     """That of the first step that could not be done; 0 if there is none."""
     return next((each.exit_code for each in outcomes if each.state is StepState.COULD_NOT), ExitCode.OK)

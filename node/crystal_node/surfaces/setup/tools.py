@@ -20,7 +20,7 @@ from crystal_node.device.privacy import read_privacy
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class AiTool:
     """One tool. ``there``: it has a folder here. ``wanted``: its conversations are to be recorded, when capture is on at all.
 
     ``waiting``: bytes that were not read yet. ``recorded_at``: when the newest transcript that was read was last written, in
@@ -39,7 +39,7 @@ class Tool:
     problems: tuple[tuple[str, str], ...] = ()
 
 
-def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[Tool]:
+def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:
     """Looks at every tool that is known. ``states``: what capture remembers of each transcript, by its path."""
     capture = settings.capture
     own = {
@@ -69,7 +69,7 @@ def read_states(settings: Settings) -> tuple[bool, dict[str, bytes]]:
         journal.close()
 
 
-def _look(adapter: Adapter, there: bool, wanted: bool, states: Mapping[str, bytes]) -> Tool:
+def _look(adapter: Adapter, there: bool, wanted: bool, states: Mapping[str, bytes]) -> AiTool:
     transcripts = size = waiting = recorded_at = 0
     problems: list[tuple[str, str]] = []
     for found in adapter.discover():
@@ -91,7 +91,7 @@ def _look(adapter: Adapter, there: bool, wanted: bool, states: Mapping[str, byte
         waiting += length if state is None or state.offset > length else length - state.offset
         if state is not None and not state.stepped_over:
             recorded_at = max(recorded_at, state.modified // 1_000_000)
-    return Tool(
+    return AiTool(
         adapter.name,
         adapter.title,
         tuple(adapter.folders),

@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_node.base.errors import ExitCode, LocalStorage
-from crystal_node.surfaces.setup.steps import Step, StepState, carry_out, exit_code
+from crystal_node.surfaces.setup.steps import SetupStep, StepState, carry_out, exit_code
 
 
 class _World:
@@ -13,7 +13,7 @@ class _World:
         self.done = list(done)
         self._broken, self._bug = broken, bug
 
-    def step(self, name: str, *, ground: bool = False, why_not: str = "") -> Step:
+    def step(self, name: str, *, ground: bool = False, why_not: str = "") -> SetupStep:
         def do() -> str:
             if name == self._broken:
                 raise LocalStorage(f"{name} is broken", hint="mend it")
@@ -22,7 +22,7 @@ class _World:
             self.done.append(name)
             return f"{name} is so"
 
-        return Step(name, f"do {name}", lambda: name in self.done, do, ground, why_not)
+        return SetupStep(name, f"do {name}", lambda: name in self.done, do, ground, why_not)
 
 
 def test_each_step_is_done_was_so_or_was_left_out() -> None:

@@ -74,7 +74,7 @@ def blob_bytes(length: int) -> int:
 
     Raises TooLarge beyond `BLOB_CONTENT_BYTES_MAX`.
     """
-    if not 0 <= length <= BLOB_CONTENT_BYTES_MAX:
+    if not 0 <= length <= BLOB_CONTENT_BYTES_MAX:  # §3-1
         raise TooLarge(f"a blob's content is at most {BLOB_CONTENT_BYTES_MAX} bytes, not {length}")
     return _stored_bytes(padded_length(BLOB_LENGTH_BYTES + length))
 
@@ -100,21 +100,21 @@ def seal_blob(
     conversations in one blob: its size would tell whether one repeats what another says.
     """
     blob_bytes(length)
-    payload_bytes = padded_length(BLOB_LENGTH_BYTES + length)
+    payload_bytes = padded_length(BLOB_LENGTH_BYTES + length)  # §6.1-2
     pieces: Iterable[bytes] = _checked(content, length, content_hash)
     stored_bytes, compressed = length, False
     if compress:
         whole = b"".join(pieces)
         pieces = [whole]
         frame = compression.compress(whole, probing=False)
-        if frame is not None and padded_length(BLOB_LENGTH_BYTES + len(frame)) < payload_bytes:
+        if frame is not None and padded_length(BLOB_LENGTH_BYTES + len(frame)) < payload_bytes:  # §6.1-3
             pieces, stored_bytes, compressed = [frame], len(frame), True
             payload_bytes = padded_length(BLOB_LENGTH_BYTES + stored_bytes)
     header = BlobHeader(
         generation=key.number,
         vault=exactly(vault, VAULT_BYTES, "a vault id"),
         name=secret.blob_name(content_hash, turn),
-        salt=exactly(salt, SALT_BYTES, "a salt"),
+        salt=exactly(salt, SALT_BYTES, "a salt"),  # §4.2-2
         payload_bytes=payload_bytes,
         compressed=compressed,
     )
@@ -123,22 +123,22 @@ def seal_blob(
 
 def parse_blob_header(data: bytes) -> BlobHeader:
     """The fields of a blob's first 96 bytes (more may follow). Raises Malformed, UnknownVersion or TooLarge."""
-    if len(data) < 6 or data[:4] != _MAGIC:
+    if len(data) < 6 or data[:4] != _MAGIC:  # §6.2-1
         raise Malformed("these bytes are not a blob")
-    if data[4] != _VERSION:
+    if data[4] != _VERSION:  # §6.2-1
         raise UnknownVersion(f"a blob of version {data[4]} is unknown")
-    if data[5] != _SUITE:
+    if data[5] != _SUITE:  # §2-3, §6.2-1
         raise UnknownVersion(f"a blob of suite {data[5]} is unknown")
-    if len(data) < BLOB_HEADER_BYTES:
+    if len(data) < BLOB_HEADER_BYTES:  # §6.2-2
         raise Malformed("a blob is cut within its header")
     _, _, _, flags, reserved, generation, nothing, vault, name, salt, payload_bytes = _LAYOUT.unpack_from(
         data
     )
-    if flags & ~_FLAG_COMPRESSED or reserved != 0 or nothing != _NOTHING:
+    if flags & ~_FLAG_COMPRESSED or reserved != 0 or nothing != _NOTHING:  # §6.2-2, §1.2-2
         raise Malformed("a blob sets flags or reserved bytes that this version does not define")
-    if payload_bytes > BLOB_BYTES_MAX or _stored_bytes(payload_bytes) > BLOB_BYTES_MAX:
+    if payload_bytes > BLOB_BYTES_MAX or _stored_bytes(payload_bytes) > BLOB_BYTES_MAX:  # §6.2-3, §3-2
         raise TooLarge(f"a blob's payload cannot be {payload_bytes} bytes")
-    if payload_bytes < PADDED_BYTES_MIN or padded_length(payload_bytes) != payload_bytes:
+    if payload_bytes < PADDED_BYTES_MIN or padded_length(payload_bytes) != payload_bytes:  # §6.2-3
         raise Malformed(f"a blob's payload cannot be {payload_bytes} bytes: that is not a padded length")
     return BlobHeader(generation, vault, name, salt, payload_bytes, bool(flags & _FLAG_COMPRESSED))
 
@@ -160,19 +160,19 @@ def open_blob(
     source = _Source(stored)
     raw = source.take(BLOB_HEADER_BYTES)
     header = parse_blob_header(raw)
-    if header.generation != key.number:
+    if header.generation != key.number:  # §6.2-4
         raise WrongKey(f"the blob needs the key of generation {header.generation}, not {key.number}")
-    if header.vault != vault or header.name != name:
+    if header.vault != vault or header.name != name:  # §6.2-4
         raise WrongKey("the blob belongs to another vault or another name")
     encryption, mac = _keys(header, raw, key)
-    if not hmac.compare_digest(mac, source.take(MAC_BYTES)):
+    if not hmac.compare_digest(mac, source.take(MAC_BYTES)):  # §6.2-5
         raise WrongKey("the blob's MAC does not agree")
     digest = hashlib.sha256()
     pieces = _stored(source, header.payload_bytes, AESGCM(encryption))
     for piece in _decompressed(pieces) if header.compressed else pieces:
         digest.update(piece)
         yield piece
-    if not hmac.compare_digest(secret.blob_name(digest.digest(), turn), name):
+    if not hmac.compare_digest(secret.blob_name(digest.digest(), turn), name):  # §6.2-9
         raise WrongKey("the blob's content does not have the name under which it is stored")
 
 
@@ -201,13 +201,13 @@ def _seal(
         chunk = source.take(min(BLOB_CHUNK_BYTES, header.payload_bytes - number * BLOB_CHUNK_BYTES))
         if number == last:
             source.finish()
-        yield aead.encrypt(_nonce(number, number == last), chunk, None)
+        yield aead.encrypt(_nonce(number, number == last), chunk, None)  # §6.1-5
 
 
 def _payload(pieces: Iterable[bytes], stored_bytes: int, payload_bytes: int) -> Iterator[bytes]:
     yield stored_bytes.to_bytes(BLOB_LENGTH_BYTES, "big")
     yield from pieces
-    yield bytes(payload_bytes - BLOB_LENGTH_BYTES - stored_bytes)
+    yield bytes(payload_bytes - BLOB_LENGTH_BYTES - stored_bytes)  # §6.1-2
 
 
 def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iterator[bytes]:
@@ -236,14 +236,15 @@ def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[byt
         try:
             chunk = aead.decrypt(_nonce(number, number == last), sealed, None)
         except InvalidTag:
-            raise Malformed(f"the blob's chunk {number} is damaged or out of place") from None
+            raise Malformed(f"the blob's chunk {number} is damaged or out of place") from None  # §6.2-6
         if number == 0:
             remaining = int.from_bytes(chunk[:BLOB_LENGTH_BYTES], "big")
+            # §6.2-7
             if remaining > BLOB_BYTES_MAX or padded_length(BLOB_LENGTH_BYTES + remaining) != payload_bytes:
                 raise Malformed("the blob's stored length does not fit its payload")
             chunk = chunk[BLOB_LENGTH_BYTES:]
         piece, padding = chunk[:remaining], chunk[remaining:]
-        if padding != bytes(len(padding)):
+        if padding != bytes(len(padding)):  # §6.2-7
             raise Malformed("the blob's padding is not zero")
         remaining -= len(piece)
         if piece:
@@ -254,9 +255,9 @@ def _decompressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The content of the one zstd frame that the pieces are. What it states is bounded before memory is taken for it."""
     frame = b"".join(pieces)
     length = compression.stated_length(frame)
-    if length > BLOB_CONTENT_BYTES_MAX:
+    if length > BLOB_CONTENT_BYTES_MAX:  # §6.2-8
         raise TooLarge(f"a blob's content is at most {BLOB_CONTENT_BYTES_MAX} bytes, not {length}")
-    if length <= len(frame):
+    if length <= len(frame):  # §6.2-8
         raise Malformed("a blob's compressed frame is not smaller than its content")
     content = memoryview(compression.decompress(frame, length))
     for at in range(0, length, BLOB_CHUNK_BYTES):
@@ -267,16 +268,16 @@ def _keys(header: BlobHeader, raw: bytes, key: GenerationKey) -> tuple[bytes, by
     """K_enc and the header's MAC."""
     context = hashlib.sha256(raw).digest()
     encryption, mac_key = key.blob_keys(vault=header.vault, salt=header.salt, context=context)
-    return encryption, hmac.digest(mac_key, labels.BLOB_MAC + raw, "sha256")
+    return encryption, hmac.digest(mac_key, labels.BLOB_MAC + raw, "sha256")  # §6.1-1
 
 
 def _nonce(number: int, last: bool) -> bytes:
-    return number.to_bytes(11, "big") + (b"\x01" if last else b"\x00")
+    return number.to_bytes(11, "big") + (b"\x01" if last else b"\x00")  # §6.1-5
 
 
 def _stored_bytes(payload_bytes: int) -> int:
     chunks = -(-payload_bytes // BLOB_CHUNK_BYTES)
-    return BLOB_HEADER_BYTES + MAC_BYTES + payload_bytes + chunks * TAG_BYTES
+    return BLOB_HEADER_BYTES + MAC_BYTES + payload_bytes + chunks * TAG_BYTES  # §6.1-6
 
 
 class _Source:
@@ -301,10 +302,10 @@ class _Source:
 
     def finish(self) -> None:
         """Raises Malformed when anything is left."""
-        if self._piece or any(len(piece) for piece in self._pieces):
+        if self._piece or any(len(piece) for piece in self._pieces):  # §6.2-6
             raise Malformed("a blob goes on after its last chunk")
 
     def _next(self) -> memoryview:
         for piece in self._pieces:
             return memoryview(piece)
-        raise Malformed("a blob ends too early")
+        raise Malformed("a blob ends too early")  # §6.2-6

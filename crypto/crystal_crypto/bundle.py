@@ -21,7 +21,7 @@ from crystal_crypto.identity import ExchangeKey, ExchangePublic
 from crystal_crypto.limits import BUNDLE_BYTES, DEVICE_BYTES, HASH_BYTES, KEY_BYTES, U32_MAX, VAULT_BYTES
 from crystal_crypto.secret import exactly
 
-SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)  # §2-3
 """HPKE as all of Crystal uses it."""
 
 _VERSION: Final = 2
@@ -60,15 +60,16 @@ def open_bundle(
     generation_number: int,
 ) -> tuple[GenerationKey, VaultSecret]:
     """Raises Malformed, UnknownVersion, or WrongKey: another recipient, vault, generation or log head, or changed bytes."""
-    if len(data) < 2:
+    if len(data) < 2:  # §7-2
         raise Malformed("a key bundle is too short")
-    if data[0] != _VERSION or data[1] != _SUITE:
+    if data[0] != _VERSION or data[1] != _SUITE:  # §7-2
         raise UnknownVersion(f"a key bundle of version {data[0]}, suite {data[1]} is unknown")
-    exactly(data, BUNDLE_BYTES, "a key bundle")
+    exactly(data, BUNDLE_BYTES, "a key bundle")  # §7-2
     info = _info(vault, generation_number, recipient_id, log_head)
     try:
         plain = SUITE.decrypt(data[2:], X25519PrivateKey.from_private_bytes(private.to_bytes()), info)
     except (InvalidTag, ValueError):
+        # §7-2
         raise WrongKey("the key bundle was sealed for another key or purpose, or it was changed") from None
     return GenerationKey(generation_number, plain[:KEY_BYTES]), VaultSecret(plain[KEY_BYTES:])
 
@@ -76,7 +77,7 @@ def open_bundle(
 def _info(vault: bytes, generation: int, recipient_id: bytes, log_head: bytes) -> bytes:
     if not 0 <= generation <= U32_MAX:
         raise ValueError("a generation number must fit in 32 bits")
-    return labels.BUNDLE + struct.pack(
+    return labels.BUNDLE + struct.pack(  # §7-1
         ">16sI16s32s",
         exactly(vault, VAULT_BYTES, "a vault id"),
         generation,

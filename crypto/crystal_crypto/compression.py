@@ -46,21 +46,21 @@ def compress(data: bytes, *, thorough: bool = False, probing: bool = True) -> by
 
 def decompress(frame: bytes | memoryview, length: int) -> bytes:
     """Exactly `length` bytes, which the caller has checked against its limit. Raises Malformed for anything else."""
-    if bytes(frame[:4]) != _MAGIC:
+    if bytes(frame[:4]) != _MAGIC:  # §5.5-12
         raise Malformed("a compressed frame does not begin as zstd frames do")
     try:
         stated = zstandard.get_frame_parameters(frame)
     except zstandard.ZstdError:
         raise Malformed("a compressed frame has a damaged zstd header") from None
-    if stated.content_size != length:
+    if stated.content_size != length:  # §5.2-2, §5.5-12
         raise Malformed("a compressed frame states another content size than its entry")
-    if stated.dict_id or stated.has_checksum:
+    if stated.dict_id or stated.has_checksum:  # §5.5-12
         raise Malformed("a compressed frame uses a dictionary or a checksum")
     try:
-        data = _contexts.decompressor.decompress(frame, allow_extra_data=False)
+        data = _contexts.decompressor.decompress(frame, allow_extra_data=False)  # §5.5-12
     except (zstandard.ZstdError, MemoryError):
         raise Malformed("a compressed frame does not decompress to its stated size") from None
-    if len(data) != length:
+    if len(data) != length:  # §5.5-12
         raise Malformed("a compressed frame gave another size than it stated")
     return data
 
@@ -68,7 +68,7 @@ def decompress(frame: bytes | memoryview, length: int) -> bytes:
 def stated_length(frame: bytes) -> int:
     """The content size that the frame states; nothing else about it is checked. Raises Malformed where there is none."""
     try:
-        stated = zstandard.frame_content_size(frame)
+        stated = zstandard.frame_content_size(frame)  # §6.2-8
     except zstandard.ZstdError:
         raise Malformed("a compressed frame has a damaged zstd header") from None
     if stated < 0:

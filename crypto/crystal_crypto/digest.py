@@ -20,7 +20,7 @@ class TableDigest:
 
     def __init__(self, state_key: bytes, table: str, sum: int = 0, count: int = 0) -> None:  # noqa: A002
         """Raises ValueError for a name that is empty or not printable ASCII, or a sum or count out of range."""
-        if not table or not table.isascii() or not table.isprintable():
+        if not table or not table.isascii() or not table.isprintable():  # §4.2-4
             raise ValueError("a table name must be printable ASCII")
         if not 0 <= sum <= _MODULUS_MASK or count < 0:
             raise ValueError("a table digest's sum or count is out of range")
@@ -30,7 +30,7 @@ class TableDigest:
         self.count = count
 
     def add(self, row: bytes) -> None:
-        self.sum = (self.sum + self._row_hash(row)) & _MODULUS_MASK
+        self.sum = (self.sum + self._row_hash(row)) & _MODULUS_MASK  # §4.2-4, §11.6-1
         self.count += 1
 
     def add_many(self, rows: Iterable[bytes]) -> None:

@@ -118,7 +118,7 @@ class Header:
     flags: int = 0
 
     def __post_init__(self) -> None:
-        if _CHANNEL_OF[self.kind] is not self.channel:
+        if _CHANNEL_OF[self.kind] is not self.channel:  # §5.1-1
             raise ValueError(f"a {self.kind.name} entry does not belong in channel {self.channel.name}")
         lengths = (
             len(self.vault) == VAULT_BYTES
@@ -158,12 +158,12 @@ class Entry:
         """The entry's name in the `previous` of the next one (32 bytes); computed when first asked for."""
         if self._hash is None:
             transcript = self._clear() + self._digest() + self.data[-_TRAILER_BYTES:]
-            self._hash = hashlib.sha256(labels.ENTRY_HASH + transcript).digest()
+            self._hash = hashlib.sha256(labels.ENTRY_HASH + transcript).digest()  # §5.4-4
         return self._hash
 
     def verify(self, key: VerifyKey) -> None:
         """Raises BadSignature unless `key` signed exactly this entry."""
-        key.verify(
+        key.verify(  # §5.4-3, §5.5-7
             self.data[-SIGNATURE_BYTES:],
             labels.ENTRY_SIGNATURE
             + self._clear()
@@ -173,21 +173,21 @@ class Entry:
 
     def open(self, key: GenerationKey) -> list[bytes]:
         """The frames' data. Raises WrongKey, or Malformed and TooLarge for a body that its own writer laid out wrongly."""
-        if key.number != self.header.generation:
+        if key.number != self.header.generation:  # §5.5-9
             raise WrongKey(
                 f"the entry needs the key of generation {self.header.generation}, not {key.number}"
             )
         clear = self._clear()
         encryption, mac_key, nonce = _keys(key, self.header, self.salt, clear)
         expected = _mac(mac_key, clear, self._digest())
-        if not hmac.compare_digest(expected, self.data[-_TRAILER_BYTES:-SIGNATURE_BYTES]):
+        if not hmac.compare_digest(expected, self.data[-_TRAILER_BYTES:-SIGNATURE_BYTES]):  # §5.5-9
             raise WrongKey("the entry's MAC does not agree")
         body = self._body()
         with borrowed(len(body) - TAG_BYTES) as plain:
             try:
                 AESGCM(encryption).decrypt_into(nonce, body, clear, plain)
             except InvalidTag:
-                raise WrongKey("the entry's AEAD tag does not agree") from None
+                raise WrongKey("the entry's AEAD tag does not agree") from None  # §5.5-9
             return frames_of(plain)
 
     def _clear(self) -> bytes:
@@ -235,9 +235,9 @@ def seal_entry(
     """
     if key.number != header.generation:
         raise ValueError("the header names another generation than the key's")
-    if len(salt) != SALT_BYTES:
+    if len(salt) != SALT_BYTES:  # §4.2-2
         raise ValueError(f"a salt must be {SALT_BYTES} bytes")
-    if len(public) > PUBLIC_BYTES_MAX:
+    if len(public) > PUBLIC_BYTES_MAX:  # §3-1
         raise TooLarge(f"an entry's public part is at most {PUBLIC_BYTES_MAX} bytes, not {len(public)}")
     parts, plain_bytes = content_of(frames, content_bytes_max(len(public)))
     clear = _pack(header, salt, len(public), plain_bytes + TAG_BYTES) + public
@@ -274,35 +274,36 @@ def content_bytes_max(public_bytes: int = 0) -> int:
 
 
 def _parse(data: bytes, digest: bytes | None) -> Entry:
-    if len(data) > ENTRY_BYTES_MAX:
+    if len(data) > ENTRY_BYTES_MAX:  # §5.5-1, §3-2
         raise TooLarge(f"an entry is at most {ENTRY_BYTES_MAX} bytes, not {len(data)}")
-    if len(data) < 6 or data[:4] != _MAGIC:
+    if len(data) < 6 or data[:4] != _MAGIC:  # §5.5-2
         raise Malformed("these bytes are not an entry")
-    if data[4] != _VERSION:
+    if data[4] != _VERSION:  # §5.5-2
         raise UnknownVersion(f"an entry of version {data[4]} is unknown")
-    if data[5] != _SUITE:
+    if data[5] != _SUITE:  # §2-3, §5.5-2
         raise UnknownVersion(f"an entry of suite {data[5]} is unknown")
-    if len(data) < HEADER_BYTES:
+    if len(data) < HEADER_BYTES:  # §5.5-3
         raise Malformed("an entry is cut within its header")
     fields = _LAYOUT.unpack_from(data)
     kind, channel, flags, reserved, generation = fields[3:8]
     vault, sender, incarnation, epoch, sequence, recipient, log_head, previous, salt = fields[8:17]
     public_bytes, body_bytes = fields[17:]
+    # §5.5-3, §5.1-1
     if kind not in _KINDS or channel not in _CHANNELS or _CHANNEL_OF[_KINDS[kind]] != channel:
         raise Malformed(f"an entry of kind {kind} in channel {channel} is not defined")
-    if flags != 0 or reserved != _NOTHING:
+    if flags != 0 or reserved != _NOTHING:  # §5.5-3, §1.2-2
         raise Malformed("an entry sets flags or reserved bytes that this version does not define")
-    if public_bytes > PUBLIC_BYTES_MAX:
+    if public_bytes > PUBLIC_BYTES_MAX:  # §5.5-4
         raise TooLarge(f"an entry's public part is at most {PUBLIC_BYTES_MAX} bytes, not {public_bytes}")
-    if body_bytes > ENTRY_BYTES_MAX:
+    if body_bytes > ENTRY_BYTES_MAX:  # §5.5-4
         raise TooLarge(f"an entry's body cannot be {body_bytes} bytes")
     if (
         body_bytes < PADDED_BYTES_MIN + TAG_BYTES
-        or padded_length(body_bytes - TAG_BYTES) != body_bytes - TAG_BYTES
+        or padded_length(body_bytes - TAG_BYTES) != body_bytes - TAG_BYTES  # §5.5-5
     ):
         raise Malformed(f"an entry's body cannot be {body_bytes} bytes: that is not a padded length")
     stated = HEADER_BYTES + public_bytes + body_bytes + _TRAILER_BYTES
-    if stated != len(data):
+    if stated != len(data):  # §5.5-6
         raise Malformed(f"an entry states {stated} bytes and has {len(data)}")
     header = Header(
         kind=_KINDS[kind],
@@ -367,4 +368,4 @@ def _encrypt(key: bytes, nonce: bytes, clear: bytes, parts: list[bytes], into: m
 
 
 def _mac(key: bytes, clear: bytes, digest: bytes) -> bytes:
-    return hmac.digest(key, labels.ENTRY_MAC + clear + digest, "sha256")
+    return hmac.digest(key, labels.ENTRY_MAC + clear + digest, "sha256")  # §5.4-2

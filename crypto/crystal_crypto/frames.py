@@ -40,19 +40,20 @@ class Frame:
 
 def content_of(frames: Sequence[Frame], content_bytes_max: int) -> tuple[list[bytes], int]:
     """Frames, end mark and padding, in parts to be put one after the other, and their length. Raises TooLarge."""
-    if len(frames) > FRAMES_MAX:
+    if len(frames) > FRAMES_MAX:  # §3-1
         raise TooLarge(f"an entry has at most {FRAMES_MAX} frames, not {len(frames)}")
-    if sum(len(frame.data) for frame in frames) > PLAINTEXT_BYTES_MAX:
+    if sum(len(frame.data) for frame in frames) > PLAINTEXT_BYTES_MAX:  # §3-1
         raise TooLarge(f"an entry's frames are at most {PLAINTEXT_BYTES_MAX} bytes together")
     parts: list[bytes] = []
     small: list[bytes] = []  # joined: a call of the cipher costs more than copying a few bytes
     length = 1
     for frame in frames:
+        # §5.2-1
         packed = compression.compress(frame.data, thorough=frame.thorough) if frame.compress else None
         stored = frame.data if packed is None else packed
         codec = _AS_IS if packed is None else _ZSTD
         length += FRAME_HEADER_BYTES + len(stored)
-        if length > content_bytes_max:
+        if length > content_bytes_max:  # §3-1
             raise TooLarge(f"an entry's content is at most {content_bytes_max} bytes after compression")
         small.append(_HEAD.pack(codec, len(frame.data), len(stored)))
         if len(stored) < _COPIED_BYTES_MAX:
@@ -60,7 +61,7 @@ def content_of(frames: Sequence[Frame], content_bytes_max: int) -> tuple[list[by
         else:
             parts += (b"".join(small), stored)
             small = []
-    padded = padded_length(length)
+    padded = padded_length(length)  # §5.3-1
     small.append(bytes(1 + padded - length))
     parts.append(b"".join(small))
     return parts, padded
@@ -81,29 +82,29 @@ def _table(view: memoryview) -> list[tuple[int, int, int, int]]:
     frames: list[tuple[int, int, int, int]] = []
     total = at = 0
     while True:
-        if at >= len(view):
+        if at >= len(view):  # §5.5-10
             raise Malformed("an entry's content has no end mark")
         if view[at] == _END:
             break
-        if len(frames) == FRAMES_MAX:
+        if len(frames) == FRAMES_MAX:  # §5.5-10
             raise TooLarge(f"an entry has at most {FRAMES_MAX} frames")
-        if len(view) - at < FRAME_HEADER_BYTES:
+        if len(view) - at < FRAME_HEADER_BYTES:  # §5.5-10
             raise Malformed("a frame is cut within its header")
         codec, length, stored = _HEAD.unpack_from(view, at)
         at += FRAME_HEADER_BYTES
-        if codec not in (_AS_IS, _ZSTD):
+        if codec not in (_AS_IS, _ZSTD):  # §5.5-10
             raise Malformed(f"a frame has the unknown codec {codec}")
         total += length
-        if total > PLAINTEXT_BYTES_MAX:
+        if total > PLAINTEXT_BYTES_MAX:  # §5.5-10
             raise TooLarge(f"an entry's frames are at most {PLAINTEXT_BYTES_MAX} bytes together")
-        if stored > len(view) - at:
+        if stored > len(view) - at:  # §5.5-10, §3-2
             raise Malformed("a frame is longer than the content that holds it")
-        if (stored != length) if codec == _AS_IS else (stored >= length):
+        if (stored != length) if codec == _AS_IS else (stored >= length):  # §5.2-2, §5.5-10
             raise Malformed("a frame's stored length does not fit its codec")
         frames.append((codec, length, at, stored))
         at += stored
-    if padded_length(at + 1) != len(view):
+    if padded_length(at + 1) != len(view):  # §5.5-11, §5.3-1
         raise Malformed("an entry's padding has the wrong length")
-    if bytes(view[at:]) != bytes(len(view) - at):
+    if bytes(view[at:]) != bytes(len(view) - at):  # §5.5-11
         raise Malformed("an entry's padding is not zero")
     return frames

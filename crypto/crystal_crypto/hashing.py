@@ -52,7 +52,7 @@ def body_digest(body: memoryview) -> bytes:
             asked.result(timeout=_PATIENCE_SECONDS)
     for n in range(count):
         digests[n] = digests[n] or hash_piece(n)
-    return hashlib.sha256(labels.ENTRY_BODY + b"".join(digests)).digest()
+    return hashlib.sha256(labels.ENTRY_BODY + b"".join(digests)).digest()  # §5.4-1
 
 
 @functools.cache

@@ -45,7 +45,7 @@ _BLOB_KEY_BYTES: Final = 32 + 32
 
 def vault_id(admin: VerifyKey) -> bytes:
     """The vault's permanent 16-byte id: whoever knows it can check which admin key the vault began with."""
-    return hashlib.sha256(labels.VAULT + admin.to_bytes()).digest()[:VAULT_BYTES]
+    return hashlib.sha256(labels.VAULT + admin.to_bytes()).digest()[:VAULT_BYTES]  # §4.1-1, §4.2-1
 
 
 def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int) -> bytes:
@@ -74,22 +74,22 @@ class Root(Secret):
     @cached_property
     def admin(self) -> SigningKey:
         """Signs the device log where no leading Core does."""
-        return SigningKey(self._derive(labels.ROOT_ADMIN, KEY_BYTES))
+        return SigningKey(self._derive(labels.ROOT_ADMIN, KEY_BYTES))  # §4.1-1
 
     @cached_property
     def recovery(self) -> ExchangeKey:
         """Every key bundle is sealed to it too, so that the root alone recovers the vault."""
-        return ExchangeKey(self._derive(labels.ROOT_RECOVERY, KEY_BYTES))
+        return ExchangeKey(self._derive(labels.ROOT_RECOVERY, KEY_BYTES))  # §4.1-1
 
     @cached_property
     def relay_secret(self) -> bytes:
         """32 bytes with which the root's holder registers itself at the relay, which keeps only a hash of them."""
-        return self._derive(labels.ROOT_RELAY, KEY_BYTES)
+        return self._derive(labels.ROOT_RELAY, KEY_BYTES)  # §4.1-1
 
     @cached_property
     def check_value(self) -> bytes:
         """8 bytes that may be shown: they tell a mistyped root from the right one and nothing else."""
-        return self._derive(labels.ROOT_CHECK, CHECK_VALUE_BYTES)
+        return self._derive(labels.ROOT_CHECK, CHECK_VALUE_BYTES)  # §4.1-1
 
     @cached_property
     def vault(self) -> bytes:
@@ -131,21 +131,21 @@ class GenerationKey(Secret):
         material = hkdf(
             self._stream_key(vault, channel, sender, incarnation),
             salt=exactly(salt, SALT_BYTES, "a salt"),
-            info=labels.ENTRY + exactly(context, HASH_BYTES, "an entry's context"),
+            info=labels.ENTRY + exactly(context, HASH_BYTES, "an entry's context"),  # §4.1-2
             length=_ENTRY_KEY_BYTES,
         )
         return material[:32], material[32:64], material[64:]
 
     def blob_keys(self, *, vault: bytes, salt: bytes, context: bytes) -> tuple[bytes, bytes]:
         """K_enc (32) and K_mac (32) of one blob; `context` is SHA-256 of its header."""
-        info = labels.BLOB_STREAM + self.number.to_bytes(4, "big")
+        info = labels.BLOB_STREAM + self.number.to_bytes(4, "big")  # §4.1-2
         stream = hkdf(
             self._secret, salt=exactly(vault, VAULT_BYTES, "a vault id"), info=info, length=KEY_BYTES
         )
         material = hkdf(
             stream,
             salt=exactly(salt, SALT_BYTES, "a salt"),
-            info=labels.BLOB + exactly(context, HASH_BYTES, "a blob's context"),
+            info=labels.BLOB + exactly(context, HASH_BYTES, "a blob's context"),  # §4.1-2
             length=_BLOB_KEY_BYTES,
         )
         return material[:32], material[32:]
@@ -158,7 +158,7 @@ class GenerationKey(Secret):
         known = self._streams.get(vault + stream)
         if known is not None:
             return known
-        derived = hkdf(self._secret, salt=vault, info=labels.STREAM + stream, length=KEY_BYTES)
+        derived = hkdf(self._secret, salt=vault, info=labels.STREAM + stream, length=KEY_BYTES)  # §4.1-2
         if len(self._streams) >= STREAM_KEYS_CACHED_MAX:
             self._streams.clear()  # rare: more streams in use than cached; deriving again costs microseconds
         self._streams[vault + stream] = derived
@@ -192,20 +192,21 @@ class VaultSecret(Secret):
     @cached_property
     def state_key(self) -> bytes:
         """Key of the state digest (`digest.TableDigest`)."""
-        return self._derive(labels.SECRET_STATE)
+        return self._derive(labels.SECRET_STATE)  # §4.1-3
 
     @cached_property
     def forget_key(self) -> bytes:
         """Key of `forget_hash`."""
-        return self._derive(labels.SECRET_FORGET)
+        return self._derive(labels.SECRET_FORGET)  # §4.1-3
 
     @cached_property
     def blob_name_key(self) -> bytes:
         """Key of `blob_name`."""
-        return self._derive(labels.SECRET_BLOB_NAME)
+        return self._derive(labels.SECRET_BLOB_NAME)  # §4.1-3
 
     def forget_hash(self, content_hash: bytes) -> bytes:
         """The keyed hash (32 bytes) under which a text is suppressed; `content_hash` is SHA-256 of its UTF-8."""
+        # §4.2-3, §10.2-8
         return hmac.digest(self.forget_key, exactly(content_hash, HASH_BYTES, "a content hash"), "sha256")
 
     def forget_hashes(self, content_hashes: Sequence[bytes]) -> list[bytes]:
@@ -228,7 +229,7 @@ class VaultSecret(Secret):
         if not 0 <= turn <= BLOB_TURN_MAX:
             raise ValueError(f"a blob's turn is 0 to {BLOB_TURN_MAX}")
         named = exactly(content_hash, HASH_BYTES, "a content hash") + (bytes([turn]) if turn else b"")
-        return hmac.digest(self.blob_name_key, named, "sha256")
+        return hmac.digest(self.blob_name_key, named, "sha256")  # §4.2-3
 
     def _derive(self, label: bytes) -> bytes:
         return hkdf(self._raw, salt=b"", info=label, length=KEY_BYTES)

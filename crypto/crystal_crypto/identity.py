@@ -52,9 +52,9 @@ class VerifyKey:
         """Raises Malformed for a wrong length, an encoding that is not canonical, or a point of small order."""
         raw = exactly(raw, KEY_BYTES, "an Ed25519 public key")
         y = int.from_bytes(raw, "little") & (2**255 - 1)
-        if y >= _P:
+        if y >= _P:  # §2-1
             raise Malformed("an Ed25519 public key must be in its canonical encoding")
-        if y in _SMALL_ORDER_Y:
+        if y in _SMALL_ORDER_Y:  # §2-1
             raise Malformed("an Ed25519 public key must not be a point of small order")
         return cls(raw)
 
@@ -156,7 +156,7 @@ class ExchangeKey(Secret):
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(other.to_bytes()))
         except ValueError:
-            raise Malformed("the other side's X25519 key gives no shared secret") from None
+            raise Malformed("the other side's X25519 key gives no shared secret") from None  # §2-2, §21.2-2
 
     def _material(self) -> bytes:
         return self._raw
@@ -175,7 +175,7 @@ class DeviceIdentity(Secret):
 
     @classmethod
     def generate(cls, random: Random = os.urandom) -> "DeviceIdentity":
-        return cls(random(DEVICE_BYTES), SigningKey.generate(random), ExchangeKey.generate(random))
+        return cls(random(DEVICE_BYTES), SigningKey.generate(random), ExchangeKey.generate(random))  # §4.1-4
 
     def to_bytes(self) -> bytes:
         """magic | version | id | Ed25519 seed | X25519 key | first 8 bytes of their labelled SHA-256."""
@@ -185,13 +185,13 @@ class DeviceIdentity(Secret):
     @classmethod
     def from_bytes(cls, data: bytes) -> "DeviceIdentity":
         """Raises Malformed, also for bytes that were damaged in storage, and UnknownVersion."""
-        if len(data) < len(_IDENTITY_MAGIC) + 1 or data[:4] != _IDENTITY_MAGIC:
+        if len(data) < len(_IDENTITY_MAGIC) + 1 or data[:4] != _IDENTITY_MAGIC:  # §18.1-1
             raise Malformed("these bytes are not a device identity")
-        if data[4] != _IDENTITY_VERSION:
+        if data[4] != _IDENTITY_VERSION:  # §18.1-1
             raise UnknownVersion(f"a device identity of version {data[4]} is unknown")
         exactly(data, IDENTITY_BYTES, "a device identity")
         body, check = data[:-_CHECK_BYTES], data[-_CHECK_BYTES:]
-        if not hmac.compare_digest(check, _check(body)):
+        if not hmac.compare_digest(check, _check(body)):  # §18.1-1
             raise Malformed("the stored device identity is damaged")
         return cls(bytes(body[5:21]), SigningKey(body[21:53]), ExchangeKey(body[53:85]))
 

@@ -147,7 +147,7 @@ class Inviter(Secret):
     def open_join(self, data: bytes) -> Newcomer:
         """Raises BadJoin. After a join was opened no other one is."""
         if self.stage is not Stage.WAITING:
-            raise ValueError("this invite has its newcomer")
+            raise ValueError("this invite has its newcomer")  # §21.4-1
         try:
             check_frame(Slot.JOIN, data, KEY_BYTES)
             joiner = data[1 : 1 + KEY_BYTES]
@@ -177,9 +177,9 @@ class Inviter(Secret):
         typed = "".join(char for char in digits if not char.isspace() and char != "-")
         if len(typed) != DIGITS_CHARS or not (typed.isascii() and typed.isdigit()):
             return False
-        if self.tries_left == 0:
+        if self.tries_left == 0:  # §21.4-3
             return False
-        right = hmac.compare_digest(typed, self._keys.digits(self._transcript, DIGITS_CHARS))
+        right = hmac.compare_digest(typed, self._keys.digits(self._transcript, DIGITS_CHARS))  # §21.4-3
         if right:
             self.stage = Stage.CONFIRMED
         else:
@@ -188,7 +188,7 @@ class Inviter(Secret):
 
     def welcome(self, slot: int, entry_hash: bytes, head: bytes, root_number: int) -> bytes:
         """Says to the newcomer that it is in, once the device log and the relay know it."""
-        if self.stage < Stage.CONFIRMED:
+        if self.stage < Stage.CONFIRMED:  # §21.4-4
             raise ValueError("nobody is welcomed before the digits were right")
         body = WelcomeBody(
             slot,
@@ -296,12 +296,12 @@ class Joiner(Secret):
         if self.stage is not Stage.JOINED:
             raise ValueError("a reveal answers a join, once")
         content = self._keys.open(Slot.REVEAL, data)
-        if not hmac.compare_digest(commitment(content), self._promise.commitment):
+        if not hmac.compare_digest(commitment(content), self._promise.commitment):  # §21.4-2
             raise BadMessage(
                 "the inviting device did not reveal what it had promised: somebody is in between"
             )
         body = body_of(Slot.REVEAL, content, Reveal)
-        if body.name != self._promise.name:
+        if body.name != self._promise.name:  # §21.4-2
             raise BadMessage("the inviting device changed its name in the middle of the pairing")
         self._transcript = self._keys.transcript(self._offer, self._join, data)
         self.stage = Stage.REVEALED
@@ -346,7 +346,7 @@ def _once(
 ) -> bytes:
     """Seals one content per slot: a second one would use the nonce again. The same content gives the same bytes."""
     said, message = sealed.get(slot, (content, b""))
-    if said != content:
+    if said != content:  # §21.2-3
         raise ValueError(f"`{slot.value}` was said already, and differently")
     message = message or keys.seal(slot, content, transcript=transcript)
     sealed[slot] = (content, message)
@@ -357,10 +357,11 @@ def _newcomer(body: Join, probe: ExchangeKey) -> Newcomer:
     if body.device == bytes(DEVICE_BYTES):
         raise Malformed("a device's id must not be zero, which stands for the root")
     exchange = ExchangePublic.from_bytes(body.exchange)
+    # §21.3-4
     probe.exchange(exchange)  # refuses keys of low order: nothing could be sealed to them later
     return Newcomer(
         device=body.device,
-        signing=VerifyKey.from_bytes(body.signing),
+        signing=VerifyKey.from_bytes(body.signing),  # §21.3-4
         exchange=exchange,
         name=body.name,
         system=body.system,

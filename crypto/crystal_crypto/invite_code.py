@@ -87,7 +87,7 @@ class InviteCode(Secret):
         return self._derive(labels.INVITE_ACCESS, ACCESS_BYTES)
 
     def _derive(self, label: bytes, length: int) -> bytes:
-        return hkdf(self.secret.to_bytes(), salt=self.vault, info=label, length=length)
+        return hkdf(self.secret.to_bytes(), salt=self.vault, info=label, length=length)  # §21.2-1
 
     def _material(self) -> bytes:
         return self.vault + self.secret.to_bytes() + self.exchange.to_bytes() + self.url.encode()
@@ -104,7 +104,7 @@ def encode_invite(code: InviteCode) -> str:
 def decode_invite(text: str) -> InviteCode:
     """Raises BadCode, which says what is wrong, and where: positions count from 1, from the first that is no white space."""
     code = text.strip()
-    kept = [(at, char) for at, char in enumerate(code, start=1) if char not in _SEPARATORS]
+    kept = [(at, char) for at, char in enumerate(code, start=1) if char not in _SEPARATORS]  # §21.1-1
     _check_prefix(code, "".join(char for _, char in kept[: len(PREFIX)]))
     payload = kept[len(PREFIX) :]
     for at, char in payload:
@@ -115,7 +115,7 @@ def decode_invite(text: str) -> InviteCode:
             )
     data = _bytes("".join(char for _, char in payload).upper())
     body, check = data[:-INVITE_CHECK_BYTES], data[-INVITE_CHECK_BYTES:]
-    if not hmac.compare_digest(check, _check(body)):
+    if not hmac.compare_digest(check, _check(body)):  # §21.1-4
         raise _mistyped()
     return InviteCode(
         vault=body[1:17],
@@ -139,7 +139,7 @@ def _check_prefix(code: str, prefix: str) -> None:
             "this is an address, not an invite",
             hint="An invite begins with `MC2:`; the relay's address is inside",
         )
-    raise BadCode("the invite does not begin with `MC2:`", hint=_COPY)
+    raise BadCode("the invite does not begin with `MC2:`", hint=_COPY)  # §21.1-4
 
 
 def _bytes(payload: str) -> bytes:
@@ -163,12 +163,12 @@ def _bytes(payload: str) -> bytes:
     if not 1 <= length <= INVITE_URL_BYTES_MAX:
         raise _mistyped()
     needed = _chars(_BARE_BYTES + length)
-    if there < needed:
+    if there < needed:  # §21.1-2
         raise _cut(there, needed)
-    if there > needed:
+    if there > needed:  # §21.1-2
         raise BadCode(f"the invite is too long by {there - needed} characters", hint=_COPY)
     data = base64.b32decode(payload + "=" * (-there % 8))
-    if _base32(data) != payload:
+    if _base32(data) != payload:  # §21.1-2
         raise _mistyped()
     return data
 
@@ -201,7 +201,7 @@ def _url(data: bytes) -> str:
         url = data.decode("utf-8")
     except UnicodeDecodeError:
         url = ""
-    if not url.startswith(_SCHEMES) or not url.isprintable() or " " in url:
+    if not url.startswith(_SCHEMES) or not url.isprintable() or " " in url:  # §21.1-3
         raise BadCode("the invite names no relay's address", hint="Make a new invite on the other device")
     return url
 

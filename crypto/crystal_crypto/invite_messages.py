@@ -149,17 +149,17 @@ class InviteKeys(Secret):
 
     def digits(self, transcript: bytes, count: int) -> str:
         """So many decimal digits of this agreement and transcript."""
-        raw = hkdf(self._secret, salt=transcript, info=self._info(labels.INVITE_DIGITS), length=8)
+        raw = hkdf(self._secret, salt=transcript, info=self._info(labels.INVITE_DIGITS), length=8)  # §21.2-1
         return f"{int.from_bytes(raw, 'big') % 10**count:0{count}d}"
 
     def transcript(self, offer: bytes, join: bytes, reveal: bytes) -> bytes:
         """32 bytes that stand for everything both sides have seen up to the digits."""
         said = b"".join(len(message).to_bytes(4, "big") + message for message in (offer, join, reveal))
         clear = labels.INVITE_TRANSCRIPT + self._vault + self._mailbox + self._parties
-        return hashlib.sha256(clear + said).digest()
+        return hashlib.sha256(clear + said).digest()  # §21.2-1
 
     def _once(self, slot: Slot, transcript: bytes) -> tuple[bytes, bytes, bytes]:
-        info = self._info(_LABELS[slot])
+        info = self._info(_LABELS[slot])  # §21.2-1
         material = hkdf(
             self._secret, salt=transcript or self._vault, info=info, length=KEY_BYTES + NONCE_BYTES
         )
@@ -174,16 +174,16 @@ class InviteKeys(Secret):
 
 def check_frame(slot: Slot, data: bytes, skip: int = 0) -> None:
     """Raises BadMessage for a length or version that cannot be, before anything is derived."""
-    if len(data) > INVITE_MESSAGE_BYTES_MAX:
+    if len(data) > INVITE_MESSAGE_BYTES_MAX:  # §21.3-1
         raise BadMessage(f"the message `{slot.value}` is over {INVITE_MESSAGE_BYTES_MAX} bytes")
-    if not data:
+    if not data:  # §21.3-5
         raise BadMessage(f"the message `{slot.value}` is empty")
-    if data[0] != VERSION:
+    if data[0] != VERSION:  # §21.3-5
         raise BadMessage(
             f"the message `{slot.value}` is of version {data[0]}, which is unknown here",
             hint="The other device may run a newer version of Crystal: update both",
         )
-    if len(data) < 1 + skip + TAG_BYTES:
+    if len(data) < 1 + skip + TAG_BYTES:  # §21.3-5
         raise BadMessage(f"the message `{slot.value}` is cut short")
 
 
@@ -199,16 +199,16 @@ def body_of(slot: Slot, content: bytes, kind: type[_B]) -> _B:
     packed = content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "big")]
     used = _LENGTH_BYTES + len(packed)
     right_length = len(content) >= used and len(content) == padded_length(used)
-    if content[:_LENGTH_BYTES] != len(packed).to_bytes(_LENGTH_BYTES, "big") or not right_length:
+    if content[:_LENGTH_BYTES] != len(packed).to_bytes(_LENGTH_BYTES, "big") or not right_length:  # §21.3-5
         raise BadMessage(f"the message `{slot.value}` has lengths that do not fit")
-    if any(content[used:]):
+    if any(content[used:]):  # §21.3-5
         raise BadMessage(f"the message `{slot.value}` has padding that is not zero")
     try:
-        return msgspec.msgpack.decode(packed, type=kind)
+        return msgspec.msgpack.decode(packed, type=kind)  # §21.3-2
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise BadMessage(f"the message `{slot.value}` does not hold its fields") from None
 
 
 def commitment(reveal: bytes) -> bytes:
     """What binds the inviter to the whole content of its `reveal`, and shows nothing of it."""
-    return hashlib.sha256(labels.INVITE_COMMIT + reveal).digest()
+    return hashlib.sha256(labels.INVITE_COMMIT + reveal).digest()  # §21.3-3

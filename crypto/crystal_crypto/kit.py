@@ -79,21 +79,21 @@ def decode_line(number: int, text: str) -> bytes:
 
 def decode_kit(text: str) -> Kit:
     """From the lines, the whole printed page, or an mc1: code. Raises BadCode, which names the line."""
-    if len(text) > KIT_TEXT_CHARS_MAX:
+    if len(text) > KIT_TEXT_CHARS_MAX:  # §20.2-5
         raise BadCode(f"a kit has at most {KIT_TEXT_CHARS_MAX} characters", hint="Give the six lines only")
     code = text.strip()
-    if code[: len(PREFIX)].lower() == PREFIX:
+    if code[: len(PREFIX)].lower() == PREFIX:  # §20.2-1
         return _from_code(code)
-    written = [line for line in _NEXT_LINE.split(text) if line.strip()]
+    written = [line for line in _NEXT_LINE.split(text) if line.strip()]  # §20.2-2
     found: dict[int, bytes] = {}
     for line in written:
         number, data = _good_line(line)
-        if number is not None and found.setdefault(number, data) != data:
+        if number is not None and found.setdefault(number, data) != data:  # §20.2-3
             raise BadCode(f"line {number} is there twice, and differently", hint="Use one kit at a time")
     missing = [number for number in range(1, KIT_LINES + 1) if number not in found]
     if len(missing) == KIT_LINES:
         for word in text.split():
-            if word.startswith(PREFIX):
+            if word.startswith(PREFIX):  # §20.2-4
                 return _from_code(word)
     for number in missing:
         decode_line(number, _meant(number, written))
@@ -110,10 +110,10 @@ def _good_line(line: str) -> tuple[int | None, bytes]:
     """Which line of a kit this is (None: it is none, or calls itself another), and its data."""
     stated, rest = _split(line)
     chars = _normal(rest)
-    if len(chars) != LINE_CHARS or any(char not in _VALUES for char in chars):
+    if len(chars) != LINE_CHARS or any(char not in _VALUES for char in chars):  # §20.1-3
         return None, b""
     at = _place(chars)
-    return (at if stated in (None, at) else None), _packed(chars)[:KIT_LINE_BYTES]
+    return (at if stated in (None, at) else None), _packed(chars)[:KIT_LINE_BYTES]  # §20.1-3
 
 
 def _meant(number: int, written: list[str]) -> str:
@@ -124,11 +124,11 @@ def _meant(number: int, written: list[str]) -> str:
             return line
     if len(written) == KIT_LINES and _split(written[number - 1])[0] is None:
         return written[number - 1]
-    raise BadCode(f"line {number} of the kit is missing", hint="Give all six lines")
+    raise BadCode(f"line {number} of the kit is missing", hint="Give all six lines")  # §20.2-3
 
 
 def _split(line: str) -> tuple[int | None, str]:
-    numbered = _NUMBERED.fullmatch(line)
+    numbered = _NUMBERED.fullmatch(line)  # §20.1-2
     return (int(numbered[1]), numbered[2]) if numbered else (None, line)
 
 
@@ -145,7 +145,7 @@ def _chars(number: int, text: str) -> str:
 
 def _normal(text: str) -> str:
     """Without separators, ASCII letters in upper case: other letters stay, and are refused."""
-    kept = (char for char in text.strip() if char not in _SEPARATORS)
+    kept = (char for char in text.strip() if char not in _SEPARATORS)  # §20.1-1
     return "".join(char.upper() if char.isascii() else char for char in kept)
 
 

@@ -3,7 +3,7 @@
 Rule: each ends with one zero byte and no label holds another zero, so none is a prefix of another. They are never reused.
 """
 
-VAULT = b"crystal/v2/vault\x00"
+VAULT = b"crystal/v2/vault\x00"  # §1.2-1
 ROOT_ADMIN = b"crystal/v2/root/admin\x00"
 ROOT_RECOVERY = b"crystal/v2/root/recovery\x00"
 ROOT_RELAY = b"crystal/v2/root/relay\x00"

@@ -47,7 +47,7 @@ def seal_letter(
 
     Raises TooLarge, and Malformed when the recipient's key is of low order or a field has the wrong length.
     """
-    if len(content) > LETTER_CONTENT_BYTES_MAX:
+    if len(content) > LETTER_CONTENT_BYTES_MAX:  # §3-1
         raise TooLarge(f"a letter holds at most {LETTER_CONTENT_BYTES_MAX} bytes, not {len(content)}")
     info = _info(vault, sender, recipient_id, log_head, incarnation, sequence)
     try:
@@ -70,19 +70,19 @@ def open_letter(
     sequence: int,
 ) -> bytes:
     """Raises Malformed, UnknownVersion, TooLarge, or WrongKey: another recipient or place, or changed bytes."""
-    if len(data) < 2:
+    if len(data) < 2:  # §8-2
         raise Malformed("a letter is too short")
-    if data[0] != _VERSION or data[1] != _SUITE:
+    if data[0] != _VERSION or data[1] != _SUITE:  # §8-2
         raise UnknownVersion(f"a letter of version {data[0]}, suite {data[1]} is unknown")
-    if len(data) < LETTER_OVERHEAD_BYTES:
+    if len(data) < LETTER_OVERHEAD_BYTES:  # §8-2
         raise Malformed("a letter is too short")
-    if len(data) > LETTER_OVERHEAD_BYTES + LETTER_CONTENT_BYTES_MAX:
+    if len(data) > LETTER_OVERHEAD_BYTES + LETTER_CONTENT_BYTES_MAX:  # §8-2
         raise TooLarge(f"a letter holds at most {LETTER_CONTENT_BYTES_MAX} bytes")
     info = _info(vault, sender, recipient_id, log_head, incarnation, sequence)
     try:
         return SUITE.decrypt(data[2:], X25519PrivateKey.from_private_bytes(private.to_bytes()), info)
     except (InvalidTag, ValueError):
-        raise WrongKey("the letter was sealed for another key or place, or it was changed") from None
+        raise WrongKey("the letter was sealed for another key or place, or it was changed") from None  # §8-2
 
 
 def _info(
@@ -90,7 +90,7 @@ def _info(
 ) -> bytes:
     if not 0 <= sequence <= U64_MAX:
         raise ValueError("a sequence must fit in 64 bits")
-    return labels.LETTER + struct.pack(
+    return labels.LETTER + struct.pack(  # §8-1
         ">16s16s16s32s8sQ",
         exactly(vault, VAULT_BYTES, "a vault id"),
         exactly(sender, DEVICE_BYTES, "a sender's id"),

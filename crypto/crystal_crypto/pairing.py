@@ -54,9 +54,9 @@ def decode(text: str) -> OfflineCode:
     code = text.strip()
     if not code:
         raise BadCode("the pairing code is empty")
-    if not code.startswith(PREFIX):
+    if not code.startswith(PREFIX):  # §19-1
         raise _wrong_prefix(code)
-    root, named, vault = code[len(PREFIX) :].partition("@")
+    root, named, vault = code[len(PREFIX) :].partition("@")  # §19-1
     return OfflineCode(
         Root.from_bytes(_root(root)), _vault(vault, len(code) - len(vault) + 1) if named else None
     )
@@ -65,29 +65,29 @@ def decode(text: str) -> OfflineCode:
 def _root(text: str) -> bytes:
     payload = text.removesuffix("=")
     for at, char in enumerate(payload, start=len(PREFIX) + 1):
-        if char not in _SHARED and char not in _STANDARD and char not in _URL_SAFE:
+        if char not in _SHARED and char not in _STANDARD and char not in _URL_SAFE:  # §19-2
             raise BadCode(f"the pairing code has a character at position {at} that cannot occur in it")
-    if len(payload) < _CHARS:
+    if len(payload) < _CHARS:  # §19-2
         raise BadCode(f"the pairing code is too short by {_CHARS - len(payload)} characters")
-    if len(payload) > _CHARS:
+    if len(payload) > _CHARS:  # §19-2
         raise BadCode(f"the pairing code is too long by {len(payload) - _CHARS} characters")
     used = set(payload)
-    if used & _STANDARD and used & _URL_SAFE:
+    if used & _STANDARD and used & _URL_SAFE:  # §19-2
         raise BadCode("the pairing code mixes the two alphabets of base64 (+ and / with - and _)")
     standard = payload.replace("-", "+").replace("_", "/") + "="
     raw = base64.b64decode(standard, validate=True)
-    if len(raw) != KEY_BYTES or base64.b64encode(raw).decode("ascii") != standard:
+    if len(raw) != KEY_BYTES or base64.b64encode(raw).decode("ascii") != standard:  # §19-2
         raise BadCode("the pairing code's last character cannot stand there: something was mistyped")
     return raw
 
 
 def _vault(text: str, start: int) -> bytes:
     for at, char in enumerate(text, start=start):
-        if char not in string.hexdigits:
+        if char not in string.hexdigits:  # §19-3
             raise BadCode(
                 f"the pairing code has a character at position {at} that cannot occur in a vault's id"
             )
-    if len(text) != _VAULT_CHARS:
+    if len(text) != _VAULT_CHARS:  # §19-3
         raise BadCode(
             f"the pairing code names a vault (after @) by {len(text)} characters, and there must be {_VAULT_CHARS}"
         )
@@ -102,4 +102,4 @@ def _wrong_prefix(code: str) -> BadCode:
         return BadCode(
             "this is an invite (MC2), not an offline pairing code (mc1)", hint="Use it as an invite"
         )
-    return BadCode("the pairing code does not begin with `mc1:`")
+    return BadCode("the pairing code does not begin with `mc1:`")  # §19-4

@@ -57,18 +57,18 @@ def open_v1(key: bytes, payload: bytes) -> bytes:
     exactly(key, KEY_BYTES, "a version 1 key")
     fields = _fields(payload)
     version = fields["v"]
-    if type(version) is not int:
+    if type(version) is not int:  # §22-1
         raise Malformed("a version 1 payload's `v` is not a whole number")
-    if version != 1:
+    if version != 1:  # §22-1
         raise UnknownVersion("the payload states another version than 1")
     nonce = _decoded(fields, "nonce", NONCE_BYTES)
     ciphertext = _decoded(fields, "ciphertext", None)
     tag = _decoded(fields, "tag", TAG_BYTES)
     stated = fields["hmac"]
-    if not isinstance(stated, str) or _HEX.fullmatch(stated) is None:
+    if not isinstance(stated, str) or _HEX.fullmatch(stated) is None:  # §22-1
         raise Malformed("a version 1 payload's `hmac` is not 64 lower-case hex digits")
     sealed = ciphertext + tag
-    if not hmac.compare_digest(_mac(key, nonce, sealed), bytes.fromhex(stated)):
+    if not hmac.compare_digest(_mac(key, nonce, sealed), bytes.fromhex(stated)):  # §22-2
         raise WrongKey("the version 1 payload's MAC does not agree")
     try:
         return AESGCM(key).decrypt(nonce, sealed, None)
@@ -77,7 +77,7 @@ def open_v1(key: bytes, payload: bytes) -> bytes:
 
 
 def _fields(payload: bytes) -> dict[str, object]:
-    if len(payload) > V1_PAYLOAD_BYTES_MAX:
+    if len(payload) > V1_PAYLOAD_BYTES_MAX:  # §22-1
         raise TooLarge(f"a version 1 payload is at most {V1_PAYLOAD_BYTES_MAX} bytes, not {len(payload)}")
     try:
         parsed: object = json.loads(payload.decode("utf-8"), object_pairs_hook=_once)
@@ -88,14 +88,14 @@ def _fields(payload: bytes) -> dict[str, object]:
     if not isinstance(parsed, dict):
         raise Malformed("a version 1 payload is not a JSON object")
     fields = cast(dict[str, object], parsed)
-    if fields.keys() != _FIELDS:
+    if fields.keys() != _FIELDS:  # §22-1
         raise Malformed("a version 1 payload must have exactly the fields v, nonce, ciphertext, tag and hmac")
     return fields
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
-    if len(fields) != len(pairs):
+    if len(fields) != len(pairs):  # §22-1
         raise Malformed("a version 1 payload repeats a field")
     return fields
 
@@ -108,7 +108,7 @@ def _decoded(fields: dict[str, object], name: str, length: int | None) -> bytes:
         data = base64.b64decode(text, validate=True)
     except ValueError:
         raise Malformed(f"a version 1 payload's `{name}` is not base64") from None
-    if _base64(data) != text:
+    if _base64(data) != text:  # §22-1
         raise Malformed(f"a version 1 payload's `{name}` is not canonical base64")
     return data if length is None else exactly(data, length, f"a version 1 payload's `{name}`")
 

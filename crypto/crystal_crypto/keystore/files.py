@@ -122,8 +122,8 @@ class FileKeyStore:
                 keys = MasterKeys.generate(self._random)
             else:
                 self._refuse_unfinished(before)
-                keys = self._keys(before).renewed(self._random)
-            header, kek = new_header(new, keys, cost, self._random)
+                keys = self._keys(before).renewed(self._random)  # §18.2-7
+            header, kek = new_header(new, keys, cost, self._random)  # §18.2-7
             with wiped(kek):
                 self._put_header(folder, header, keys)
                 self._seal(folder, header, kek, keys)
@@ -183,7 +183,7 @@ class FileKeyStore:
             data = self._folder.read(name)
             if data is not None and is_wrapped(data):
                 folder.write(name, self._with_keys(name, data, State.UNSEALING, keys))
-        folder.delete(HEADER_FILE)
+        folder.delete(HEADER_FILE)  # §18.2-7: the header goes last
         keys.wipe()
         self.close()
 
@@ -257,7 +257,7 @@ class FileKeyStore:
                 f"{self._folder.path / name} was wrapped under another passphrase's key",
                 hint="Restore state/secrets as a whole from one backup",
             )
-        if state is State.SEALED:
+        if state is State.SEALED:  # §18.2-6
             raise KeyStoreError(
                 f"{self._folder.path / name} is not wrapped, though this store has a passphrase: it is not ours",
                 hint="Restore it from a backup; `crystal keys` shows the state of the key store",

@@ -67,12 +67,13 @@ class Cost:
         if not (
             1 <= self.lanes <= ARGON2_LANES_MAX
             and 1 <= self.iterations <= ARGON2_ITERATIONS_MAX
+            # §18.2-2, §18.2-4
             and ARGON2_MEMORY_KIB_MIN * self.lanes <= self.memory_kib <= ARGON2_MEMORY_KIB_MAX
         ):
             raise Malformed("the passphrase header asks for more or less work than this program does")
 
 
-COST: Final = Cost(memory_kib=64 * 1024, iterations=32, lanes=4)
+COST: Final = Cost(memory_kib=64 * 1024, iterations=32, lanes=4)  # §18.2-4
 """Of a new passphrase: 64 MiB, and between half a second and a second on two cores."""
 
 
@@ -117,7 +118,7 @@ class MasterKeys:
 
     def wrap(self, name: str, secret: bytes, random: Random) -> bytes:
         """The secret, closed, under the current key."""
-        salt = random(SALT_BYTES)
+        salt = random(SALT_BYTES)  # §18.2-1
         head = _SECRET_MAGIC + bytes([_VERSION]) + _key_id(self._current) + salt
         with _cipher(self._current, salt, labels.PASSPHRASE_SECRET + name.encode("ascii")) as (key, nonce):
             return head + AESGCM(key).encrypt(nonce, secret, head + name.encode("ascii"))
@@ -128,7 +129,7 @@ class MasterKeys:
             return None
         key_id = data[5 : 5 + _KEY_ID_BYTES]
         master = next((key for key in self._each() if hmac.compare_digest(_key_id(key), key_id)), None)
-        if master is None:
+        if master is None:  # §18.2-5
             return None
         head, sealed = data[:_SECRET_HEAD_BYTES], data[_SECRET_HEAD_BYTES:]
         with _cipher(master, head[-SALT_BYTES:], labels.PASSPHRASE_SECRET + name.encode("ascii")) as (
@@ -138,7 +139,7 @@ class MasterKeys:
             try:
                 return AESGCM(key).decrypt(nonce, sealed, head + name.encode("ascii"))
             except InvalidTag:
-                raise WrongKey(f"the secret {name!r} was changed, or is another one") from None
+                raise WrongKey(f"the secret {name!r} was changed, or is another one") from None  # §18.2-5
 
     def is_current(self, data: bytes) -> bool:
         """Whether a wrapped secret names the current key."""
@@ -173,14 +174,14 @@ class Header:
     @classmethod
     def parse(cls, data: bytes) -> "Header":
         """Raises UnknownVersion, Malformed; a cost beyond the limits is malformed."""
-        if data[:4] != _HEADER_MAGIC or len(data) < 5:
+        if data[:4] != _HEADER_MAGIC or len(data) < 5:  # §18.2-2
             raise Malformed("the passphrase header is none")
-        if data[4] != _VERSION:
+        if data[4] != _VERSION:  # §18.2-2
             raise UnknownVersion(f"the passphrase header has the unknown version {data[4]}")
-        if len(data) != PASSPHRASE_HEADER_BYTES:
+        if len(data) != PASSPHRASE_HEADER_BYTES:  # §18.2-2
             raise Malformed(f"the passphrase header must be {PASSPHRASE_HEADER_BYTES} bytes, not {len(data)}")
         _, _, state, lanes, memory, iterations, salt, check, seal_salt = _FIXED.unpack_from(data)
-        if state not in set(State):
+        if state not in set(State):  # §18.2-2
             raise Malformed(f"the passphrase header has the unknown state {state}")
         cost = Cost(memory_kib=memory, iterations=iterations, lanes=lanes)
         return cls(State(state), cost, salt, check, seal_salt, data[_FIXED.size :])
@@ -191,7 +192,7 @@ class Header:
     def derive(self, passphrase: bytearray) -> bytearray:
         """The KEK, for whoever wipes it. Slow on purpose. Raises WrongPassphrase, KeyStoreError without the memory for it."""
         kek = _argon2id(passphrase, self.salt, self.cost)
-        if not hmac.compare_digest(_check(kek), self.check):
+        if not hmac.compare_digest(_check(kek), self.check):  # §18.2-3
             wipe(kek)
             raise WrongPassphrase("that is not the passphrase of this key store")
         return kek
@@ -203,7 +204,7 @@ class Header:
             try:
                 AESGCM(key).decrypt_into(nonce, self.sealed, self.bound(), opened)
             except InvalidTag:
-                raise WrongKey("the passphrase header was changed") from None
+                raise WrongKey("the passphrase header was changed") from None  # §18.2-3
             previous = opened[KEY_BYTES:]
             return MasterKeys(opened[:KEY_BYTES], previous if any(previous) else None)
 

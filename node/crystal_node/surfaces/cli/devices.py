@@ -273,7 +273,7 @@ def _table(rows: list["Row"]) -> None:
 
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import one_line
-    from crystal_node.surfaces.cli.terminal import console
+    from crystal_node.surfaces.cli.screen import console
 
     screen = console()
     wide = screen.width >= _WIDE_COLUMNS

@@ -17,6 +17,31 @@ from crystal_node.surfaces.cli.options import (
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
+from typing import TYPE_CHECKING
+
+from crystal_node.surfaces.cli.options import confirm
+from crystal_node.surfaces.cli.output import emit, note, say
+
+if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import Root
+    from crystal_node.base.settings import Settings
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crystal_node.base.errors import Usage
+from crystal_node.base.wording import one_line
+from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
+from crystal_node.surfaces.cli import pair_events, pair_people
+from crystal_node.surfaces.cli.options import InputLines
+from crystal_node.surfaces.cli.output import emit_line
+
+if TYPE_CHECKING:
+    from crystal_crypto.invite_code import InviteCode
+    from crystal_node.base.settings import Settings
+    from crystal_node.device.enrol import Enrolled
+    from crystal_node.safekeeping.pairing.newcomer import Joined
 
 _ASK = "-"
 
@@ -100,16 +125,12 @@ def run(
         given = _file(code_file) if code_file is not None else code or _ASK
         join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
     elif offline:
-        from crystal_node.surfaces.cli.pair_offline import show_offline
-
         if grant:
             raise Usage(
                 "--grant goes with an invite", hint="Whoever joins by the offline code may do everything."
             )
         show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
-        from crystal_node.surfaces.cli.pair_invite import invite
-
         invite(settings, qr, grant=grant, as_json=as_json)
 
 
@@ -126,13 +147,11 @@ def join(
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
     if is_invite(code):
         from crystal_crypto.invite_code import decode_invite
-        from crystal_node.surfaces.cli.pair_invite import join as join_by_invite
 
         invite = decode_invite(code)
         someone_must_confirm(yes=yes)
         join_by_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
         return
-    from crystal_node.surfaces.cli.pair_offline import join_offline as join_offline
 
     join_offline(settings, code, as_json=as_json, new_keys=new_keys)
 
@@ -183,3 +202,293 @@ def _file(path: Path) -> str:
     if not text:
         raise Usage(f"{path} is empty", hint="Name the file that holds the code.")
     return text
+
+
+_WARNING = """\
+The code opens the whole vault: who has it can read everything, add devices and take the lead.
+It never expires, and no digits protect it. To bring in one machine, plain `crystal pair` is safer.
+Show it to nobody, photograph it nowhere, and clear the screen afterwards.
+"""
+
+
+def key_check(root: "Root") -> str:
+    """Four groups that are the same wherever the same root is: "3f2a 9c01 77be 10d4". They tell nothing of it."""
+    text = root.check_value.hex()
+    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+def show_offline(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> None:
+    """Shows the code after a typed confirmation."""
+    from crystal_crypto.pairing import encode
+    from crystal_node.base.errors import NotSetUp, WrongCode
+    from crystal_node.device.device import opened
+    from crystal_node.safekeeping.pairing.qr import check_file, write
+    from crystal_node.surfaces.cli.screen import show_code
+
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    if qr is not None:
+        check_file(qr)
+    with opened(settings) as device:
+        root, in_force = device.root, device.holds_root
+    if root is None or not in_force:
+        raise WrongCode(
+            "this machine does not hold the vault's root"
+            if root is None
+            else "the vault's root was replaced, and the one on this machine opens nothing any more",
+            hint="Show the code on a machine that holds the root: `crystal devices` names it.",
+        )
+    if not yes:
+        confirm("\nType show to show it: ", expect="show", about=_WARNING, as_json=as_json)
+    text = encode(root, settings.vault)
+    if as_json:
+        if qr is not None:
+            write(text, qr)
+        emit({"code": text, "key_check": key_check(root), "qr": str(qr) if qr else None})
+        return
+    show_code(text, qr)
+    note(f"Key check: {key_check(root)}. The other machine has to show the same.")
+    note(
+        f"There: `crystal pair --code - --relay {settings.relay_url or 'URL'}`, by the address that it reaches the relay at."
+    )
+
+
+def join_offline(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:
+    """Joins by the root that the code is."""
+    import asyncio
+
+    from crystal_crypto.pairing import decode
+    from crystal_node.device.enrol import join_vault
+
+    offline = decode(code)
+    note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
+    enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
+    settings = enrolled.settings
+    if as_json:
+        emit(
+            {
+                "role": "node",
+                "vault": enrolled.vault.hex(),
+                "device": enrolled.device.hex(),
+                "name": settings.name.value,
+                "relay": settings.relay_url,
+                "home": str(settings.home.root),
+                "keys": enrolled.keys.kind.value,
+                "key_check": key_check(offline.root),
+                "fresh": enrolled.fresh,
+                "anew": enrolled.anew,
+                "replaced": enrolled.replaced.hex() or None,
+            }
+        )
+        return
+    if enrolled.anew:
+        say_anew(enrolled, new_keys=new_keys)
+        return
+    if not enrolled.fresh:
+        say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")
+        return
+    say(f"This machine ({settings.name.value}) has joined vault {enrolled.vault.hex()[:8]}.")
+    say("It holds the vault's root now: whoever has this machine can do everything with the vault.")
+    say()
+    say("Next:  crystal capture          record this machine's conversations")
+    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+    say("       crystal search WORDS     find anything, offline")
+
+
+T = TypeVar("T")
+
+
+def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool) -> None:
+    """Invites one machine, and stays until it is in or the invite is over."""
+    from crystal_node.safekeeping.pairing.qr import check_file
+
+    if qr is not None:
+        check_file(qr)
+    lines = InputLines()
+    if lines.at_end():
+        raise Usage(
+            "nobody can type the newcomer's digits here: standard input is closed; no invite was made",
+            hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
+        )
+    person: InviterPerson = (
+        pair_events.JsonInviter(lines, qr) if as_json else pair_people.TerminalInviter(lines, qr)
+    )
+    try:
+        invited = run_until_stopped(_invite(settings, person, grant=grant))
+    finally:
+        person.ended()
+    if as_json:
+        emit_line(
+            {
+                "event": "paired",
+                **pair_events.described(invited.machine),
+                "slot": invited.slot,
+                "again": invited.again,
+                "grant": invited.grant,
+                "confirmed": invited.confirmation is Confirmation.CONFIRMED,
+            }
+        )
+        return
+    say(_paired(invited))
+    if invited.confirmation is Confirmation.SILENT:
+        note(
+            "It has not said so itself yet. If it asks something, answer there; if it stopped, pair it again: "
+            f"it is not added twice. To take it out: crystal devices revoke {invited.machine.device.hex()[:8]}"
+        )
+
+
+def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> "Joined":
+    """Joins by an invite, with whoever sits here."""
+    from crystal_node.safekeeping.pairing.newcomer import join_by_invite
+
+    before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
+    if settings.vault is not None and before and before != wanted:
+        # Whoever knows the vault's id can make such an invite: what the person is asked then is about more than a machine.
+        note(
+            f"This machine uses the relay {before}. The invite would move it to {one_line(wanted, 200)}: go on only if the "
+            "vault has moved there."
+        )
+    lines = InputLines()
+    person: NewcomerPerson = (
+        pair_events.JsonNewcomer(lines, yes=yes, relay=wanted, relay_now=before)
+        if as_json
+        else pair_people.TerminalNewcomer(lines, yes=yes)
+    )
+    try:
+        return run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
+    finally:
+        person.ended()
+
+
+def join_with_invite(
+    settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool
+) -> None:
+    """Joins by an invite, and syncs for the first time."""
+    joined = enter(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
+    synced = first_sync(joined.enrolled.settings)
+    if as_json:
+        emit_line(_joined_document(joined, synced=synced))
+        return
+    settings = joined.enrolled.settings
+    vault = joined.enrolled.vault.hex()[:8]
+    if joined.enrolled.fresh:
+        say(f"This machine ({settings.name.value}) has joined vault {vault}.")
+    elif joined.enrolled.anew:
+        say_anew(joined.enrolled, new_keys=new_keys)
+    else:
+        say(f"This machine was in vault {vault} already; the relay {settings.relay_url} knows it again.")
+    if not synced:
+        note("The first sync did not come through; `crystal sync` says why and tries again.")
+    if joined.enrolled.fresh:
+        say()
+        say("Next:  crystal capture          record this machine's conversations")
+        say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+        say("       crystal search WORDS     find anything, offline")
+
+
+def say_anew(enrolled: "Enrolled", *, new_keys: bool) -> None:
+    """A home that was set up is another device now: so it says, and which one is left behind."""
+    vault = enrolled.vault.hex()[:8]
+    say(
+        f"This machine ({enrolled.settings.name.value}) is back in vault {vault}, as another device than before."
+    )
+    listed = _listed(enrolled)
+    if listed is False:
+        return
+    why = "" if new_keys else "The keys of the one that it was are not here any more. "
+    if listed is None:
+        note(
+            f"{why}`crystal devices` shows it still: take it out with `crystal devices revoke`, where that is allowed."
+        )
+        return
+    note(
+        f"{why}The list has it still. If nothing else is that device, take it out on a machine that may: "
+        f"crystal devices revoke {enrolled.replaced.hex()[:8]}"
+    )
+
+
+def _listed(enrolled: "Enrolled") -> bool | None:
+    """Whether the device that this home was is a member still; None if it is not known which one that was."""
+    from crystal_node.device.device import opened
+
+    if not enrolled.replaced:
+        return None
+    with opened(enrolled.settings) as device:
+        return device.member.log.is_active(enrolled.replaced)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """Runs it; SIGTERM and a closed terminal stop it as Ctrl-C does, so that no invite stays open behind."""
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -> Invited:
+    from crystal_node.base.errors import NotSetUp
+    from crystal_node.base.locking import FileLock
+    from crystal_node.device.device import opened
+    from crystal_node.device.relaystore import open_http
+    from crystal_node.safekeeping.pairing.inviter import invite as serve
+
+    with opened(settings) as device:
+        device.member.check_active()
+        token = device.keys.token(device.identity.id)
+        if not settings.relay_url or token is None:
+            raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
+        with FileLock(settings.home.setup_lock, purpose="crystal pair"):
+            async with open_http(settings, vault=device.member.vault, token=token) as http:
+                return await serve(device, http, person, grant=grant)
+
+
+def first_sync(settings: "Settings") -> bool:
+    """Best effort: the machine is set up whether it comes through or not."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.device.device import opened
+    from crystal_node.sync.sync import sync_now
+    from crystal_relay.errors import RelayError
+
+    try:
+        with opened(settings) as device:
+            asyncio.run(sync_now(device))
+    except (CrystalError, RelayError):
+        return False
+    return True
+
+
+def _paired(invited: Invited) -> str:
+    name = pair_people.shown(invited.machine)
+    if invited.again:
+        return f"{name} was a device of this vault before; it has a new token for the relay."
+    grant = ", and may take the lead" if invited.grant else ""
+    return f"{name} is now a device of this vault{grant}."
+
+
+def _joined_document(joined: "Joined", *, synced: bool) -> dict[str, object]:
+    enrolled = joined.enrolled
+    settings = enrolled.settings
+    return {
+        "event": "joined",
+        "role": "node",
+        "vault": enrolled.vault.hex(),
+        "device": enrolled.device.hex(),
+        "name": settings.name.value,
+        "relay": settings.relay_url,
+        "home": str(settings.home.root),
+        "keys": enrolled.keys.kind.value,
+        "fresh": enrolled.fresh,
+        "anew": enrolled.anew,
+        "replaced": enrolled.replaced.hex() or None,
+        "inviter": pair_events.described(joined.inviter),
+        "synced": synced,
+    }

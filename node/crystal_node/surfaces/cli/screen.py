@@ -3,10 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crystal_node.safekeeping.pairing.qr import Fit, Screen, draw, write
 from crystal_node.surfaces.cli.options import is_terminal
 from crystal_node.surfaces.cli.output import note, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _COLUMNS, _LINES = 80, 24
 _TALK_LINES = 3
@@ -65,3 +69,10 @@ def show_code(text: str, file: Path | None) -> None:
 def _number(name: str) -> int:
     text = os.environ.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+
+
+def console() -> "Console":
+    """A console on standard output. Loading it takes a moment, so only what prints a table does."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)

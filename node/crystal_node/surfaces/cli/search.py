@@ -214,7 +214,7 @@ def _table(found: "SearchDocument") -> None:
 
     from crystal_node.base.wording import one_line, printable
     from crystal_node.search.finding.explaining import why
-    from crystal_node.surfaces.cli.terminal import console
+    from crystal_node.surfaces.cli.screen import console
 
     explained = any(result.explain for result in found.results)
     table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))

@@ -12,6 +12,24 @@ from crystal_node.surfaces.cli.output import emit, say
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
     from crystal_node.device.device import Device
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crystal_node.agent.health.standing import Standing
+    from crystal_node.device.device import Device
+    from crystal_node.sync.members.listing import Row
+import time
+from typing import TYPE_CHECKING
+
+from crystal_node.surfaces.cli.options import is_terminal
+from crystal_node.surfaces.cli.output import emit_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crystal_node.agent.health.standing import Standing
+    from crystal_node.device.device import Device
 
 Watching = Annotated[
     bool,
@@ -38,8 +56,6 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         from crystal_node.agent.health.standing import standing
 
         if watch:
-            from crystal_node.surfaces.cli.status_watch import follow
-
             follow(device, as_json=as_json)
             return
         found = standing(device)
@@ -50,7 +66,6 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
             return
         import apsw
 
-        from crystal_node.surfaces.cli.status_lines import news_lines, status_lines
         from crystal_node.sync.members.newsdesk import mark_all_shown
 
         for line in (*status_lines(device, found), *news_lines(device)):
@@ -85,3 +100,327 @@ def _opened(settings: "Settings") -> "Generator[Device]":
         yield device
     finally:
         device.close()
+
+
+_DEVICES_MAX = 8
+"""Others that are listed; `crystal devices` lists all."""
+
+
+def status_lines(device: "Device", found: "Standing") -> list[str]:
+    """All of it, news apart."""
+    return [*_status_lines(device, found), *_needs(found)]
+
+
+def news_lines(device: "Device") -> list[str]:
+    """What happened in the vault and was not shown yet."""
+    from crystal_node.sync.members.newsdesk import lines_of
+
+    return [f"* {line}" for line in lines_of(device.member)]
+
+
+def _status_lines(device: "Device", found: "Standing") -> Iterator[str]:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.wording import ago, counted, one_line
+    from crystal_node.sync.replication.briefly import replication_lines
+
+    settings, member, counts = device.settings, found.member, found.counts
+    role = "Core" if member.is_core else "Node"
+    yield (
+        f"{one_line(device.name, 60)} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
+    )
+    yield f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}"
+    yield _mirror(found)
+    yield from replication_lines(device.member, found.replication)
+    yield _outbox(found)
+    yield _files_line(found)
+    yield from _commands(found)
+    yield from _devices(found.devices)
+    yield f"last     {_moments(found, now_ms())}"
+    yield f"relay    {settings.relay_url or 'none'}"
+    age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
+    yield f"keys     generation {found.generation}{age}"
+    yield f"sync     {_sync(found)}"
+    capture = settings.capture
+    if not capture.on:
+        yield "capture  OFF: nothing is recorded until `crystal capture on`, which then catches up"
+    elif capture.without:
+        yield f"capture  not of {one_line(', '.join(sorted(capture.without)), 100)}"
+    if found.privacy.on:
+        yield "private  ON: nothing is recorded (`crystal private off` ends it)"
+
+
+def _mirror(found: "Standing") -> str:
+    from crystal_node.base.wording import counted
+
+    member, behind = found.member, found.channels.mirror.behind
+    text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
+    if behind:
+        text += (
+            f"; {counted(behind, 'entry', 'entries')} behind{_at_most(found.channels.mirror.oldest_seconds)}"
+        )
+    return text
+
+
+def _at_most(seconds: float | None) -> str:
+    from crystal_node.base.wording import ago
+
+    return "" if seconds is None else f", the oldest for {ago(seconds)} at most"
+
+
+def _commands(found: "Standing") -> Iterator[str]:
+    open_ = found.channels.commands
+    if open_ is not None and (open_.asked or open_.running or open_.waiting):
+        text = f"commands {open_.asked} asked and open, {open_.running} running here, {open_.waiting} waiting here"
+        yield text + _at_most(open_.oldest_seconds)
+
+
+def _outbox(found: "Standing") -> str:
+    from crystal_node.base.wording import counted
+
+    waiting = found.channels.conversations
+    if not waiting.waiting:
+        return "outbox   empty: everything recorded here is durable"
+    text = f"outbox   {counted(waiting.waiting, 'operation')} not durable yet ({waiting.unsent} not sent)"
+    return text + _at_most(waiting.oldest_seconds)
+
+
+def _files_line(found: "Standing") -> str:
+    from crystal_node.base.wording import ago, counted
+
+    files, last = found.files, found.files.last
+    oldest = found.channels.files.oldest_seconds
+    since = "" if oldest is None else f" for {ago(oldest)} at most"
+    odd = [
+        text
+        for count, text in (
+            (files.offered, f"{files.offered:,} waiting for the Core{since}"),
+            (len(files.conflicts), counted(len(files.conflicts), "conflict copy", "conflict copies")),
+            (last.refused_count, f"{last.refused_count:,} not synced"),
+            (len(last.lacking), f"{len(last.lacking):,} not complete on the relay"),
+            (files.aside, f"{files.aside:,} left out here"),
+            (files.trash_files, f"{files.trash_files:,} in the trash"),
+        )
+        if count
+    ]
+    return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
+
+
+def _devices(rows: "tuple[Row, ...]") -> Iterator[str]:
+    from crystal_node.base.clock import now_ms
+
+    others = [row for row in rows if not row.entry.is_this]
+    now = now_ms()
+    for number, row in enumerate(others[:_DEVICES_MAX]):
+        yield f"{'devices' if number == 0 else '':<8} {_device(row, now)}"
+    if len(others) > _DEVICES_MAX:
+        yield f"{'':<8} and {len(others) - _DEVICES_MAX:,} more: `crystal devices`"
+
+
+def _device(row: "Row", now: int) -> str:
+    from crystal_node.base.wording import ago, counted, one_line
+    from crystal_node.sync.members.naming import name_of
+
+    role = ", the Core" if row.entry.leads else ""
+    if row.entry.cursor is None:
+        return f"{one_line(name_of(row.entry), 40)}{role}: not heard of yet"
+    seen = f"heard of {ago(max(now - row.seen_at, 0) / 1000)} ago" if row.seen_at else "heard of"
+    parts = [seen]
+    if row.entry.leads:
+        pass  # what it is behind of is its own log: what it last told is old, not late
+    elif row.behind is None:
+        parts.append("behind by more than is known here")
+    elif row.behind:
+        parts.append(f"{counted(row.behind, 'entry', 'entries')} behind")
+    else:
+        parts.append("caught up")
+    if row.pending:
+        parts.append(f"{row.pending:,} not durable there")
+    return f"{one_line(name_of(row.entry), 40)}{role}: {', '.join(parts)}"
+
+
+def _moments(found: "Standing", now: int) -> str:
+    from crystal_node.base.wording import ago
+    from crystal_node.device.moments import Moment
+
+    words = {
+        Moment.CAPTURE: "recorded",
+        Moment.PUSH: "sent",
+        Moment.PULL: "received",
+        Moment.ACK: "made durable",
+        Moment.ROUND: "synced",
+        Moment.WEAVE: "woven",
+        Moment.BACKUP: "backed up",
+    }
+    said = [
+        f"{word} {ago(max(now - found.moments[moment], 0) / 1000)} ago"
+        for moment, word in words.items()
+        if moment in found.moments
+    ]
+    return ", ".join(said) or "never synced"
+
+
+def _sync(found: "Standing") -> str:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.wording import ago, one_line
+
+    runner = found.background.runner
+    if runner is None:
+        return "nothing syncs by itself: no agent is running"
+    process = f" (process {runner.pid})" if runner.pid is not None else ""
+    if runner.is_agent:
+        started = found.background.started
+        since = f" for {ago(max(now_ms() - started, 0) / 1000)}" if started else ""
+        text = f"the agent is running{since}{process}"
+    else:
+        text = f"a watcher is running{process}: {one_line(runner.purpose or 'another process', 40)}"
+    if found.background.put_off:
+        text += f"; heavy work waits: {found.background.put_off}"
+    if found.background.paused:
+        text += f"; paused: {', '.join(found.background.paused)}"
+    return text
+
+
+def _needs(found: "Standing") -> Iterator[str]:
+    from crystal_node.agent.health.stuck import STOPPING
+    from crystal_node.base.noticetexts import notice_text
+
+    told = {notice.value for notice in STOPPING}
+    for each in found.stuck:
+        yield f"! {each.text}"
+        yield f"  {each.remedy}"
+    for name, detail in found.member.notices.items():
+        if name in told:
+            continue
+        yield f"! {notice_text(name)} ({detail})"
+    for concern in found.concerns:
+        yield f"! {concern.text}"
+
+
+LOOK_SECONDS = 1.0
+AGAIN_SECONDS = 10.0
+"""Everything is gathered anew at least this often: locks, disks and other machines' silence leave no commit here."""
+
+_OVER = ("over", "over")
+
+
+def follow(device: "Device", *, as_json: bool) -> None:
+    """Returns when the person has enough."""
+    from crystal_node.surfaces.cli.screen import can_move
+
+    try:
+        if as_json:
+            _documents(device)
+        elif is_terminal(output=True) and can_move():
+            _drawn(device)
+        else:
+            _told(device)
+    except KeyboardInterrupt:
+        return
+
+
+def _documents(device: "Device") -> None:
+    from crystal_node.agent.health.document import status_document, without_ages
+
+    before: object = None
+    for found in _standings(device):
+        document = status_document(device, found)
+        now = without_ages(document)
+        if now != before:
+            emit_line(document)
+        before = now
+
+
+def _drawn(device: "Device") -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from crystal_node.surfaces.cli.screen import console
+
+    screen = console()
+    with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for found in _standings(device):
+            lines = [*status_lines(device, found), *news_lines(device), "", "Ctrl-C ends this."]
+            live.update(Text("\n".join(lines)), refresh=True)
+
+
+def _told(device: "Device") -> None:
+    from crystal_node.base.clock import now_ms
+    from crystal_node.base.wording import clock_time
+
+    before: dict[str, tuple[object, str]] | None = None
+    for found in _standings(device):
+        now = _facts(found)
+        if before is None:
+            for line in (*status_lines(device, found), *news_lines(device)):
+                say(line)
+        else:
+            moment = clock_time(now_ms())
+            for name in (*now, *(name for name in before if name not in now)):
+                if now.get(name, _OVER)[0] != before.get(name, _OVER)[0]:
+                    say(f"{moment}  {name}: {now.get(name, _OVER)[1]}")
+        before = now
+
+
+def _facts(found: "Standing") -> dict[str, tuple[object, str]]:
+    """By name: what is compared, and what is said of it, which may hold an age."""
+    facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
+    for each in found.stuck:
+        facts[f"stuck ({each.name.value})"] = (each.remedy, f"{each.text} {each.remedy}")
+    return facts
+
+
+def _plain(found: "Standing") -> dict[str, str]:
+    from crystal_node.base.wording import counted
+    from crystal_node.sync.members.naming import name_of
+
+    member, through = found.member, found.channels
+    runner = found.background.runner
+    facts = {
+        "role": "Core" if member.is_core else "Node",
+        "memory": f"{counted(found.counts.texts, 'text')}, {counted(found.counts.memories, 'memory', 'memories')}",
+        "mirror": f"epoch {member.position[0]}, {member.position[1]:,} applied, {through.mirror.behind or 0:,} behind",
+        "outbox": f"{member.pending:,} not sent, {member.stored:,} on the relay",
+        "files": f"{found.files.synced:,} of {found.files.tree:,} synced, {found.files.offered:,} waiting",
+        "sync": "nobody watches" if runner is None else f"{runner.purpose or 'another process'} is running",
+        "private": "on" if found.privacy.on else "off",
+    }
+    if through.commands is not None:
+        commands = through.commands
+        facts["commands"] = f"{commands.asked} asked, {commands.running} running, {commands.waiting} waiting"
+    for row in found.devices:
+        if not row.entry.is_this and row.entry.cursor is not None:
+            facts[name_of(row.entry)] = "?" if row.behind is None else f"{row.behind:,} behind"
+    facts |= {f"attention ({each.name.value})": each.text for each in found.concerns}
+    return facts | {f"notice ({name})": detail for name, detail in member.notices.items()}
+
+
+def _standings(device: "Device") -> Iterator["Standing"]:
+    """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
+    from crystal_mirror.logsync import catch_up
+    from crystal_node.agent.health.standing import standing
+
+    while True:
+        seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
+        catch_up(device.member.log, device.journal)
+        yield standing(device)
+        while _marks(device) == seen and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+
+
+def _marks(device: "Device") -> tuple[object, ...]:
+    """Differs when something was committed, or somebody came or went."""
+    from crystal_node.agent.daemon.standing import holder_of
+
+    home = device.settings.home
+    state = device.journal.connection.execute("PRAGMA data_version").fetchone()
+    files = [_stamp(path) for path in (home.jobs_database, home.commands_database, home.files_database)]
+    return state, device.replica.database.version(), holder_of(home), *files
+
+
+def _stamp(path: "Path") -> tuple[int, int] | None:
+    """Of the write-ahead log, where commits go first."""
+    try:
+        about = path.with_name(f"{path.name}-wal").stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size

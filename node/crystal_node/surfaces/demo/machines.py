@@ -5,14 +5,20 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
+from crystal_node.base.locking import is_held
 from crystal_node.base.settings import child_environment
+from crystal_node.base.settings.sections import DROP_FOLDER_NAME
 
 COMMAND_SECONDS_MAX = 300.0
 RELAY_START_SECONDS_MAX = 20.0
@@ -165,3 +171,163 @@ def failure(verb: str, said: str) -> DemoCommandFailed:
         return DemoCommandFailed(f"`crystal {verb}`: {document['error']}", hint=str(document["hint"]))
     except (ValueError, KeyError):
         return DemoCommandFailed(f"`crystal {verb}` failed: {said.strip()[-300:]}")
+
+
+PAIR_SECONDS_MAX = 60.0
+
+
+class _Talk:
+    """A process whose standard output is a line of JSON for each event."""
+
+    def __init__(self, device: DemoDevice, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            command_of(*arguments),
+            env=device.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        # A process that says nothing must not hold the demo up for ever.
+        self._watch = threading.Timer(PAIR_SECONDS_MAX, self._process.kill)
+        self._watch.start()
+
+    def type(self, line: str) -> None:
+        assert self._process.stdin is not None, "it was opened with a pipe"
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def until(self, event: str) -> dict[str, Any]:
+        """The next event of that name. Raises CommandFailed if the process ends before."""
+        assert self._process.stdout is not None, "it was opened with a pipe"
+        for line in self._process.stdout:
+            said: dict[str, Any] = json.loads(line)
+            if said["event"] == event:
+                return said
+        _, complaint = self._process.communicate()
+        raise (
+            failure("pair", complaint)
+            if complaint.strip()
+            else DemoCommandFailed("`crystal pair` just ended")
+        )
+
+    def end(self) -> None:
+        self._watch.cancel()
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._process.communicate()
+
+    def finish(self) -> None:
+        """Waits for its end. Raises CommandFailed unless that was a good one."""
+        _, complaint = self._process.communicate()
+        if self._process.returncode:
+            raise failure("pair", complaint)
+
+
+def pair(inviter: DemoDevice, newcomer: DemoDevice, name: str) -> str:
+    """Brings the newcomer in by an invite. Returns the digits that were typed.
+
+    Raises:
+        CommandFailed: one of the two ended by an error, or not in time.
+    """
+    with _talk(inviter, "pair") as here:
+        code = str(here.until("invite")["code"])
+        with _talk(newcomer, "pair", "--code", "-", "--name", name, "--yes") as there:
+            there.type(code)
+            digits = str(there.until("digits")["digits"])
+            here.until("digits-wanted")
+            here.type(digits)
+            there.until("joined")
+            here.until("paired")
+            there.finish()
+        here.finish()
+    return digits
+
+
+@contextmanager
+def _talk(device: DemoDevice, *arguments: str) -> Generator[_Talk]:
+    talk = _Talk(device, *arguments)
+    try:
+        yield talk
+    finally:
+        talk.end()
+
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 15.0
+FOUND_SECONDS_MAX = 30.0
+_POLL_SECONDS = 0.02
+_BUSY_MS = 10_000
+
+
+@contextmanager
+def agents(*devices: DemoDevice) -> Generator[None]:
+    """While they run. Raises CommandFailed when one does not start, or does not end well."""
+    with ExitStack() as running:
+        for device in devices:
+            running.enter_context(_agent(device))
+        for device in devices:
+            _until_held(device.home / "state" / "watch.lock")
+        yield
+
+
+@contextmanager
+def _agent(device: DemoDevice) -> Generator[None]:
+    said = device.home.with_suffix(".agent.log")
+    with said.open("w") as log:
+        process = subprocess.Popen(
+            command_of("agent", "run"),
+            env=device.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            code = process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+    if code:
+        raise failure("agent run", said.read_text())
+
+
+def say(device: DemoDevice, agent: str, text: str) -> None:
+    """A message of another program's conversation, put where the device's agent looks."""
+    folder = device.home / DROP_FOLDER_NAME / agent
+    folder.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"role": "user", "text": text})
+    ready = folder / "conversation.new"
+    ready.write_text(line + "\n", encoding="utf-8")
+    ready.replace(folder / "conversation.jsonl")
+
+
+def until_found(device: DemoDevice, text: str) -> float:
+    """Seconds until the text stands in the memory of that device. Raises CommandFailed."""
+    began = time.monotonic()
+    while not _holds(device.home / "memory" / "crystal.db", text):
+        if time.monotonic() - began > FOUND_SECONDS_MAX:
+            raise DemoCommandFailed(f"after {FOUND_SECONDS_MAX:.0f} s it is not there")
+        time.sleep(_POLL_SECONDS)
+    return time.monotonic() - began
+
+
+def _holds(database: Path, text: str) -> bool:
+    connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        connection.set_busy_timeout(_BUSY_MS)
+        rows = connection.execute("SELECT 1 FROM chunks WHERE text = ? AND provisional = 0", (text,))
+        return rows.fetchone() is not None
+    finally:
+        connection.close()
+
+
+def _until_held(lock: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not is_held(lock):
+        if time.monotonic() > deadline:
+            raise DemoCommandFailed(f"an agent did not start within {START_SECONDS_MAX:.0f} s")
+        time.sleep(_POLL_SECONDS)

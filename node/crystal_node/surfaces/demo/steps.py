@@ -17,9 +17,15 @@ from typing import Any
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.wording import counted, one_line, size
-from crystal_node.surfaces.demo.agents import agents, say, until_found
-from crystal_node.surfaces.demo.machines import DemoCommandFailed, DemoDevice, DemoRelay
-from crystal_node.surfaces.demo.pairing import pair
+from crystal_node.surfaces.demo.machines import (
+    DemoCommandFailed,
+    DemoDevice,
+    DemoRelay,
+    agents,
+    pair,
+    say,
+    until_found,
+)
 from crystal_node.surfaces.demo.source import DemoSource
 
 DESKTOP, LAPTOP, TABLET, PHONE = "desktop", "laptop", "tablet", "phone"

@@ -327,7 +327,7 @@ def test_the_inviting_device_takes_its_steps_in_the_drawn_order() -> None:
     chain = ["open"]
     while chain[-1] in edges:
         chain.append(edges[chain[-1]])
-    assert chain == [step.value for step in inviting.Step]
+    assert chain == [step.value for step in inviting.InviteStep]
     assert sorted(taken, key=chain.index) == taken == chain
 
 

@@ -28,7 +28,7 @@ from crystal_node.agent.notices.job import SHOWN_MS_MIN, Notices
 from crystal_node.agent.notices.needs import LINES_MAX, body, look_around, needs
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.sync import Syncer
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.machine import Vault
 from tests.support.secret_service import secret_service
@@ -81,8 +81,8 @@ def _serve(connection: Any, screen: Screen) -> None:
             return
 
 
-async def _work(device: Device, clock: list[int]) -> AgentWork:
-    class Work(AgentWork):
+async def _work(device: Device, clock: list[int]) -> JobContext:
+    class Work(JobContext):
         def now_ms(self) -> int:
             return clock[0]
 

@@ -16,7 +16,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.kit.page import KitPage
 from crystal_node.safekeeping.recovery import oldhome
-from crystal_node.safekeeping.recovery.oldhome import copy_journal, find_old_home
+from crystal_node.safekeeping.recovery.oldhome import copy_journal, find_source_home
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import (
@@ -295,7 +295,7 @@ def test_nothing_of_the_old_device_alone_is_taken_over(vault: Vault, tmp_path: P
     core.call("private", "on")
     home, target = lost_copy(core, tmp_path), tmp_path / "copy.db"
     before = _values(home / "state" / "state.db")
-    claim = copy_journal(find_old_home(home, Home(tmp_path / "none")), target)
+    claim = copy_journal(find_source_home(home, Home(tmp_path / "none")), target)
     after = _values(target)
     assert claim == before["claim"]
     assert set(after) <= {"node.vault", "node.private", "node.pending-since", "floor", "cursors.seen"}

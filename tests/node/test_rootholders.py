@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crystal_node.sync.members.rootholders import ByLog, Known
+from crystal_node.sync.members.rootholders import ByLog, RootKnowledge
 from tests.node.test_devices import device_id, listed
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
@@ -49,10 +49,10 @@ def test_a_device_that_the_root_had_a_hand_in_is_not_said_to_have_been_given_it(
 
 
 def test_what_a_device_says_of_itself_is_called_its_word() -> None:
-    assert Known(None, True).words == "says it holds the root"
-    assert Known(ByLog.MAY_HAVE, True).words == "says it holds the root"
-    assert Known(ByLog.MAY_HAVE, None).words == "may have the root"
-    assert Known(ByLog.MAY_HAVE, False).words == "may have the root, says it does not"
-    assert Known(ByLog.MADE, False).words == "made the root, says it holds it no more"
-    assert Known(ByLog.JOINED, None).words == "joined with the root"
-    assert Known(None, False).words == Known(None, None).words == ""
+    assert RootKnowledge(None, True).words == "says it holds the root"
+    assert RootKnowledge(ByLog.MAY_HAVE, True).words == "says it holds the root"
+    assert RootKnowledge(ByLog.MAY_HAVE, None).words == "may have the root"
+    assert RootKnowledge(ByLog.MAY_HAVE, False).words == "may have the root, says it does not"
+    assert RootKnowledge(ByLog.MADE, False).words == "made the root, says it holds it no more"
+    assert RootKnowledge(ByLog.JOINED, None).words == "joined with the root"
+    assert RootKnowledge(None, False).words == RootKnowledge(None, None).words == ""

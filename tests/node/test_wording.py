@@ -7,7 +7,7 @@ import pytest
 
 from crystal_node.base.wording import clock_time, iso
 from crystal_node.surfaces.cli.app import flowing
-from crystal_node.sync.replication.pace import Pace
+from crystal_node.sync.replication.pace import ProgressLines
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_people_read_times_of_their_own_clock_and_programs_read_utc() -> None:
 def test_the_time_between_two_transfers_is_no_part_of_the_second_ones_speed() -> None:
     told: list[str] = []
     clock = [0.0]
-    pace = Pace(told.append, lambda: clock[0])
+    pace = ProgressLines(told.append, lambda: clock[0])
     for seconds, done in ((0, 0), (3, 1024), (4, 2048), (300, 0), (303, 1024)):
         clock[0] = seconds
         pace("fetching files", done, 2048)

@@ -16,7 +16,7 @@ from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, 
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 
 PART_BYTES = 24
 """Files here are short, and of several parts all the same."""
@@ -224,7 +224,7 @@ class _Incoming:
         return
 
 
-class SimBook(FileBook):
+class SimBook(FileDatabase):
     """The real book, with a point on each side of every commit. What need not survive a power failure may be lost with it."""
 
     point: Callable[[], None] = staticmethod(lambda: None)

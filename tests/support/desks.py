@@ -32,7 +32,7 @@ from crystal_mirror.round import sync_round
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 from crystal_node.sync.files.disk import HomeDisk
 from crystal_node.sync.files.marker import Marker
 from crystal_node.sync.files.parts import cut_seed
@@ -132,7 +132,7 @@ class Desk:
         self.replica = Replica.open(self.root / "memory" / "crystal.db", secret)
         kept = desks.root if name == "core" else None
         self.member = Member.open(identity, vault, self.journal, self.replica, os.urandom, kept)
-        self.book = FileBook.open(self.root / "state" / "files.db")
+        self.book = FileDatabase.open(self.root / "state" / "files.db")
         self.disk = HomeDisk(
             self.root,
             self.book,

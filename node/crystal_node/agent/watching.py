@@ -31,7 +31,7 @@ from crystal_node.sync.files.watching import FilesWatch
 from crystal_node.sync.members.newsdesk import line_of
 from crystal_node.sync.sync import Syncer
 from crystal_node.sync.watch import Report, Watch, WatchEvent, WatchTimes
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from crystal_relay.renewing import renew
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class DeviceWork:
 class Watching:
     """What runs, for those beside it."""
 
-    work: AgentWork
+    work: JobContext
     watch: Watch
     files: FilesWatch
     store: "Store"
@@ -231,7 +231,7 @@ async def watching(
         files = FilesWatch(device, syncer, report, uniform)
         device_work = DeviceWork(device, store, syncer, report, files.moved)
         watch = Watch(device_work, report=report, stop=stop, uniform=uniform, times=times)
-        work = AgentWork(device, syncer, report, latest)
+        work = JobContext(device, syncer, report, latest)
         schedule = Schedule(jobs, report, uniform, put_off)
         found = Watching(work, watch, files, store, schedule, stop)
         tasks = [asyncio.create_task(each) for each in (files.run(), *beside(found))]

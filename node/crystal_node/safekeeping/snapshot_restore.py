@@ -35,7 +35,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.devicekeys import open_keys
-from crystal_node.safekeeping.recovery.oldhome import DamagedHome, OldHome, clear_scratch, copy_memory
+from crystal_node.safekeeping.recovery.oldhome import DamagedHome, SourceHome, clear_scratch, copy_memory
 from crystal_node.sync.replication.leftovers import BEFORE
 from crystal_node.sync.sync import sync_now, syncing
 
@@ -114,7 +114,7 @@ def _checked_copy(settings: Settings, source: Path) -> Path:
     found = _find(source.expanduser().absolute(), home)
     incoming = home.database.with_name(f"{home.database.name}.incoming")
     try:
-        copy_memory(OldHome(found.parent, found, found), incoming)
+        copy_memory(SourceHome(found.parent, found, found), incoming)
         _check(settings, incoming)
     except BaseException:
         _remove(incoming)

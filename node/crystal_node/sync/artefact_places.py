@@ -3,8 +3,8 @@
 import re
 
 from crystal_node.base.agents import folder_name, session_name
-from crystal_node.derive.artefacts.writing import Place
-from crystal_node.sync.artefact_seal import Form
+from crystal_node.derive.artefacts.writing import ArtefactPlace
+from crystal_node.sync.artefact_seal import ArtefactForm
 
 _NAME = "[a-z0-9][a-z0-9._-]*"
 _MADE = re.compile(
@@ -13,24 +13,28 @@ _MADE = re.compile(
 )
 
 
-def staged_transcript(agent: str, session: str) -> Place:
-    return Place(f"{staging_folder(agent)}/transcripts/{session_name(session)}.jsonl", Form.JSON_LINES)
+def staged_transcript(agent: str, session: str) -> ArtefactPlace:
+    return ArtefactPlace(
+        f"{staging_folder(agent)}/transcripts/{session_name(session)}.jsonl", ArtefactForm.JSON_LINES
+    )
 
 
-def transcript_place(agent: str, session: str) -> Place:
-    return Place(f"{_memory(agent)}/transcripts/{session_name(session)}.jsonl", Form.JSON_LINES)
+def transcript_place(agent: str, session: str) -> ArtefactPlace:
+    return ArtefactPlace(
+        f"{_memory(agent)}/transcripts/{session_name(session)}.jsonl", ArtefactForm.JSON_LINES
+    )
 
 
-def summary_place(agent: str, session: str, day: str) -> Place:
-    return Place(f"{_memory(agent)}/sessions/{summary_name(session, day)}", Form.MARKDOWN)
+def summary_place(agent: str, session: str, day: str) -> ArtefactPlace:
+    return ArtefactPlace(f"{_memory(agent)}/sessions/{summary_name(session, day)}", ArtefactForm.MARKDOWN)
 
 
 def summary_name(session: str, day: str) -> str:
     return f"{day}-{session_name(session)}.md"
 
 
-def daily_place(agent: str, day: str) -> Place:
-    return Place(f"{_memory(agent)}/daily/{day}.md", Form.MARKDOWN)
+def daily_place(agent: str, day: str) -> ArtefactPlace:
+    return ArtefactPlace(f"{_memory(agent)}/daily/{day}.md", ArtefactForm.MARKDOWN)
 
 
 def staging_folder(agent: str) -> str:

@@ -17,14 +17,14 @@ SEAL_BYTES_MAX = 200
 """A seal with its line end is shorter."""
 
 
-class Form(StrEnum):
+class ArtefactForm(StrEnum):
     """How the last line is written, so that the file stays one of its kind."""
 
     JSON_LINES = "json-lines"
     MARKDOWN = "markdown"
 
 
-class Standing(StrEnum):
+class ArtefactState(StrEnum):
     """What is found in a file's place."""
 
     ABSENT = "absent"
@@ -34,15 +34,15 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ArtefactLook:
     """``digest``: of what a file that is ours holds, in hex."""
 
-    standing: Standing
+    standing: ArtefactState
     digest: str = ""
 
 
-ABSENT = Look(Standing.ABSENT)
-CHANGED = Look(Standing.CHANGED)
+ABSENT = ArtefactLook(ArtefactState.ABSENT)
+CHANGED = ArtefactLook(ArtefactState.CHANGED)
 
 _SEAL = re.compile(
     rb'(?:\{"type":"end","sha256":"(?P<json>[0-9a-f]{64})"\}'
@@ -50,13 +50,13 @@ _SEAL = re.compile(
 )
 
 
-def seal_line(form: Form, digest: str) -> bytes:
-    if form is Form.JSON_LINES:
+def seal_line(form: ArtefactForm, digest: str) -> bytes:
+    if form is ArtefactForm.JSON_LINES:
         return b'{"type":"end","sha256":"%s"}\n' % digest.encode()
     return b"<!-- Made by Crystal from the memory; sha256 %s -->\n" % digest.encode()
 
 
-def sealed(content: Iterable[bytes], form: Form) -> Iterator[bytes]:
+def sealed(content: Iterable[bytes], form: ArtefactForm) -> Iterator[bytes]:
     """The content, which ends with a line end, and its seal."""
     digest = sha256()
     for block in content:
@@ -65,7 +65,7 @@ def sealed(content: Iterable[bytes], form: Form) -> Iterator[bytes]:
     yield seal_line(form, digest.hexdigest())
 
 
-def look_at(descriptor: int) -> Look:
+def look_at(descriptor: int) -> ArtefactLook:
     """Whether the open file is as it was made. Raises OSError."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, SEAL_BYTES_MAX, max(size - SEAL_BYTES_MAX, 0))
@@ -82,7 +82,7 @@ def look_at(descriptor: int) -> Look:
         digest.update(block)
         at += len(block)
     said = (found["json"] or found["markdown"]).decode()
-    return Look(Standing.OURS, said) if digest.hexdigest() == said else CHANGED
+    return ArtefactLook(ArtefactState.OURS, said) if digest.hexdigest() == said else CHANGED
 
 
 def is_as_made(path: Path) -> bool:
@@ -92,7 +92,7 @@ def is_as_made(path: Path) -> bool:
     except OSError:
         return False
     try:
-        return look_at(descriptor).standing is Standing.OURS
+        return look_at(descriptor).standing is ArtefactState.OURS
     except OSError:
         return False
     finally:

@@ -47,7 +47,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """What a migration will do. ``bytes`` are of text that has no vectors of ``model`` yet; ``dollars`` is None where the price
     is not known; ``seconds`` is an estimate."""
 
@@ -120,7 +120,7 @@ def target(settings: Settings) -> HeldEmbedder:
     return provided(settings, patience=MIGRATION_PATIENCE_SECONDS)
 
 
-def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew: bool) -> Plan:
+def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew: bool) -> MigrationPlan:
     """What it will come to. ``anew``, once begun, holds for a repetition without it. Asks a model that is on this machine for
     some vectors, to see how quick it is; one that costs money is asked nothing, but for the dimensions of a model that is not
     known.
@@ -146,7 +146,7 @@ def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew:
         for _, _, length in _sizes(database, lacking=lacking):
             texts, size = texts + 1, size + length
     price = _price(model, settings)
-    return Plan(
+    return MigrationPlan(
         former=former,
         model=model,
         provider=settings.embedding.provider,
@@ -170,7 +170,9 @@ def _anew_begun(device: Device, model: str) -> bool:
         return kept.anew and kept.model == model
 
 
-def make_all(device: Device, embedder: HeldEmbedder, plan: Plan, progress: Progress | None = None) -> int:
+def make_all(
+    device: Device, embedder: HeldEmbedder, plan: MigrationPlan, progress: Progress | None = None
+) -> int:
     """Makes the vectors of all that the memory has, beside those that it has. Begun again, it goes on where it stopped. Returns
     for how many texts.
 

@@ -16,7 +16,7 @@ _SENTENCE = "What did we decide last week?"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EmbeddingStatus:
     """``vault``: the model of the vault's vectors; ``own``: of this device's settings; "" for none. ``lacking``: so many of
     ``texts`` have no vectors. ``made``: so many are made for the next model. ``works``: queries are embedded. ``problem``: what
     does not go well, and what mends it."""
@@ -47,7 +47,7 @@ class Standing:
         }
 
 
-def standing(device: Device) -> Standing:
+def embedding_status(device: Device) -> EmbeddingStatus:
     """Gathers it. A remote provider is asked with a sentence of ours."""
     settings, database = device.settings, device.replica.database
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
@@ -74,7 +74,7 @@ def standing(device: Device) -> Standing:
             "SELECT count(*) FROM chunks WHERE provisional = 0 AND EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)"
         )
     )
-    return Standing(
+    return EmbeddingStatus(
         vault=vault,
         own=own,
         destination=_destination(device),

@@ -34,7 +34,7 @@ from crystal_node.sync.members.due import duties_due, settling_due
 from crystal_node.sync.members.duties import do_duties
 from crystal_node.sync.members.newsdesk import keep_lines
 from crystal_node.sync.replication.leftovers import tidy_leftovers
-from crystal_node.sync.replication.pace import Pace
+from crystal_node.sync.replication.pace import ProgressLines
 from crystal_node.sync.replication.snapshotting import snapshot_if_due, snapshot_now
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import token_hash
@@ -125,7 +125,7 @@ class Syncer:
         hurry (``ahead``), as a watcher does."""
         self._device = device
         self.ingest = Ingest(device)
-        pace = Pace(progress) if progress is not None else None
+        pace = ProgressLines(progress) if progress is not None else None
         self._runner = Runner(store, self.ingest.source, self._embedded, pace, self.ingest.failed)
         self.ingest.runner = self._runner
         self._purpose = purpose

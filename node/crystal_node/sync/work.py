@@ -15,7 +15,7 @@ from crystal_node.sync.watch import Report
 
 
 @dataclass
-class AgentWork:
+class JobContext:
     """The device of this process. ``latest`` gives the settings as they are now: a person may change them meanwhile."""
 
     device: Device

@@ -10,8 +10,8 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.saying import say_taken
-    from crystal_node.safekeeping.portable.taking import Taker
+    from crystal_node.safekeeping.portable.saying import say_counts
+    from crystal_node.safekeeping.portable.taking import RecordImporter
     from crystal_prototype.home.database import opened as published
 
     settings = resolve()
@@ -22,7 +22,7 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
 
     with published(path, settings.agent_id) as memory, opened(settings) as device:
         inventory = memory.inventory()
-        taker = Taker(device, dry_run=dry_run, progress=progress)
+        taker = RecordImporter(device, dry_run=dry_run, progress=progress)
         taker.pieces(memory.pieces())
         taker.memories(memory.memories())
         taken = taker.taken
@@ -38,7 +38,7 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
             }
         )
         return
-    say_taken(taken, dry_run=dry_run, say=say)
+    say_counts(taken, dry_run=dry_run, say=say)
     if inventory.files:
         say(
             f"  {counted(inventory.files, 'piece')} of files were left out: they are read in anew from the files."

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.commands.desk import Do, Done, Tell
 from crystal_node.base.errors import Usage
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.safekeeping.backup.shelf import Owner
+    from crystal_node.safekeeping.backup.shelf import BackupOwner
 
 BACKUPS_MAX = 3
 """Within the time in which the agent makes one by itself. Who asks again and again would push all older ones out."""
 _HOUR_MS = 3_600_000
 
 
-def actions_of(work: AgentWork) -> dict[Action, Do]:
+def actions_of(work: JobContext) -> dict[Action, Do]:
     """All of them, for the agent's desk."""
     return {
         Action.STATUS: partial(_status, work),
@@ -34,7 +34,7 @@ def actions_of(work: AgentWork) -> dict[Action, Do]:
     }
 
 
-async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
+async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> Done:
     from crystal_node.agent.health.document import status_document
     from crystal_node.agent.health.standing import standing
     from crystal_node.base.wording import counted
@@ -49,7 +49,7 @@ async def _status(work: AgentWork, _arguments: Arguments, _tell: Tell) -> Done:
     return Done(text, status_document(work.device, found))
 
 
-async def _verify(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     from dataclasses import replace
 
     from crystal_core.replica import Replica
@@ -84,7 +84,7 @@ async def _verify(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
     )
 
 
-async def _snapshot(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     from crystal_mirror.snapshot_base import newest_snapshot
     from crystal_node.base.errors import HomeBusy
 
@@ -102,7 +102,7 @@ async def _snapshot(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
     )
 
 
-async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
+async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.device.moments import Moment, note
     from crystal_node.safekeeping.backup.making import Subject, back_up
 
@@ -130,7 +130,7 @@ async def _backup(work: AgentWork, _arguments: Arguments, tell: Tell) -> Done:
     )
 
 
-def _check_backups(settings: "Settings", owner: "Owner", now_ms: int) -> None:
+def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> None:
     """Raises Usage: enough were made lately; LocalStorage: the folder is not there."""
     from crystal_node.safekeeping.backup.making import ready_shelf
     from crystal_node.safekeeping.backup.shelf import backups
@@ -146,7 +146,7 @@ def _check_backups(settings: "Settings", owner: "Owner", now_ms: int) -> None:
         )
 
 
-async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.capture.backfilling import BackfillRequest, backfill
     from crystal_node.capture.history import History, decided
 
@@ -165,7 +165,7 @@ async def _backfill(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
     return Done(counted if arguments.dry_run else f"{counted}; {result.taken:,} recorded", document)
 
 
-async def _dream_weave(work: AgentWork, arguments: Arguments, tell: Tell) -> Done:
+async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.base.timespans import parse_since
     from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
 

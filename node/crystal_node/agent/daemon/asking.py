@@ -16,7 +16,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
 from crystal_node.sync.sync import syncing
 from crystal_node.sync.watch import WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 _LOOK_SECONDS = 0.1
 _PURPOSE = "crystal jobs run"
@@ -81,7 +81,7 @@ async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> Jo
         JobStore.open(settings.home.jobs_database) as store,
     ):
         async with syncing(device, _PURPOSE, say) as syncer:
-            jobs = duties(AgentWork(device, syncer, report))
+            jobs = duties(JobContext(device, syncer, report))
             store.register(jobs)
             number = store.ask_for(name)
             # Nothing but what was asked for runs: the others wait for an agent. How it went is told by who called.

@@ -3,13 +3,13 @@
 import os
 
 from crystal_node.base.jobs import Job
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 SNAPSHOT_SECONDS = 30.0
 MODEL_SECONDS = 10.0
 
 
-def jobs(work: AgentWork) -> list[Job]:
+def jobs(work: JobContext) -> list[Job]:
     syncer, nudge = work.syncer, work.device.settings.home.nudge_file
 
     async def snapshot() -> str:

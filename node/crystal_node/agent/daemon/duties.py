@@ -4,10 +4,10 @@ A package's ``jobs(work)`` is cheap and opens nothing: it is called at the start
 """
 
 from crystal_node.base.jobs import Job
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 
-def duties(work: AgentWork) -> list[Job]:
+def duties(work: JobContext) -> list[Job]:
     """All jobs of this device, each name once."""
     from crystal_node.agent.daemon import basics
     from crystal_node.agent.notices import job as notices

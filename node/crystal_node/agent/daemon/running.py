@@ -43,7 +43,7 @@ from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.serving import FinderService
 from crystal_node.search.recall.agents import recall_of
 from crystal_node.sync.watch import Report, WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 END_SECONDS_MAX = 10.0
 """After the last round a thread of a job may go on for so long; a kill loses nothing, so it then ends with the process."""
@@ -179,7 +179,7 @@ class _Agent:
             schedule.store = JobStore.in_memory()
             schedule.start(jobs)
 
-    async def _serve(self, work: AgentWork) -> None:
+    async def _serve(self, work: JobContext) -> None:
         """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
         self._desk = await when_it_opens(
             lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, self._now),

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from crystal_node.agent.daemon.standing import agent_standing
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import Job
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 
-async def keep_up(work: AgentWork, say: Callable[[str], None]) -> None:
+async def keep_up(work: JobContext, say: Callable[[str], None]) -> None:
     """Runs the duties that a forget waits for, once. What cannot be done now is said, and done the next time."""
     for job in _wanted(work):
         try:
@@ -23,7 +23,7 @@ async def keep_up(work: AgentWork, say: Callable[[str], None]) -> None:
             say(f"{job.what[:-1]}: {describe(error).message}; the next sync tries again")
 
 
-def _wanted(work: AgentWork) -> list[Job]:
+def _wanted(work: JobContext) -> list[Job]:
     from crystal_node.derive.artefacts.job import jobs as artefacts
     from crystal_node.derive.weaving.job import jobs as weaving
     from crystal_node.search.finding.deepcache import jobs as searches

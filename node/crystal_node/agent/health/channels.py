@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from crystal_mirror.status import MemberStatus
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
-from crystal_node.sync.files.book import FileBook
-from crystal_node.sync.files.standing import FilesStanding
-from crystal_node.sync.members.listing import Row
+from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.standing import FilesStatus
+from crystal_node.sync.members.listing import MemberRow
 
 _LOOKED_AT_MAX = 200
 """Files that are looked at for the oldest change that waits."""
@@ -74,8 +74,8 @@ class Channels:
 def channels(
     device: Device,
     member: MemberStatus,
-    rows: list[Row],
-    files: FilesStanding,
+    rows: list[MemberRow],
+    files: FilesStatus,
     commands: CommandsOpen | None,
     last_pull: int,
 ) -> Channels:
@@ -96,7 +96,7 @@ def _since(moment: int) -> float:
     return max(now_ms() - moment, 0) / 1000
 
 
-def _furthest(rows: list[Row]) -> str | None:
+def _furthest(rows: list[MemberRow]) -> str | None:
     told = [row for row in rows if not row.entry.is_this and row.entry.cursor is not None and not row.revoked]
     if not told:
         return None
@@ -107,7 +107,7 @@ def _furthest(rows: list[Row]) -> str | None:
 def _oldest_file(device: Device) -> float | None:
     """For how long the oldest change waits: since the file changed, by this machine's clock. Deletions leave no moment."""
     home = device.settings.home
-    book, root = FileBook.open(home.files_database), home.root
+    book, root = FileDatabase.open(home.files_database), home.root
     try:
         paths = [offer.path for offer in book.offers() if offer.content is not None][:_LOOKED_AT_MAX]
     finally:

@@ -8,8 +8,8 @@ from crystal_node.base.noticetexts import notice_text
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
 from crystal_node.device.moments import Moment
-from crystal_node.sync.files.standing import document as files_document
-from crystal_node.sync.members.listing import Row
+from crystal_node.sync.files.standing import files_document as files_document
+from crystal_node.sync.members.listing import MemberRow
 from crystal_node.sync.members.newsdesk import line_of
 from crystal_node.sync.replication.briefly import replication_document
 
@@ -102,7 +102,7 @@ def _plain(value: object) -> object:
     return [_plain(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
 
 
-def _device(row: Row) -> dict[str, object]:
+def _device(row: MemberRow) -> dict[str, object]:
     entry = row.entry
     return {
         "id": entry.info.device.hex(),

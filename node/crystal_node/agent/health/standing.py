@@ -23,8 +23,8 @@ from crystal_node.device.moments import (
     read_trouble,
 )
 from crystal_node.device.privacy import Privacy, read_privacy
-from crystal_node.sync.files.standing import FilesStanding, files_standing
-from crystal_node.sync.members.listing import Row, rows_of
+from crystal_node.sync.files.standing import FilesStatus, files_status
+from crystal_node.sync.members.listing import MemberRow, rows_of
 from crystal_node.sync.members.naming import name_of
 
 
@@ -56,8 +56,8 @@ class Standing:
     generation_at: int
     model: str
     replication: Brief
-    files: FilesStanding
-    devices: tuple[Row, ...]
+    files: FilesStatus
+    devices: tuple[MemberRow, ...]
     channels: Channels
     moments: dict[Moment, int]
     trouble: Trouble | None
@@ -74,7 +74,7 @@ def standing(device: Device) -> Standing:
     model = device.replica.meta_get(META_MODEL)
     now, member = now_ms(), status(device.member)
     rows = [row for row in rows_of(device) if not row.revoked]
-    files = files_standing(device)
+    files = files_status(device)
     behind = background(device.settings.home)
     other = others(device.settings.home)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
@@ -128,7 +128,7 @@ def _access(device: Device) -> Access:
     )
 
 
-def _core(rows: list[Row]) -> CoreSeen | None:
+def _core(rows: list[MemberRow]) -> CoreSeen | None:
     lead = next((row for row in rows if row.entry.leads and not row.entry.is_this), None)
     return CoreSeen(name_of(lead.entry), lead.seen_at) if lead is not None else None
 

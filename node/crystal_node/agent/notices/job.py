@@ -13,7 +13,7 @@ from crystal_node.agent.notices.desktop import APP_NAME, Desktop, desktop_here
 from crystal_node.agent.notices.needs import body, look_around, needs
 from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 EVERY_SECONDS = 3600.0
 JITTER_SECONDS = 300.0
@@ -22,7 +22,7 @@ SHOWN_MS_MIN = 24 * 3600 * 1000
 META_SHOWN = "node.desktop-notice"
 
 
-def jobs(work: AgentWork) -> list[Job]:
+def jobs(work: JobContext) -> list[Job]:
     """One, on machines of a kind that have a desktop."""
     desktop = desktop_here()
     if desktop is None:
@@ -43,7 +43,7 @@ def jobs(work: AgentWork) -> list[Job]:
 class Notices:
     """See the module."""
 
-    def __init__(self, work: AgentWork, desktop: Desktop) -> None:
+    def __init__(self, work: JobContext, desktop: Desktop) -> None:
         self._work = work
         self._desktop = desktop
         self._shown = 0

@@ -8,12 +8,12 @@ from crystal_node.base.wording import counted
 from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
 EVERY_SECONDS = 120.0
 
 
-def jobs(work: "AgentWork") -> list[Job]:
+def jobs(work: "JobContext") -> list[Job]:
     return [
         Job(
             name="artefacts",
@@ -25,7 +25,7 @@ def jobs(work: "AgentWork") -> list[Job]:
     ]
 
 
-async def _run(work: "AgentWork") -> str:
+async def _run(work: "JobContext") -> str:
     from crystal_node.derive.artefacts.workshop import workshop
 
     def tell(text: str) -> None:

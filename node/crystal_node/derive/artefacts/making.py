@@ -22,7 +22,7 @@ from crystal_node.derive.artefacts.moments import UNDATED, day_of
 from crystal_node.derive.artefacts.summaries import Digest, Extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
 from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.artefacts.writing import Outcome, Place, Writer
+from crystal_node.derive.artefacts.writing import ArtefactPlace, Outcome, Writer
 from crystal_node.derive.staging.states import State, has_files, has_staged_files
 from crystal_node.sync.artefact_places import (
     daily_place,
@@ -254,7 +254,9 @@ class Maker:
         self._done(row, passing.days, gone=not rowids)
         return made
 
-    def _write(self, place: Place, content: "Iterator[bytes] | list[bytes]", row: _Row, made: Made) -> None:
+    def _write(
+        self, place: ArtefactPlace, content: "Iterator[bytes] | list[bytes]", row: _Row, made: Made
+    ) -> None:
         outcome = self._writer.write(place, content, whatever_is_there=row.lost)
         made.add(outcome)
         self._told(place.path, outcome)
@@ -286,7 +288,7 @@ class Maker:
             text, project = found if found is not None else ("", "")
             yield DayLine(first_at, last_at, pieces, project, text, summary_name(session, start))
 
-    def _note(self, place: Place, row: _Row, wanted: set[str]) -> None:
+    def _note(self, place: ArtefactPlace, row: _Row, wanted: set[str]) -> None:
         wanted.add(place.path)
         self._works.run(
             "INSERT INTO work VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING", (place.path, row.agent, row.id)

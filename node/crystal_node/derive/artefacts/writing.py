@@ -14,7 +14,15 @@ from pathlib import Path
 
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home
-from crystal_node.sync.artefact_seal import ABSENT, CHANGED, Form, Look, Standing, look_at, sealed
+from crystal_node.sync.artefact_seal import (
+    ABSENT,
+    CHANGED,
+    ArtefactForm,
+    ArtefactLook,
+    ArtefactState,
+    look_at,
+    sealed,
+)
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,11 +40,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArtefactPlace:
     """A file below the home, and how its last line is written."""
 
     path: str
-    form: Form
+    form: ArtefactForm
 
 
 class Writer:
@@ -52,7 +60,7 @@ class Writer:
         for left in self._scratch.iterdir():
             left.unlink()
 
-    def look(self, path: str) -> Look:
+    def look(self, path: str) -> ArtefactLook:
         """What is found in a file's place. Raises FileTrouble for a link or a folder on the way there."""
         with folder_of(self._root, path) as found:
             if found is None:
@@ -73,7 +81,7 @@ class Writer:
     def is_changed(self, path: str) -> bool:
         """Whether something stands in a file's place that is not as it was made. Reads the file."""
         try:
-            return self.look(path).standing is Standing.CHANGED
+            return self.look(path).standing is ArtefactState.CHANGED
         except FileTrouble:
             return True
 
@@ -90,14 +98,16 @@ class Writer:
             return True
         return True
 
-    def write(self, place: Place, content: Iterable[bytes], *, whatever_is_there: bool = False) -> Outcome:
+    def write(
+        self, place: ArtefactPlace, content: Iterable[bytes], *, whatever_is_there: bool = False
+    ) -> Outcome:
         """Writes a file; ``whatever_is_there``: also over a person's changes.
 
         Raises:
             FileTrouble: it cannot be written. NoRoom: the disk is full.
         """
         before = self.look(place.path)
-        if before.standing is Standing.CHANGED and not whatever_is_there:
+        if before.standing is ArtefactState.CHANGED and not whatever_is_there:
             return Outcome.KEPT
         draft = self._scratch / secrets.token_hex(8)
         try:
@@ -112,14 +122,14 @@ class Writer:
         finally:
             with suppress(FileNotFoundError):
                 draft.unlink()
-        return Outcome.REPLACED if before.standing is Standing.CHANGED else Outcome.WRITTEN
+        return Outcome.REPLACED if before.standing is ArtefactState.CHANGED else Outcome.WRITTEN
 
     def remove(self, path: str, *, whatever_is_there: bool = False) -> Outcome:
         """Removes a file that is as it was made, and the folders that are empty then. Raises FileTrouble."""
         before = self.look(path)
-        if before.standing is Standing.ABSENT:
+        if before.standing is ArtefactState.ABSENT:
             return Outcome.SAME
-        if before.standing is Standing.CHANGED and not whatever_is_there:
+        if before.standing is ArtefactState.CHANGED and not whatever_is_there:
             return Outcome.KEPT
         with folder_of(self._root, path) as found:
             if found is not None:
@@ -128,9 +138,9 @@ class Writer:
                     os.fsync(found[0])
         with suppress(FileTrouble):
             prune(self._root, path)
-        return Outcome.REPLACED if before.standing is Standing.CHANGED else Outcome.WRITTEN
+        return Outcome.REPLACED if before.standing is ArtefactState.CHANGED else Outcome.WRITTEN
 
-    def _draft(self, draft: Path, content: Iterable[bytes], form: Form) -> Look:
+    def _draft(self, draft: Path, content: Iterable[bytes], form: ArtefactForm) -> ArtefactLook:
         descriptor = os.open(draft, _WRITE, FILE_MODE)
         with os.fdopen(descriptor, "w+b") as file:
             file.writelines(sealed(content, form))

@@ -8,7 +8,7 @@ from crystal_node.device.privacy import PrivateNow
 from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
 EVERY_SECONDS = 900.0
 RUN_SECONDS = 600.0
@@ -17,7 +17,7 @@ TOLD_EVERY = 1000
 """Files between two lines of progress."""
 
 
-def jobs(work: "AgentWork") -> list[Job]:
+def jobs(work: "JobContext") -> list[Job]:
     return [
         Job(
             name="sources",
@@ -31,7 +31,7 @@ def jobs(work: "AgentWork") -> list[Job]:
     ]
 
 
-async def _run(work: "AgentWork") -> str:
+async def _run(work: "JobContext") -> str:
     from crystal_node.base.wording import counted
     from crystal_node.derive.sources.acting import sync_sources
 

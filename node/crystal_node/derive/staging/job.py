@@ -8,12 +8,12 @@ from crystal_node.base.jobs import Job
 from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
 EVERY_SECONDS = 120.0
 
 
-def jobs(work: "AgentWork") -> list[Job]:
+def jobs(work: "JobContext") -> list[Job]:
     return [
         Job(
             name="staging",
@@ -30,7 +30,7 @@ def _staged_before(home: Home) -> bool:
     return home.staging.exists() or home.works_database.exists()
 
 
-async def _run(work: "AgentWork") -> str:
+async def _run(work: "JobContext") -> str:
     from crystal_node.derive.artefacts.workshop import works_lock
     from crystal_node.derive.staging.advancing import advance, dream_weaver
     from crystal_node.derive.staging.desk import leave_lead

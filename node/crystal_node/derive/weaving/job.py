@@ -14,14 +14,14 @@ from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
 HOUR_SECONDS = 3600.0
 FORGET_EVERY_SECONDS = 300.0
 JITTER_SECONDS = 300.0
 
 
-def jobs(work: "AgentWork") -> list[Job]:
+def jobs(work: "JobContext") -> list[Job]:
     hours = work.settings.dreams.every_hours
     return [
         Job(
@@ -43,7 +43,7 @@ def jobs(work: "AgentWork") -> list[Job]:
     ]
 
 
-async def _weave(work: "AgentWork") -> str:
+async def _weave(work: "JobContext") -> str:
     from crystal_core.llm.errors import RateLimited, Unavailable
     from crystal_mirror.errors import NotAllowed
     from crystal_node.base.errors import HomeBusy
@@ -92,7 +92,7 @@ def agents_to_weave(settings: "Settings") -> dict[str, int]:
     return live | {settings.agent_id: 0}
 
 
-async def _let_go(work: "AgentWork") -> str:
+async def _let_go(work: "JobContext") -> str:
     from crystal_node.base.locking import FileLock
     from crystal_node.base.wording import counted
     from crystal_node.derive.weaving.forgetting import let_go_of_forgotten

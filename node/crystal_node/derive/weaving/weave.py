@@ -44,7 +44,7 @@ from crystal_node.derive.weaving.request import (
 from crystal_node.device.device import Device
 from crystal_node.device.moments import Moment, note
 from crystal_node.device.privacy import PrivateNow, read_privacy
-from crystal_node.sync.replication.leading import check_leads
+from crystal_node.sync.replication.leading import check_is_core
 
 BUDGET_MIN = 1_000
 _PURPOSE = "crystal dream-weave"
@@ -60,7 +60,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
         HomeBusy: another process weaves.
         LlmError: there is no such model, or it failed; what was done is kept and the next run goes on.
     """
-    check_leads(device, "weaves")
+    check_is_core(device, "weaves")
     _check_public(device)
     if request.budget and request.budget < BUDGET_MIN:
         raise Usage(f"a budget of {request.budget} tokens is too small for anything")
@@ -120,7 +120,7 @@ async def _run(
         return await asyncio.to_thread(_loaded, device, plan.agent, sources)
 
     def allowed() -> None:
-        check_leads(device, "weaves")
+        check_is_core(device, "weaves")
         _check_public(device)
 
     output = DeviceOutput(device, book, plan.agent, allowed)

@@ -21,7 +21,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.kit.standing import WrongKit
 from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
-from crystal_node.safekeeping.backup.manifest import HOME_NAME, Manifest
+from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupManifest
 from crystal_node.safekeeping.backup.meter import Tell
 from crystal_node.safekeeping.backup.placing import begin, checked, end, fill, read_progress
 from crystal_node.safekeeping.backup.tree import CONFIG
@@ -38,7 +38,7 @@ class RestoredAnew:
     """What the restore from the databases came to, and the backup."""
 
     restored: Restored
-    manifest: Manifest
+    manifest: BackupManifest
 
 
 def relay_of(folder: Path) -> str:

@@ -46,7 +46,7 @@ def database_paths(home: Home) -> dict[str, Path]:
 
 
 @dataclass
-class Snapshot:
+class DatabaseSnapshot:
     """One database as it was when the snapshot was taken."""
 
     place: str
@@ -62,15 +62,15 @@ class Snapshot:
 
 
 @contextmanager
-def snapshots(home: Home) -> Generator[list[Snapshot]]:
+def snapshots(home: Home) -> Generator[list[DatabaseSnapshot]]:
     """Snapshots of all databases that this home has. Writers are never kept waiting by those that have a write-ahead log."""
-    taken: list[Snapshot] = []
+    taken: list[DatabaseSnapshot] = []
     try:
         for place, path in database_paths(home).items():
             if path.exists():
                 with _named(path):
                     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-                    taken.append(Snapshot(place, path, connection))
+                    taken.append(DatabaseSnapshot(place, path, connection))
                     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         for snapshot in taken:
             with _named(snapshot.path):
@@ -82,7 +82,7 @@ def snapshots(home: Home) -> Generator[list[Snapshot]]:
             snapshot.connection.close()
 
 
-def copy_database(snapshot: Snapshot, target: Path, meter: Meter) -> None:
+def copy_database(snapshot: DatabaseSnapshot, target: Path, meter: Meter) -> None:
     """Writes the snapshot to a new file, and ends it."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
     copy = apsw.Connection(str(target))

@@ -9,13 +9,13 @@ from crystal_node.base.wording import counted, size
 from crystal_node.device.moments import Moment, note
 from crystal_node.safekeeping.backup.making import BackedUp, Subject, back_up
 from crystal_node.sync.watch import WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 
 JITTER_SECONDS = 300.0
 _HOUR_SECONDS = 3600.0
 
 
-def jobs(work: AgentWork) -> list[Job]:
+def jobs(work: JobContext) -> list[Job]:
     """One, which is due when a folder was chosen."""
 
     async def run() -> str:
@@ -35,7 +35,7 @@ def jobs(work: AgentWork) -> list[Job]:
     ]
 
 
-async def back_up_now(work: AgentWork) -> BackedUp | None:
+async def back_up_now(work: JobContext) -> BackedUp | None:
     """A backup in the background of whatever else goes on; None if no folder was chosen. Raises what ``back_up`` raises.
 
     Cancelled, it ends at the next block of bytes and leaves nothing.
@@ -66,7 +66,7 @@ async def back_up_now(work: AgentWork) -> BackedUp | None:
     return done
 
 
-def _teller(work: AgentWork, loop: asyncio.AbstractEventLoop) -> Callable[[str], None]:
+def _teller(work: JobContext, loop: asyncio.AbstractEventLoop) -> Callable[[str], None]:
     def tell(text: str) -> None:
         loop.call_soon_threadsafe(work.report, WatchEvent.PROGRESS, f"backup: {text}")
 

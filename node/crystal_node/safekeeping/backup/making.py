@@ -35,10 +35,10 @@ from crystal_node.safekeeping.backup.manifest import (
     MANIFEST_NAME,
     SUMS_NAME,
     VERSION,
+    BackupManifest,
     Item,
     Keys,
     LeftOut,
-    Manifest,
     encoded,
     read_manifest,
     sums,
@@ -46,7 +46,7 @@ from crystal_node.safekeeping.backup.manifest import (
 from crystal_node.safekeeping.backup.meter import Meter, Tell, never
 from crystal_node.safekeeping.backup.shelf import (
     SHELF_MARK,
-    Owner,
+    BackupOwner,
     complete,
     keep,
     next_number,
@@ -64,13 +64,13 @@ SPARE_BYTES = 16 * 1024 * 1024
 class Subject:
     """The device that a backup is of, with what its memory is checked by. Taken where the device is open, used anywhere."""
 
-    owner: Owner
+    owner: BackupOwner
     secret: VaultSecret
 
     @classmethod
     def of(cls, device: Device) -> "Subject":
         member = device.member
-        return cls(Owner(member.vault.hex(), member.device_id.hex()), member.secret)
+        return cls(BackupOwner(member.vault.hex(), member.device_id.hex()), member.secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class BackedUp:
     that no backup put there; ``unread``: files that could not be read, for which nothing is deleted."""
 
     folder: Path
-    manifest: Manifest
+    manifest: BackupManifest
     gone: tuple[Path, ...]
     spared: tuple[Path, ...]
     unread: tuple[LeftOut, ...]
@@ -156,7 +156,7 @@ def _fill(
     with_keys: bool,
     tell: Tell | None,
     stopped: Callable[[], bool],
-) -> tuple[Manifest, list[LeftOut]]:
+) -> tuple[BackupManifest, list[LeftOut]]:
     """Copies all, checks it on the disk, and writes the manifest."""
     target = folder / HOME_NAME
     target.mkdir(mode=DIRECTORY_MODE)
@@ -169,7 +169,7 @@ def _fill(
     if with_keys:
         secrets, keys = copy_keys(settings, target)
         items += secrets
-    manifest = Manifest(
+    manifest = BackupManifest(
         format="crystal-backup",
         version=VERSION,
         vault=subject.owner.vault,

@@ -65,7 +65,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class BackupManifest(msgspec.Struct, frozen=True):
     """``number`` counts the backups of a device in one folder, whatever its clock says; ``unsent`` are operations that were not
     durable when it was made; ``digest`` is that of the memory's rows."""
 
@@ -89,18 +89,18 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(item.size for item in self.items)
 
 
-def encoded(manifest: Manifest) -> bytes:
+def encoded(manifest: BackupManifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
-def sums(manifest: Manifest, data: bytes) -> bytes:
+def sums(manifest: BackupManifest, data: bytes) -> bytes:
     """``SHA256SUMS`` for a manifest and its bytes."""
     lines = [f"{sha256(data).hexdigest()}  {MANIFEST_NAME}\n"]
     lines += [f"{item.sha256}  {HOME_NAME}/{item.path}\n" for item in manifest.items]
     return "".join(lines).encode("utf-8")
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> BackupManifest:
     """The manifest of a backup, if it is as it was written.
 
     Raises:
@@ -110,7 +110,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_NAME
     data, listed = _read(path), _read(folder / SUMS_NAME)
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupDamaged(f"{path} is damaged") from error
     if manifest.version > VERSION:

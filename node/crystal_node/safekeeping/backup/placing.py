@@ -15,9 +15,9 @@ from crystal_node.base.errors import LocalStorage, Usage
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
 from crystal_node.safekeeping.backup.databases import database_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
-from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, Item, Manifest
+from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Item
 from crystal_node.safekeeping.backup.meter import Meter, Tell
-from crystal_node.safekeeping.backup.tree import CONFIG, copy_file, may_be_restored, rules_of
+from crystal_node.safekeeping.backup.tree import CONFIG, backup_rules, copy_file, may_be_restored
 from crystal_node.safekeeping.backup.verifying import verify_backup
 from crystal_node.sync.files.scan import Scan
 
@@ -25,7 +25,7 @@ _LEFT_OVER = ("-wal", "-shm", "-journal")
 _EXECUTABLE = 0o100
 
 
-class Progress(msgspec.Struct, frozen=True):
+class BackupRestoreProgress(msgspec.Struct, frozen=True):
     """Which backup is being brought back; ``with_keys``: whether its keys are taken, too; ``anew``: as a new device."""
 
     device: str
@@ -35,7 +35,7 @@ class Progress(msgspec.Struct, frozen=True):
     anew: bool
 
 
-def checked(home: Home, folder: Path, tell: Tell | None) -> Manifest:
+def checked(home: Home, folder: Path, tell: Tell | None) -> BackupManifest:
     """A backup's manifest, after all of it was read back.
 
     Raises:
@@ -50,7 +50,9 @@ def checked(home: Home, folder: Path, tell: Tell | None) -> Manifest:
     return verified.manifest
 
 
-def begin(home: Home, folder: Path, manifest: Manifest, *, with_keys: bool, anew: bool) -> Progress:
+def begin(
+    home: Home, folder: Path, manifest: BackupManifest, *, with_keys: bool, anew: bool
+) -> BackupRestoreProgress:
     """Takes the home for this restore, or goes on with one that was interrupted.
 
     Raises Usage if anything is here that would be overwritten.
@@ -65,22 +67,22 @@ def begin(home: Home, folder: Path, manifest: Manifest, *, with_keys: bool, anew
         return found
     held = [path for path in (home.config_file, *database_paths(home).values()) if path.exists()]
     if not held and home.root.is_dir():
-        held = [home.root / local.path for local in islice(Scan(home.root, rules_of(home)), 1)]
+        held = [home.root / local.path for local in islice(Scan(home.root, backup_rules(home)), 1)]
     if held:
         raise Usage(
             f"there is something in this home already: {held[0]}",
             hint="Move it away first, or restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )
     home.create()
-    progress = Progress(manifest.device, manifest.number, str(folder), with_keys, anew)
+    progress = BackupRestoreProgress(manifest.device, manifest.number, str(folder), with_keys, anew)
     write_private(home.backup_restore_file, msgspec.json.encode(progress))
     return progress
 
 
-def read_progress(home: Home) -> Progress | None:
+def read_progress(home: Home) -> BackupRestoreProgress | None:
     """What an interrupted restore left. Raises LocalStorage for a file that says nothing."""
     try:
-        return msgspec.json.decode(home.backup_restore_file.read_bytes(), type=Progress)
+        return msgspec.json.decode(home.backup_restore_file.read_bytes(), type=BackupRestoreProgress)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -96,7 +98,7 @@ def end(home: Home) -> None:
 
 
 def fill(
-    home: Home, folder: Path, manifest: Manifest, wanted: Callable[[str], bool], tell: Tell | None
+    home: Home, folder: Path, manifest: BackupManifest, wanted: Callable[[str], bool], tell: Tell | None
 ) -> None:
     """Copies the files that are ``wanted``, by their paths in the backup, durably.
 

@@ -25,7 +25,7 @@ from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_conf
 from crystal_node.device.device import opened
 from crystal_node.device.keys.devicekeys import file_store, keyring_store
 from crystal_node.safekeeping.backup.keys import SECRETS
-from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, Keys, Manifest
+from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Keys
 from crystal_node.safekeeping.backup.meter import Tell
 from crystal_node.safekeeping.backup.placing import begin, checked, end, fill, read_progress
 from crystal_node.safekeeping.backup.tree import CONFIG
@@ -50,7 +50,7 @@ class RestoredDevice:
     """``keys``: where the device's keys are now; ``from_backup``: whether they came with the backup."""
 
     settings: Settings
-    manifest: Manifest
+    manifest: BackupManifest
     keys: KeyStoreKind
     from_backup: bool
 
@@ -97,7 +97,7 @@ def _is_key(path: str) -> bool:
     return path.startswith(f"{SECRETS}/")
 
 
-def _keys(settings: Settings, folder: Path, manifest: Manifest) -> tuple[KeyStoreKind, bool, str]:
+def _keys(settings: Settings, folder: Path, manifest: BackupManifest) -> tuple[KeyStoreKind, bool, str]:
     """Where the keys will be, whether they come from the backup, and the keyring's class. What is here comes first: a relay's
     token may be newer than the backup's."""
     home = settings.home

@@ -28,7 +28,7 @@ from crystal_node.safekeeping.backup.manifest import (
     HOME_NAME,
     MANIFEST_NAME,
     SUMS_NAME,
-    Manifest,
+    BackupManifest,
     read_manifest,
 )
 
@@ -44,7 +44,7 @@ _HIDDEN = re.compile(
 _SAME_SECOND_MAX = 100
 
 
-class Owner(msgspec.Struct, frozen=True):
+class BackupOwner(msgspec.Struct, frozen=True):
     """The device that a backup is of."""
 
     vault: str
@@ -52,39 +52,39 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FoundBackup:
     """A backup in the folder: its manifest, or why it has none that can be read."""
 
     folder: Path
-    manifest: Manifest | None
+    manifest: BackupManifest | None
     fault: str = ""
 
-    def is_of(self, owner: Owner) -> bool:
+    def is_of(self, owner: BackupOwner) -> bool:
         found = self.manifest
         return found is not None and (found.vault, found.device) == (owner.vault, owner.device)
 
 
-def backups(shelf: Path) -> list[Standing]:
+def backups(shelf: Path) -> list[FoundBackup]:
     """All that bear a backup's name, of any device, oldest first."""
-    found: list[Standing] = []
+    found: list[FoundBackup] = []
     for path in sorted(shelf.iterdir()):
         if not _COMPLETE.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
             continue
         try:
-            found.append(Standing(path, read_manifest(path)))
+            found.append(FoundBackup(path, read_manifest(path)))
         except LocalStorage as error:
-            found.append(Standing(path, None, str(error)))
+            found.append(FoundBackup(path, None, str(error)))
     return sorted(found, key=_age)
 
 
-def _age(standing: Standing) -> tuple[str, int, str]:
+def _age(standing: FoundBackup) -> tuple[str, int, str]:
     """The clock may have gone back: the numbers of one device's backups tell, which are in one folder."""
     manifest = standing.manifest
     return (manifest.device, manifest.number, "") if manifest else ("", 0, standing.folder.name)
 
 
 @contextmanager
-def partial(shelf: Path, owner: Owner, now_ms: int) -> Generator[Path]:
+def partial(shelf: Path, owner: BackupOwner, now_ms: int) -> Generator[Path]:
     """A new partial backup, locked. It is deleted again unless ``complete`` gave it its name."""
     folder = _made(shelf, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
     with _locked(folder) as mine:
@@ -108,7 +108,7 @@ def complete(folder: Path) -> Path:
     return named
 
 
-def tidy(shelf: Path, owner: Owner) -> None:
+def tidy(shelf: Path, owner: BackupOwner) -> None:
     """Deletes what crashes of this device have left."""
     for path in sorted(shelf.iterdir()):
         found = _HIDDEN.fullmatch(path.name)
@@ -121,7 +121,7 @@ def tidy(shelf: Path, owner: Owner) -> None:
                 _delete_listed(path)
 
 
-def keep(shelf: Path, owner: Owner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
+def keep(shelf: Path, owner: BackupOwner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
     """Deletes the oldest complete backups of this device beyond ``count``, never ``newest``. Returns those, and those that
     would have gone, but are not complete or hold something else."""
     own = [each for each in backups(shelf) if each.is_of(owner) and each.folder != newest]
@@ -142,7 +142,7 @@ def keep(shelf: Path, owner: Owner, newest: Path, count: int) -> tuple[list[Path
     return gone, spared
 
 
-def next_number(shelf: Path, owner: Owner) -> int:
+def next_number(shelf: Path, owner: BackupOwner) -> int:
     return (
         max(
             (each.manifest.number for each in backups(shelf) if each.manifest and each.is_of(owner)),
@@ -156,7 +156,7 @@ def _name(device: str, time: str) -> str:
     return f"crystal-{device[:8]}-{time}"
 
 
-def _made(shelf: Path, owner: Owner, moment: str) -> Path:
+def _made(shelf: Path, owner: BackupOwner, moment: str) -> Path:
     for attempt in range(_SAME_SECOND_MAX):
         time = f"{moment}-{attempt}" if attempt else moment
         folder = shelf / f".crystal-{owner.device}-{time}{PARTIAL}"
@@ -202,7 +202,7 @@ def _files_below(folder: Path) -> tuple[set[str], list[str]]:
     return files, sorted(folders, key=lambda path: path.count("/"), reverse=True)
 
 
-def _is_whole(folder: Path, manifest: Manifest) -> bool:
+def _is_whole(folder: Path, manifest: BackupManifest) -> bool:
     """Whether all is there that the manifest names, with its size, and nothing else."""
     listed = {f"{HOME_NAME}/{item.path}": item.size for item in manifest.items}
     files, _ = _files_below(folder)

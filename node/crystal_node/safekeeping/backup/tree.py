@@ -42,7 +42,7 @@ _ODD_NAMES = frozenset({errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.EE
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BackupFiles:
     """Files by their path in the home, with their sizes; ``left_out`` is what is not to be copied, ``unread`` what cannot be
     looked at."""
 
@@ -58,15 +58,15 @@ class _Everything(TreeRules):
         return False
 
 
-def rules_of(home: Home) -> TreeRules:
+def backup_rules(home: Home) -> TreeRules:
     """The tree with all that a person has excluded from the sync of this device."""
     databases, secrets = own_places(home)
     return TreeRules((), databases, secrets)
 
 
-def find_files(home: Home, *, with_keys: bool) -> Found:
+def find_files(home: Home, *, with_keys: bool) -> BackupFiles:
     """What is to be copied, as it stands now. ``with_keys``: keys of services, too."""
-    files, refused = _scanned(home.root, rules_of(home))
+    files, refused = _scanned(home.root, backup_rules(home))
     for folder in BESIDE:
         if _is_folder(home.root / folder):
             below, refused_below = _scanned(home.root / folder, _Everything())
@@ -79,7 +79,7 @@ def find_files(home: Home, *, with_keys: bool) -> Found:
     unread: list[LeftOut] = []
     for path, why in sorted(refused.items()):
         (unread if _ought_to_be_read(home.root / path) else left_out).append(LeftOut(path, why))
-    return Found([each for each in files if each[0] not in secret], left_out, unread)
+    return BackupFiles([each for each in files if each[0] not in secret], left_out, unread)
 
 
 def may_be_restored(path: str, home: Home) -> bool:
@@ -87,7 +87,7 @@ def may_be_restored(path: str, home: Home) -> bool:
     folder, slash, rest = path.partition("/")
     if not is_safe(path) or (slash and folder in BESIDE):
         return is_safe(path) and bool(rest)
-    return path == CONFIG or not rules_of(home).is_own(path)
+    return path == CONFIG or not backup_rules(home).is_own(path)
 
 
 def _scanned(root: Path, rules: TreeRules, depth: int = 0) -> tuple[list[tuple[str, int]], dict[str, str]]:

@@ -21,7 +21,13 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
 from crystal_node.device.journal import SCHEMA_VERSION, SqliteJournal
 from crystal_node.safekeeping.backup.databases import JOURNAL, MEMORY
-from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, Item, Manifest, read_manifest
+from crystal_node.safekeeping.backup.manifest import (
+    HOME_NAME,
+    BackupDamaged,
+    BackupManifest,
+    Item,
+    read_manifest,
+)
 from crystal_node.safekeeping.backup.meter import BackupStopped, Meter, Tell
 from crystal_node.sync.files.folders import READ, folder_of
 
@@ -38,7 +44,7 @@ class Verified:
     was written, and were wrong then. ``digest``: that of the memory's rows, "" if it could not be computed for want of the
     key, or because the memory is of an earlier version; ``position``: epoch and slot that it is of."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     problems: dict[str, str] = field(default_factory=dict[str, str])
     unsound: set[str] = field(default_factory=set[str])
     digest: str = ""
@@ -64,7 +70,7 @@ def verify_backup(folder: Path, secret: FindSecret, tell: Tell | None = None) ->
 
 
 def verify_files(
-    home: Path, manifest: Manifest, secret: FindSecret, meter: Meter, *, flush: bool = False
+    home: Path, manifest: BackupManifest, secret: FindSecret, meter: Meter, *, flush: bool = False
 ) -> Verified:
     """The same of the files of a manifest. ``flush``: they were just written, and are brought to the disk first."""
     found = Verified(manifest)

@@ -111,7 +111,7 @@ class RevokedHere(PairingFailed):
     hint = "To come back as a new device: a new invite there, and `crystal pair --new-keys --code -` here."
 
 
-class Declined(PairingFailed):
+class InviteDeclined(PairingFailed):
     """The person at the inviting machine does not know the newcomer."""
 
     exit_code = ExitCode.USAGE

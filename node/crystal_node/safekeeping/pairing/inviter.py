@@ -30,9 +30,9 @@ from crystal_node.base.wording import one_line
 from crystal_node.device.enrol import system_name
 from crystal_node.device.runner import store_failure
 from crystal_node.safekeeping.pairing.errors import (
-    Declined,
     DigitsDiffer,
     Expired,
+    InviteDeclined,
     LastStepFailed,
     NewcomerLeft,
     NobodyCame,
@@ -44,7 +44,7 @@ from crystal_node.safekeeping.pairing.errors import (
 )
 from crystal_node.safekeeping.pairing.mailbox import Countdown, InviterMailbox, Post, over
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
-from crystal_node.safekeeping.pairing.registrar import Admission, Registrar, Standing
+from crystal_node.safekeeping.pairing.registrar import Admission, Membership, Registrar
 from crystal_relay.errors import RelayError, TooManyInvites
 from crystal_relay.invites import CloseReason, InviteSlot, InviteState, access_hash
 
@@ -65,7 +65,7 @@ _READ_SECONDS = 0.5
 T = TypeVar("T")
 
 
-class Step(Enum):
+class InviteStep(Enum):
     """How far an invite is; see the drawing."""
 
     OPEN = "open"
@@ -128,7 +128,7 @@ class _Serving:
         person: InviterPerson,
         grant: bool,
     ) -> None:
-        self.step = Step.OPEN
+        self.step = InviteStep.OPEN
         self._side = side
         self._registrar = registrar
         self._mailbox = mailbox
@@ -161,7 +161,7 @@ class _Serving:
             newcomer = self._side.open_join(found[1])
         except BadJoin as error:
             raise StrangeNewcomer(f"what came through the invite was no newcomer: {error}") from error
-        self.step = Step.MET
+        self.step = InviteStep.MET
         self._registrar.check_newcomer(newcomer)
         await self._put(InviteSlot.REVEAL, self._side.reveal())
         self._person.arrived(_machine(newcomer))
@@ -196,7 +196,7 @@ class _Serving:
             if asking.done():
                 typed = await asking
                 if typed is None:
-                    raise Declined("not a machine of yours: it was not added")
+                    raise InviteDeclined("not a machine of yours: it was not added")
                 return typed
             found = await watching
             if found is not None:
@@ -225,18 +225,18 @@ class _Serving:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._standing() is not Standing.OUT:
+            if self._standing() is not Membership.OUT:
                 await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             raise
 
     async def _add_and_welcome(self, newcomer: Newcomer) -> Admission:
-        self.step = Step.ADDING
+        self.step = InviteStep.ADDING
         self._registrar.intend(newcomer)
         self._newcomer = newcomer
         admission = await self._post.patiently(lambda: self._registrar.admit(newcomer))
-        self.step = Step.ADDED
+        self.step = InviteStep.ADDED
         try:
             welcome = self._side.welcome(
                 admission.slot, admission.entry_hash, admission.head, admission.root_number
@@ -244,18 +244,18 @@ class _Serving:
             await self._put(InviteSlot.WELCOME, welcome)
         except (RelayError, PairingFailed) as error:
             raise LastStepFailed(f"{_shown(newcomer)} is added and could not be told: {error}") from error
-        self.step = Step.WELCOMED
+        self.step = InviteStep.WELCOMED
         return admission
 
-    def _standing(self) -> Standing:
-        return Standing.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
+    def _standing(self) -> Membership:
+        return Membership.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
 
     def _lost(self, cause: RelayError | StoreFailure) -> PairingFailed:
         """The relay's failure, with the word whether anybody was added."""
         error = cause if isinstance(cause, StoreFailure) else store_failure(cause)
-        if self._newcomer is None or self._standing() is Standing.OUT:
+        if self._newcomer is None or self._standing() is Membership.OUT:
             return RelayLost.by(error, "nobody was added", RelayLost.hint)
-        if self._standing() is Standing.IN:
+        if self._standing() is Membership.IN:
             return LastStepFailed(
                 f"{_shown(self._newcomer)} is added, and could not be let in at the relay: {error}"
             )
@@ -303,7 +303,7 @@ class _Serving:
 
     async def _close_after(self, error: BaseException) -> None:
         """Closes the invite as what it has come to, and tells the newcomer why nothing comes of it."""
-        if self.step in (Step.ADDED, Step.WELCOMED):
+        if self.step in (InviteStep.ADDED, InviteStep.WELCOMED):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(_READ_SECONDS)  # the welcome may have been written a moment ago
             await self._close(CloseReason.USED)
@@ -311,7 +311,7 @@ class _Serving:
             return  # the relay has it as expired, and says so to whoever comes late
         elif isinstance(error, DigitsDiffer):
             await self._close(CloseReason.BURNT, EndReason.DIGITS)
-        elif isinstance(error, (StrangeNewcomer, Declined)):
+        elif isinstance(error, (StrangeNewcomer, InviteDeclined)):
             await self._close(CloseReason.BURNT, EndReason.WITHDRAWN)
         elif isinstance(error, RevokedBefore):
             await self._close(CloseReason.WITHDRAWN, EndReason.REVOKED)
@@ -321,7 +321,9 @@ class _Serving:
             await self._close(CloseReason.WITHDRAWN, EndReason.FAILED)
         if isinstance(error, asyncio.CancelledError):
             standing = self._standing()
-            self._person.withdrawn(added=None if standing is Standing.UNKNOWN else standing is Standing.IN)
+            self._person.withdrawn(
+                added=None if standing is Membership.UNKNOWN else standing is Membership.IN
+            )
 
     async def _close(self, reason: CloseReason, end: EndReason | None = None) -> None:
         """Best effort: a relay that is gone lets the invite expire, which says the same a little later."""
@@ -330,7 +332,7 @@ class _Serving:
                 if end is not None:
                     with suppress(RelayError):
                         await self._mailbox.put_new(InviteSlot.END, self._side.end(end))
-                    if self.step is not Step.OPEN:
+                    if self.step is not InviteStep.OPEN:
                         await asyncio.sleep(_READ_SECONDS)
                 await self._mailbox.close(reason)
 

@@ -54,7 +54,7 @@ class Admission:
     fresh: bool
 
 
-class Standing(Enum):
+class Membership(Enum):
     """Whether the newcomer is in the device log, as far as this device knows."""
 
     OUT = "out"
@@ -133,11 +133,11 @@ class Registrar:
         with self._device.journal.transaction() as transaction:
             transaction.meta_set(META_INTENT, intent)
 
-    def standing(self, device: bytes) -> Standing:
+    def standing(self, device: bytes) -> Membership:
         """What is known of a newcomer since ``intend``."""
         if self._device.member.log.is_active(device):
-            return Standing.IN
-        return Standing.UNKNOWN if self._store.wrote else Standing.OUT
+            return Membership.IN
+        return Membership.UNKNOWN if self._store.wrote else Membership.OUT
 
     async def admit(self, newcomer: Newcomer) -> Admission:
         """Takes it into the log, and its token in at the relay. May be repeated after a failure.

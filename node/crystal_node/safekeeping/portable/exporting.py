@@ -34,8 +34,8 @@ from crystal_node.safekeeping.portable.records import (
     VERSION,
     DocumentPieceRecord,
     DocumentRecord,
+    ExportManifest,
     FileRecord,
-    Manifest,
     MemoryRecord,
     PartRecord,
     PieceRecord,
@@ -107,7 +107,7 @@ class _Writing:
             self._lines(SOURCES, self._sources())
             self._lines(DOCUMENTS, self._documents())
         files = self._files() if with_files else []
-        manifest = Manifest(
+        manifest = ExportManifest(
             format=FORMAT,
             version=VERSION,
             made_at=iso(now_ms()) or "",

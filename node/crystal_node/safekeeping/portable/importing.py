@@ -27,7 +27,7 @@ from crystal_node.base.home import write_private_blocks
 from crystal_node.capture.gathering import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
 from crystal_node.capture.redact import redact
 from crystal_node.device.device import Device
-from crystal_node.safekeeping.backup.tree import rules_of
+from crystal_node.safekeeping.backup.tree import backup_rules
 from crystal_node.safekeeping.portable.records import (
     CONVERSATIONS,
     DOCUMENTS,
@@ -40,13 +40,13 @@ from crystal_node.safekeeping.portable.records import (
     SOURCES,
     VERSION,
     DocumentRecord,
+    ExportManifest,
     FileRecord,
-    Manifest,
     MemoryRecord,
     PieceRecord,
     SourceRecord,
 )
-from crystal_node.safekeeping.portable.taking import Taken, Taker
+from crystal_node.safekeeping.portable.taking import ImportCounts, RecordImporter
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 
 _PARTS = (CONVERSATIONS, MEMORIES, SOURCES, DOCUMENTS)
@@ -66,7 +66,7 @@ class DamagedExport(Usage):
 class Imported:
     """What came of it. ``files``: put into the home; ``beside``: under another name, since another file was there."""
 
-    taken: Taken
+    taken: ImportCounts
     documents: int = 0
     documents_known: int = 0
     sources_elsewhere: list[str] = field(default_factory=list[str])
@@ -91,7 +91,7 @@ def import_export(
     """
     manifest = _manifest(folder)
     _check(device, folder, manifest, progress)
-    taker = Taker(device, dry_run=dry_run, progress=lambda count: progress(CONVERSATIONS, count))
+    taker = RecordImporter(device, dry_run=dry_run, progress=lambda count: progress(CONVERSATIONS, count))
     work = _Import(device, folder, taker, dry_run)
     taker.pieces(_records(folder / CONVERSATIONS, PieceRecord))
     taker.memories(_records(folder / MEMORIES, MemoryRecord))
@@ -101,7 +101,7 @@ def import_export(
 
 
 class _Import:
-    def __init__(self, device: Device, folder: Path, taker: Taker, dry_run: bool) -> None:
+    def __init__(self, device: Device, folder: Path, taker: RecordImporter, dry_run: bool) -> None:
         self._device, self._folder, self._taker, self._dry_run = device, folder, taker, dry_run
         self.result = Imported(taker.taken)
 
@@ -178,14 +178,14 @@ class _Import:
             raise DamagedExport(f"{self._folder / FILES / record.path} changed while it was read")
 
 
-def _manifest(folder: Path) -> Manifest:
+def _manifest(folder: Path) -> ExportManifest:
     try:
         with _opened(folder, MANIFEST) as file:
             data = file.read(min(os.fstat(file.fileno()).st_size, MANIFEST_BYTES_MAX))
     except (OSError, FileTrouble) as error:
         raise DamagedExport(f"{folder} is no export: {MANIFEST} cannot be read ({error})") from error
     try:
-        manifest = json.decode(data, type=Manifest)
+        manifest = json.decode(data, type=ExportManifest)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedExport(f"{folder / MANIFEST} is damaged: {error}") from error
     if manifest.format != FORMAT:
@@ -195,7 +195,7 @@ def _manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _check(device: Device, folder: Path, manifest: Manifest, progress: Progress) -> None:
+def _check(device: Device, folder: Path, manifest: ExportManifest, progress: Progress) -> None:
     for name in _PARTS:
         part = manifest.parts.get(name)
         if part is None or _digest(folder, name) != part.sha256:
@@ -213,7 +213,7 @@ def _check(device: Device, folder: Path, manifest: Manifest, progress: Progress)
     for found in _records(folder / DOCUMENTS, DocumentRecord):
         for operation in _put(found):
             _check_operation(operation, folder / DOCUMENTS)
-    rules = rules_of(device.settings.home)
+    rules = backup_rules(device.settings.home)
     for file in manifest.files:
         fault = rules.fault(file.path)
         if fault is not None:

@@ -102,7 +102,7 @@ class PartRecord(Struct, frozen=True, kw_only=True):
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
+class ExportManifest(Struct, frozen=True, kw_only=True):
     """``manifest.json``."""
 
     format: str

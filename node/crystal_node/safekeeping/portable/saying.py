@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from crystal_node.base.wording import counted
-from crystal_node.safekeeping.portable.taking import Taken
+from crystal_node.safekeeping.portable.taking import ImportCounts
 
 
-def say_taken(taken: Taken, *, dry_run: bool, say: Callable[[str], None]) -> None:
+def say_counts(taken: ImportCounts, *, dry_run: bool, say: Callable[[str], None]) -> None:
     """A few lines on what came in, or would."""
     say("Would come in:" if dry_run else "Came in; other devices have it after the next sync:")
     say(

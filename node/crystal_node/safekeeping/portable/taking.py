@@ -38,7 +38,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass
-class Taken:
+class ImportCounts:
     """What came of it. ``new``: pieces or memories that the memory did not have; ``known``: it has them; ``forgotten``: they
     were forgotten here; ``redacted``: credentials that were blanked out; ``too_long``: memories over the limit of one.
     ``by_agent``: new pieces."""
@@ -57,13 +57,13 @@ class Taken:
         return asdict(self)
 
 
-class Taker:
+class RecordImporter:
     """Takes records into one device's memory; with ``dry_run`` it only counts."""
 
     def __init__(self, device: Device, *, dry_run: bool, progress: Progress = lambda _: None) -> None:
         self._device, self._dry_run, self._progress = device, dry_run, progress
         self._waiting: list[Operation] = []
-        self.taken = Taken()
+        self.taken = ImportCounts()
 
     def pieces(self, records: Iterable[PieceRecord]) -> None:
         """Raises PrivateNow, JournalDamaged, VaultDataError: what was taken before stays; run it again."""

@@ -22,15 +22,15 @@ from crystal_node.safekeeping.recovery.oldhome import (
     clear_scratch,
     copy_journal,
     copy_memory,
-    find_old_home,
+    find_source_home,
 )
-from crystal_node.safekeeping.recovery.progress import Phase, Progress, end_progress, write_progress
+from crystal_node.safekeeping.recovery.progress import Phase, RestoreProgress, end_progress, write_progress
 
 META_RESTORED = "node.restored-from"
 """In the journal of a home that was restored from another: the folder of that, so that doing it again does nothing."""
 
 
-def begins_anew(home: Joining, progress: Progress, folder: Path) -> bool:
+def begins_anew(home: Joining, progress: RestoreProgress, folder: Path) -> bool:
     """Whether the databases are to be copied (again). Raises Usage if what came from elsewhere is in use here already."""
     if progress.source != str(folder) and not home.fresh:
         raise Usage(
@@ -54,12 +54,12 @@ def check_done(home: Joining, folder: Path) -> None:
         )
 
 
-def copy_home(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> Progress:
+def copy_home(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> RestoreProgress:
     """Both databases of the other home in place of ours."""
-    old = find_old_home(folder, home)
+    old = find_source_home(folder, home)
     if not resumed:
         _refuse_to_lose(home)
-    write_progress(home, Progress(Phase.COPYING, str(old.folder)))
+    write_progress(home, RestoreProgress(Phase.COPYING, str(old.folder)))
     try:
         copy_memory(old, home.database)
         claim_there = copy_journal(old, home.state_database)
@@ -68,7 +68,7 @@ def copy_home(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> Progress:
         undo_copy(home)
         raise
     clear_scratch(home)
-    return write_progress(home, Progress(Phase.COPIED, str(old.folder), led=led))
+    return write_progress(home, RestoreProgress(Phase.COPIED, str(old.folder), led=led))
 
 
 def check_memory(home: Home, kit: Kit, log: DeviceLog) -> None:

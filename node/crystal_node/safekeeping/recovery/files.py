@@ -23,7 +23,7 @@ from crystal_node.base.settings import read_config
 from crystal_node.device.device import Device
 from crystal_node.safekeeping.backup.meter import Meter
 from crystal_node.safekeeping.backup.tree import copy_file
-from crystal_node.safekeeping.recovery.oldhome import copy_book
+from crystal_node.safekeeping.recovery.oldhome import copy_file_database
 from crystal_node.sync.files.comeback import adopt_files
 from crystal_node.sync.files.folders import folder_of, troubles
 from crystal_node.sync.files.rounds import own_places
@@ -56,7 +56,7 @@ def bring_files(device: Device, folder: Path, *, relay_lost: bool) -> FilesBack:
 
 def _copied(home: Home, old: Home) -> FilesBack:
     if not home.files_database.exists() and old.files_database.is_file():
-        copy_book(old.files_database, home.files_database)
+        copy_file_database(old.files_database, home.files_database)
     scan = Scan(old.root, _rules_of(old))
     count, unread = 0, list[tuple[str, str]]()
     for local in scan:

@@ -46,7 +46,7 @@ class DamagedHome(LocalStorage):
 
 
 @dataclass(frozen=True, slots=True)
-class OldHome:
+class SourceHome:
     """The databases of another device's home."""
 
     folder: Path
@@ -54,7 +54,7 @@ class OldHome:
     memory: Path
 
 
-def find_old_home(folder: Path, own: Home) -> OldHome:
+def find_source_home(folder: Path, own: Home) -> SourceHome:
     """The databases in ``folder``.
 
     Raises:
@@ -78,10 +78,10 @@ def find_old_home(folder: Path, own: Home) -> OldHome:
                 f"{folder} is no whole home of a device: {path.relative_to(folder)} is not there",
                 hint="If CRYSTAL_DATA_DIR had moved its memory elsewhere, put a copy of crystal.db into its folder memory.",
             )
-    return OldHome(folder, there.state_database, there.database)
+    return SourceHome(folder, there.state_database, there.database)
 
 
-def copy_memory(old: OldHome, target: Path) -> None:
+def copy_memory(old: SourceHome, target: Path) -> None:
     """Puts a checked copy of the memory at ``target``, durably.
 
     Raises:
@@ -106,7 +106,7 @@ def copy_memory(old: OldHome, target: Path) -> None:
     _move(copy, target)
 
 
-def copy_journal(old: OldHome, target: Path) -> bytes | None:
+def copy_journal(old: SourceHome, target: Path) -> bytes | None:
     """Puts a checked copy of the journal at ``target``, durably, without what was the old device's alone.
 
     Returns the claim by which that device led; None if it never did.
@@ -134,7 +134,7 @@ def copy_journal(old: OldHome, target: Path) -> bytes | None:
     return claim
 
 
-def copy_book(source: Path, target: Path) -> None:
+def copy_file_database(source: Path, target: Path) -> None:
     """Puts a copy of what is known of a home's files at ``target``. One that is damaged is left: what it says can be found out
     again.
 

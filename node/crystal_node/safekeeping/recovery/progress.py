@@ -24,7 +24,7 @@ class Phase(StrEnum):
     COPIED = "copied"
 
 
-class Progress(msgspec.Struct, frozen=True):
+class RestoreProgress(msgspec.Struct, frozen=True):
     """``source`` is the other home's folder, ``led`` the claim by which its device was the Core ("" if it was not), ``lost``
     whether the relay had lost the vault."""
 
@@ -34,14 +34,14 @@ class Progress(msgspec.Struct, frozen=True):
     lost: bool = False
 
 
-def read_progress(home: Home) -> Progress | None:
+def read_progress(home: Home) -> RestoreProgress | None:
     """What an interrupted restore left; None if there is none. Raises LocalStorage for a file that says nothing."""
     try:
         data = home.restore_file.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        return msgspec.json.decode(data, type=Progress)
+        return msgspec.json.decode(data, type=RestoreProgress)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LocalStorage(
             f"{home.restore_file} is damaged",
@@ -49,7 +49,7 @@ def read_progress(home: Home) -> Progress | None:
         ) from error
 
 
-def write_progress(home: Home, progress: Progress) -> Progress:
+def write_progress(home: Home, progress: RestoreProgress) -> RestoreProgress:
     write_private(home.restore_file, msgspec.json.encode(progress))
     return progress
 

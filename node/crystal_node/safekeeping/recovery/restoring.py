@@ -52,11 +52,11 @@ from crystal_node.safekeeping.recovery.copying import (
     undo_copy,
 )
 from crystal_node.safekeeping.recovery.files import bring_files
-from crystal_node.safekeeping.recovery.oldhome import DamagedHome, find_old_home
+from crystal_node.safekeeping.recovery.oldhome import DamagedHome, find_source_home
 from crystal_node.safekeeping.recovery.outcome import Core, Lack, Restored
 from crystal_node.safekeeping.recovery.progress import (
     Phase,
-    Progress,
+    RestoreProgress,
     end_progress,
     read_progress,
     write_progress,
@@ -91,7 +91,7 @@ async def restore(
     """
     if not settings.relay_url:
         raise Usage("no relay was given", hint="Add --relay URL: the kit names the one that the vault had.")
-    old = find_old_home(source, settings.home) if source is not None else None
+    old = find_source_home(source, settings.home) if source is not None else None
     with joining(settings, kit.vault) as home:
         progress = read_progress(home.settings.home)
         if old is not None and progress is None and not home.fresh:
@@ -139,9 +139,9 @@ async def _enter(
     kit: Kit,
     journal: SqliteJournal,
     log: DeviceLog,
-    progress: Progress | None,
+    progress: RestoreProgress | None,
     enrolment_token: str,
-) -> tuple[int, Progress | None]:
+) -> tuple[int, RestoreProgress | None]:
     """In at the relay, and into the device log. Returns how many slots of that were put back."""
     token = token_of(home.keys, home.identity)
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
@@ -177,7 +177,7 @@ async def _registered(
     token: str,
     enrolment_token: str,
     log: DeviceLog,
-    progress: Progress | None,
+    progress: RestoreProgress | None,
 ) -> str:
     """Lets this device in. A vault is made there only by who has something to put into it, and by its root in force."""
     try:
@@ -200,7 +200,7 @@ async def _registered(
         ) from error
 
 
-def _check_copy(home: Joining, kit: Kit, log: DeviceLog, progress: Progress | None) -> None:
+def _check_copy(home: Joining, kit: Kit, log: DeviceLog, progress: RestoreProgress | None) -> None:
     """Before anything is written: the kit's root is in force, and what was copied is what its Cores had signed."""
     try:
         check_kit(kit, log)
@@ -225,7 +225,7 @@ def _take_over(home: Joining) -> int:
 async def _bring_back(
     device: Device,
     root: Root,
-    progress: Progress | None,
+    progress: RestoreProgress | None,
     *,
     lead: bool,
     wants_lead: Callable[[Core], bool],
@@ -295,7 +295,7 @@ async def _bring_back(
     )
 
 
-def _leads_still(device: Device, progress: Progress) -> bool:
+def _leads_still(device: Device, progress: RestoreProgress) -> bool:
     """Whether the device whose home was copied is the Core by the log as it is now: then nobody leads."""
     lead = device.member.log.lead
     return lead is not None and lead.claim.hex() == progress.led

@@ -26,7 +26,7 @@ from crystal_node.search.finding.deep import forget_mark
 
 if TYPE_CHECKING:
     from crystal_node.base.jobs import Job
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
 KEPT_MS = 7 * 86_400_000
 ANSWERS_MAX = 500
@@ -144,7 +144,7 @@ class DeepCache:
             self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
 
-def jobs(work: "AgentWork") -> "list[Job]":
+def jobs(work: "JobContext") -> "list[Job]":
     """The agent's duty: a forget reaches the file though nobody searches."""
     from crystal_node.base.jobs import Job
 

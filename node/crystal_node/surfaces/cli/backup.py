@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crystal_mirror.devicelog import DeviceLog
     from crystal_node.base.settings import Settings
     from crystal_node.safekeeping.backup.making import BackedUp
-    from crystal_node.safekeeping.backup.shelf import Standing
+    from crystal_node.safekeeping.backup.shelf import FoundBackup
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -303,7 +303,7 @@ def _document(done: "BackedUp") -> dict[str, object]:
     }
 
 
-def _standing(each: "Standing") -> dict[str, object]:
+def _standing(each: "FoundBackup") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     manifest = each.manifest
@@ -322,7 +322,7 @@ def _standing(each: "Standing") -> dict[str, object]:
     }
 
 
-def _line(each: "Standing") -> str:
+def _line(each: "FoundBackup") -> str:
     from crystal_node.base.wording import counted, iso, size
     from crystal_node.safekeeping.backup.manifest import Keys
 

@@ -11,7 +11,7 @@ from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
-    from crystal_node.safekeeping.backup.manifest import Manifest
+    from crystal_node.safekeeping.backup.manifest import BackupManifest
     from crystal_node.safekeeping.backup.restoring import RestoredDevice
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
@@ -152,7 +152,7 @@ def _tell_anew(anew: "RestoredAnew") -> None:
     say(f"If the device that the backup is of is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
 
 
-def _document(manifest: "Manifest", done: "RestoredDevice | RestoredAnew") -> dict[str, object]:
+def _document(manifest: "BackupManifest", done: "RestoredDevice | RestoredAnew") -> dict[str, object]:
     from crystal_node.base.wording import iso
     from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
 

@@ -10,7 +10,7 @@ from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import Party, Row
+    from crystal_node.sync.members.listing import MemberRow, Party
 
 _WIDE_COLUMNS = 100
 """What all columns take without words being cut; on less the system is left out."""
@@ -232,7 +232,7 @@ def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes
     return found.info.device, name_of(found)
 
 
-def _document(row: "Row") -> dict[str, object]:
+def _document(row: "MemberRow") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     entry, info = row.entry, row.entry.info
@@ -268,7 +268,7 @@ def _party(party: "Party") -> dict[str, object]:
     }
 
 
-def _table(rows: list["Row"]) -> None:
+def _table(rows: list["MemberRow"]) -> None:
     from rich.table import Table
 
     from crystal_node.base.clock import now_ms
@@ -307,21 +307,21 @@ def _table(rows: list["Row"]) -> None:
     screen.print(table)
 
 
-def _added(row: "Row") -> str:
+def _added(row: "MemberRow") -> str:
     from crystal_node.base.wording import iso
-    from crystal_node.sync.members.listing import Way
+    from crystal_node.sync.members.listing import JoinMethod
 
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"
     match row.way:
-        case Way.FOUNDER:
+        case JoinMethod.FOUNDER:
             return f"{day} founder"
-        case Way.CODE:
+        case JoinMethod.CODE:
             return f"{day} by code"
-        case Way.INVITE:
+        case JoinMethod.INVITE:
             return f"{day} by {_who(row.added_by)}"
 
 
-def _revoked(row: "Row") -> str:
+def _revoked(row: "MemberRow") -> str:
     from crystal_node.base.wording import iso
 
     details = row.entry.revoked_details
@@ -335,7 +335,7 @@ def _who(party: "Party") -> str:
     return one_line(party.name, 30) if party.name else party.device.hex()[:8] if party.device else "the root"
 
 
-def _seen(row: "Row", now: int) -> str:
+def _seen(row: "MemberRow", now: int) -> str:
     from crystal_node.base.wording import ago
 
     if row.entry.is_this:
@@ -345,14 +345,14 @@ def _seen(row: "Row", now: int) -> str:
     return f"{ago(max(now - row.seen_at, 0) / 1000)} ago" if row.seen_at else "?"
 
 
-def _behind(row: "Row") -> str:
+def _behind(row: "MemberRow") -> str:
     if row.behind is None:
         return "?"
     behind = f"{row.behind:,}" if row.behind else "no"
     return behind + (f", {row.pending:,} pending" if row.pending else "")
 
 
-def _power(row: "Row") -> str:
+def _power(row: "MemberRow") -> str:
     root = row.root.words
     if row.entry.is_this:
         root = "holds the root" if row.root.says else ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
     from crystal_mirror.status import DeviceEntry
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.revoking import Revoked
+    from crystal_node.sync.members.revoking import Revocation
 
 Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
 Claim = Annotated[
@@ -134,7 +134,7 @@ def _ask(
     return takes_lead
 
 
-def _document(outcome: "Revoked", others: int) -> dict[str, object]:
+def _document(outcome: "Revocation", others: int) -> dict[str, object]:
     report = outcome.report
     return {
         "device": report.device.hex(),
@@ -149,7 +149,7 @@ def _document(outcome: "Revoked", others: int) -> dict[str, object]:
     }
 
 
-def _print(outcome: "Revoked", name: str, others: int) -> None:
+def _print(outcome: "Revocation", name: str, others: int) -> None:
     from crystal_node.base.wording import counted
 
     report = outcome.report

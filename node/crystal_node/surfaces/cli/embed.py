@@ -8,8 +8,8 @@ from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
 from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.sync.embedding_migration import Plan
-    from crystal_node.sync.embedding_status import Standing
+    from crystal_node.sync.embedding_migration import MigrationPlan
+    from crystal_node.sync.embedding_status import EmbeddingStatus
     from crystal_node.sync.replication.reembedding import Reembedded
 
 group = typer.Typer(
@@ -48,10 +48,10 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.embedding_status import standing
+    from crystal_node.sync.embedding_status import embedding_status
 
     with opened(resolve()) as device:
-        found = standing(device)
+        found = embedding_status(device)
     if as_json:
         emit(found.document())
         return
@@ -87,13 +87,13 @@ def migrate(
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.sync.embedding_migration import make_all, planned, save, settings_for, target
-    from crystal_node.sync.replication.leading import check_leads
-    from crystal_node.sync.replication.pace import Pace
+    from crystal_node.sync.replication.leading import check_is_core
+    from crystal_node.sync.replication.pace import ProgressLines
     from crystal_node.sync.replication.reembedding import change_over
 
     settings = resolve()
     with opened(settings) as device:
-        check_leads(device, "embeds")
+        check_is_core(device, "embeds")
         chosen = settings_for(settings, provider, model, url)
         with closing(target(chosen)) as embedder:
             plan = planned(device, chosen, embedder, anew=anew)
@@ -106,7 +106,7 @@ def migrate(
             elif not as_json and plan.texts:
                 for line in _words(plan):
                     note(line)
-            pace = Pace(note)
+            pace = ProgressLines(note)
             made = make_all(device, embedder, plan, None if as_json else pace)
         save(settings, chosen)
         device.settings = resolve()
@@ -114,11 +114,11 @@ def migrate(
     _done(plan, done, made, as_json=as_json)
 
 
-def _asks(plan: "Plan") -> bool:
+def _asks(plan: "MigrationPlan") -> bool:
     return plan.changes_over or (bool(plan.texts) and not plan.free)
 
 
-def _plan(plan: "Plan", *, as_json: bool) -> None:
+def _plan(plan: "MigrationPlan", *, as_json: bool) -> None:
     if as_json:
         emit(
             {
@@ -140,7 +140,7 @@ def _plan(plan: "Plan", *, as_json: bool) -> None:
         say(line)
 
 
-def _words(plan: "Plan") -> list[str]:
+def _words(plan: "MigrationPlan") -> list[str]:
     from crystal_core.embed.prices import PRICES_OF
     from crystal_node.base.wording import ago, counted, size
 
@@ -175,7 +175,7 @@ def _words(plan: "Plan") -> list[str]:
     return lines
 
 
-def _done(plan: "Plan", done: "Reembedded", made: int, *, as_json: bool) -> None:
+def _done(plan: "MigrationPlan", done: "Reembedded", made: int, *, as_json: bool) -> None:
     from crystal_node.base.wording import ago, counted
 
     if as_json:
@@ -196,7 +196,7 @@ def _done(plan: "Plan", done: "Reembedded", made: int, *, as_json: bool) -> None
         say(f"Nothing to do: all vectors are of {plan.model}.")
 
 
-def _show(found: "Standing") -> None:
+def _show(found: "EmbeddingStatus") -> None:
     from crystal_node.base.wording import counted
 
     say(f"The vault's vectors   {found.vault or 'none yet'}")

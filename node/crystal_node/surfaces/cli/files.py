@@ -9,7 +9,7 @@ from crystal_node.surfaces.cli.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_mirror.files.tree import Direction
-    from crystal_node.sync.files.standing import FilesStanding
+    from crystal_node.sync.files.standing import FilesStatus
 
 group = typer.Typer(
     help="See how the files of the memory home are synced, and choose which.",
@@ -40,12 +40,12 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.files.standing import document, files_standing
+    from crystal_node.sync.files.standing import files_document, files_status
 
     with opened(resolve()) as device:
-        found = files_standing(device)
+        found = files_status(device)
     if as_json:
-        emit(document(found))
+        emit(files_document(found))
     else:
         _print(found)
 
@@ -89,10 +89,10 @@ def confirm_deletions(
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.sync.files.rounds import open_book
+    from crystal_node.sync.files.rounds import open_file_database
 
     with opened(resolve()) as device:
-        book = open_book(device)
+        book = open_file_database(device)
         try:
             waiting = book.waiting()
             if waiting and not keep and not yes:
@@ -154,10 +154,10 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.files.rounds import open_book, open_disk
+    from crystal_node.sync.files.rounds import open_disk, open_file_database
 
     with opened(resolve()) as device:
-        book = open_book(device)
+        book = open_file_database(device)
         try:
             open_disk(device, book).adopt()
         finally:
@@ -197,7 +197,7 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
         say(f"{pattern} is synced on this device again, from the next `crystal sync` on.")
 
 
-def _print(found: "FilesStanding") -> None:
+def _print(found: "FilesStatus") -> None:
     from crystal_mirror.files.tree import Direction
     from crystal_node.base.wording import clock_time, counted, one_line, size
 

@@ -47,9 +47,9 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: D
             }
         )
         return
-    from crystal_node.safekeeping.portable.saying import say_taken
+    from crystal_node.safekeeping.portable.saying import say_counts
 
-    say_taken(done.taken, dry_run=dry_run, say=say)
+    say_counts(done.taken, dry_run=dry_run, say=say)
     say(f"  documents: {done.documents:,} new, {done.documents_known:,} known")
     say(
         f"  files: {done.files:,} new, {done.files_known:,} known, {len(done.beside):,} put beside another one"

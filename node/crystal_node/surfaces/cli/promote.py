@@ -117,9 +117,9 @@ def promote_here(
 
 async def _would_lose(device: "Device") -> str:
     from crystal_node.sync.moving.promoting import loss_words
-    from crystal_node.sync.moving.standing import find_standing
+    from crystal_node.sync.moving.standing import core_status
 
-    standing = await find_standing(device)
+    standing = await core_status(device)
     lines: list[str] = []
     if standing.problem:
         lines.append(f"Whether anything would be lost is not known: {standing.problem}.")

@@ -50,11 +50,11 @@ def run(
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_leads
+    from crystal_node.sync.replication.leading import check_is_core
     from crystal_node.sync.replication.pruning import prune
 
     with opened(resolve()) as device:
-        check_leads(device, "prunes")
+        check_is_core(device, "prunes")
         if not (now or rewrite):
             _show(device, outlook(device.member, now_ms()), None, as_json=as_json)
             return

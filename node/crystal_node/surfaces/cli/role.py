@@ -10,8 +10,8 @@ from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import Row
-    from crystal_node.sync.moving.standing import Reign, Standing
+    from crystal_node.sync.members.listing import MemberRow
+    from crystal_node.sync.moving.standing import CoreStatus, EpochInfo
 
 Claim = Annotated[bool, typer.Option("--claim", help="The older name of `crystal promote --force`.")]
 Force = Annotated[
@@ -45,7 +45,7 @@ def run(
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.surfaces.cli.promote import promote_here
-    from crystal_node.sync.moving.standing import find_standing
+    from crystal_node.sync.moving.standing import core_status
 
     if (force or kit is not None) and not claim:
         raise Usage("--force and --kit go with --claim")
@@ -54,14 +54,14 @@ def run(
             if not as_json:  # then standard error is for one document
                 note("`crystal role --claim` is `crystal promote --force` now.")
             promote_here(device, force=True, accept_loss=force, kit=kit, wait=None, yes=yes, as_json=as_json)
-        standing = asyncio.run(find_standing(device))
+        standing = asyncio.run(core_status(device))
         if as_json:
             emit(_document(device, standing))
         else:
             _print(device, standing)
 
 
-def _document(device: "Device", standing: "Standing") -> dict[str, object]:
+def _document(device: "Device", standing: "CoreStatus") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     reign = standing.reign
@@ -86,7 +86,7 @@ def _document(device: "Device", standing: "Standing") -> dict[str, object]:
     }
 
 
-def _row(row: "Row") -> dict[str, object]:
+def _row(row: "MemberRow") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     entry = row.entry
@@ -102,7 +102,7 @@ def _row(row: "Row") -> dict[str, object]:
     }
 
 
-def _forced(device: "Device", standing: "Standing") -> dict[str, Any]:
+def _forced(device: "Device", standing: "CoreStatus") -> dict[str, Any]:
     losses = standing.losses
     return {
         "loses": None
@@ -116,7 +116,7 @@ def _forced(device: "Device", standing: "Standing") -> dict[str, Any]:
     }
 
 
-def _print(device: "Device", standing: "Standing") -> None:
+def _print(device: "Device", standing: "CoreStatus") -> None:
     from crystal_node.base.wording import one_line
 
     reign = standing.reign
@@ -142,7 +142,7 @@ def _print(device: "Device", standing: "Standing") -> None:
         note(f"The relay was not asked: {standing.problem}. This is what is known here.")
 
 
-def _since(reign: "Reign") -> str:
+def _since(reign: "EpochInfo") -> str:
     from crystal_node.base.wording import clock_time, one_line
 
     when = clock_time(reign.at)
@@ -153,7 +153,7 @@ def _since(reign: "Reign") -> str:
     return f"  {at}epoch {reign.epoch}, entry {reign.slot} of the device log, signed by {by}"
 
 
-def _line(row: "Row") -> str:
+def _line(row: "MemberRow") -> str:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import ago, counted, one_line
 
@@ -187,7 +187,7 @@ def _needs_kit(device: "Device") -> bool:
     return False
 
 
-def _would_lose(standing: "Standing") -> str:
+def _would_lose(standing: "CoreStatus") -> str:
     from crystal_node.sync.moving.promoting import loss_words
 
     pending = (

@@ -88,12 +88,12 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     from crystal_node.derive.staging.listing import named, staged
     from crystal_node.derive.staging.states import State, Weave
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_leads
+    from crystal_node.sync.replication.leading import check_is_core
 
     chosen = None if weave is None else Weave(weave.value)
     settings = resolve()
     with opened(settings) as device:
-        check_leads(device, "stages agents")
+        check_is_core(device, "stages agents")
         progress = _say_nothing if as_json else note
         given = named(staged(settings.home), agent).agent
 
@@ -144,11 +144,11 @@ def reject(
     from crystal_node.derive.staging.desk import Desk, forget_agent
     from crystal_node.derive.staging.listing import named, staged
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_leads
+    from crystal_node.sync.replication.leading import check_is_core
 
     settings = resolve()
     with opened(settings) as device:
-        check_leads(device, "stages agents")
+        check_is_core(device, "stages agents")
         one = named(staged(settings.home), agent)
         if forget and not yes:
             about = (

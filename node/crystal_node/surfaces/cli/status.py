@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crystal_node.agent.health.standing import Standing
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import Row
+    from crystal_node.sync.members.listing import MemberRow
 import time
 from typing import TYPE_CHECKING
 
@@ -205,7 +205,7 @@ def _files_line(found: "Standing") -> str:
     return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
 
 
-def _devices(rows: "tuple[Row, ...]") -> Iterator[str]:
+def _devices(rows: "tuple[MemberRow, ...]") -> Iterator[str]:
     from crystal_node.base.clock import now_ms
 
     others = [row for row in rows if not row.entry.is_this]
@@ -216,7 +216,7 @@ def _devices(rows: "tuple[Row, ...]") -> Iterator[str]:
         yield f"{'':<8} and {len(others) - _DEVICES_MAX:,} more: `crystal devices`"
 
 
-def _device(row: "Row", now: int) -> str:
+def _device(row: "MemberRow", now: int) -> str:
     from crystal_node.base.wording import ago, counted, one_line
     from crystal_node.sync.members.naming import name_of
 

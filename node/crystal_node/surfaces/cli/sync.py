@@ -50,11 +50,11 @@ async def _once(device: "Device", as_json: bool) -> None:
     from crystal_node.base.wording import size
     from crystal_node.sync.files.rounds import words as file_words
     from crystal_node.sync.sync import sync_once, syncing
-    from crystal_node.sync.work import AgentWork
+    from crystal_node.sync.work import JobContext
 
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
-        await keep_up(AgentWork(device, syncer, lambda _event, _text: None), note)
+        await keep_up(JobContext(device, syncer, lambda _event, _text: None), note)
     standing = status(device.member)
     if result.problem and not as_json:
         note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")

@@ -24,7 +24,7 @@ from crystal_node.base.settings import KeyStoreKind, Settings, read_config
 from crystal_node.device.device import Device, opened
 from crystal_node.device.keys.devicekeys import NAMES, keyring_store
 from crystal_node.device.kit.state import KitState, kit_state
-from crystal_node.sync.files.rounds import open_book, open_disk
+from crystal_node.sync.files.rounds import open_disk, open_file_database
 
 _LOCK_SECONDS = 5.0
 _SUFFIX = ".purging"
@@ -180,7 +180,7 @@ def _loss(device: Device) -> HomeLoss:
 
 def _unshared(device: Device) -> int:
     """Files of the home that are not, as they are now, in the vault."""
-    book = open_book(device)
+    book = open_file_database(device)
     try:
         disk = open_disk(device, book)
         offered = {offer.path for offer in book.offers()}

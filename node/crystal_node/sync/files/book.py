@@ -54,14 +54,14 @@ _SEEN = "SELECT path, size, modified_ns, inode, changed_ns, executable, quiet, d
 _AGREED = "SELECT path, device, incarnation, sequence, digest, executable, aside FROM agreed"
 
 
-class FileBook:
+class FileDatabase:
     """See the module. One thread at a time; any number of processes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
 
     @classmethod
-    def open(cls, path: Path | str) -> "FileBook":
+    def open(cls, path: Path | str) -> "FileDatabase":
         """Opens or makes the file. One that cannot be read is put aside and begun anew."""
         if str(path) != ":memory:":
             _make_private(path)

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from crystal_node.device.device import Device
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 from crystal_node.sync.files.marker import Marker, write_marker
 from crystal_node.sync.files.rounds import put_parts_back
 
@@ -15,7 +15,7 @@ def adopt_files(device: Device, there: Container[str], *, relay_lost: bool = Fal
     What did not come back was in nobody's way to be deleted: it comes again from the vault, and is not taken for deleted here.
     """
     home, member = device.settings.home, device.member
-    book = FileBook.open(home.files_database)
+    book = FileDatabase.open(home.files_database)
     try:
         book.forget_seen([seen.local.path for seen in book.seen()])
         for agreed in [each for each in book.agreed() if not each.aside and each.path not in there]:

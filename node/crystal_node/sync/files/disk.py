@@ -19,7 +19,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import MARKER_NAME, TreeRules
 from crystal_node.sync.artefact_places import is_made_here
 from crystal_node.sync.artefact_seal import is_as_made
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 from crystal_node.sync.files.incoming import IncomingFile
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
@@ -38,7 +38,7 @@ class HomeDisk:
     """One home's files."""
 
     root: Path
-    book: FileBook
+    book: FileDatabase
     marker: Marker
     tree: TreeRules
     seed: int

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 
 META_REPORT = "report"
 
 
-class KeptReport(msgspec.Struct, frozen=True):
+class StoredReport(msgspec.Struct, frozen=True):
     """``at``: when the round was made, in milliseconds."""
 
     at: int = 0
@@ -21,10 +21,10 @@ class KeptReport(msgspec.Struct, frozen=True):
     refused_count: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-def kept_report(book: FileBook) -> KeptReport:
+def stored_report(book: FileDatabase) -> StoredReport:
     """An empty one where there is none, or none that this version can read."""
     data = book.meta_get(META_REPORT)
     try:
-        return msgspec.msgpack.decode(data, type=KeptReport) if data else KeptReport()
+        return msgspec.msgpack.decode(data, type=StoredReport) if data else StoredReport()
     except msgspec.MsgspecError:
-        return KeptReport()
+        return StoredReport()

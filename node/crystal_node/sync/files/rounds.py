@@ -18,9 +18,9 @@ from crystal_node.base.settings import read_config
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 from crystal_node.sync.files.disk import HomeDisk
-from crystal_node.sync.files.kept import META_REPORT, KeptReport, kept_report
+from crystal_node.sync.files.kept import META_REPORT, StoredReport, stored_report
 from crystal_node.sync.files.marker import Marker
 from crystal_node.sync.files.parts import cut_seed
 
@@ -31,11 +31,11 @@ LISTED_MAX = 1000
 _META_REPUT = "reput"
 
 
-def open_book(device: Device) -> FileBook:
-    return FileBook.open(device.settings.home.files_database)
+def open_file_database(device: Device) -> FileDatabase:
+    return FileDatabase.open(device.settings.home.files_database)
 
 
-def open_disk(device: Device, book: FileBook) -> HomeDisk:
+def open_disk(device: Device, book: FileDatabase) -> HomeDisk:
     home, member = device.settings.home, device.member
     marker = Marker(member.vault.hex(), member.device_id.hex())
     return HomeDisk(home.root, book, marker, rules_of(device), cut_seed(member.secret))
@@ -61,7 +61,7 @@ class FileRounds:
     def __init__(self, device: Device, purpose: str) -> None:
         self._device = device
         self._purpose = purpose
-        self._book: FileBook | None = None
+        self._book: FileDatabase | None = None
         self._disk: HomeDisk | None = None
 
     async def run(self, runner: Runner, *, scan: bool = True, relay_lost: bool = False) -> FilesReport:
@@ -95,14 +95,14 @@ class FileRounds:
             self._book.close()
             self._book = self._disk = None
 
-    def _opened(self) -> tuple[HomeDisk, FileBook]:
+    def _opened(self) -> tuple[HomeDisk, FileDatabase]:
         if self._book is None or self._disk is None:
-            self._book = open_book(self._device)
+            self._book = open_file_database(self._device)
             self._disk = open_disk(self._device, self._book)
         return self._disk, self._book
 
 
-def put_parts_back(book: FileBook) -> None:
+def put_parts_back(book: FileDatabase) -> None:
     """Has the next round put back what the relay lacks of the files that are here."""
     book.meta_set(_META_REPUT, b"1")
 
@@ -126,12 +126,12 @@ def words(report: FilesReport) -> str:
     return ", ".join(parts)
 
 
-def _keep(book: FileBook, report: FilesReport, *, scanned: bool) -> None:
+def _keep(book: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
     refused = dict(report.refused)
     if not scanned:
-        refused = dict(kept_report(book).refused) | refused
+        refused = dict(stored_report(book).refused) | refused
     shown = dict(sorted(refused.items())[:LISTED_MAX])
-    kept = KeptReport(
+    kept = StoredReport(
         now_ms(),
         report.halted,
         report.waiting,

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from crystal_mirror.files.tree import Direction
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
-from crystal_node.sync.files.book import FileBook
-from crystal_node.sync.files.kept import KeptReport, kept_report
+from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.kept import StoredReport, stored_report
 from crystal_node.sync.files.trash import Trash
 
 _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
 
 
 @dataclass(frozen=True, slots=True)
-class FilesStanding:
+class FilesStatus:
     """``tree``: living files of the vault; ``synced``: how many of them are here as they are there; ``offered``: changes of
     this device that the Core has not ordered yet."""
 
@@ -27,14 +27,14 @@ class FilesStanding:
     rules: tuple[str, ...]
     trash_files: int
     trash_bytes: int
-    last: KeptReport
+    last: StoredReport
 
     @property
     def needs_a_person(self) -> bool:
         return bool(self.last.halted or self.withheld)
 
 
-def files_standing(device: Device) -> FilesStanding:
+def files_status(device: Device) -> FilesStatus:
     """Gathers it."""
     database = device.replica.database
     conflicts = [
@@ -44,11 +44,11 @@ def files_standing(device: Device) -> FilesStanding:
         )
         if _CONFLICT.search(path)
     ]
-    book = FileBook.open(device.settings.home.files_database)
+    book = FileDatabase.open(device.settings.home.files_database)
     try:
         waiting = tuple(book.waiting())  # agreed once, and not here or not there any more
         trashed = [item.record.size for item in Trash(device.settings.home.root).items()]
-        return FilesStanding(
+        return FilesStatus(
             tree=int(database.value("SELECT count(*) FROM files WHERE gone = 0")),
             synced=book.agreed_count() - book.aside_count() - len(waiting),
             aside=book.aside_count(),
@@ -58,13 +58,13 @@ def files_standing(device: Device) -> FilesStanding:
             rules=device.settings.config.files_rules,
             trash_files=len(trashed),
             trash_bytes=sum(trashed),
-            last=kept_report(book),
+            last=stored_report(book),
         )
     finally:
         book.close()
 
 
-def document(found: FilesStanding) -> dict[str, object]:
+def files_document(found: FilesStatus) -> dict[str, object]:
     """As JSON."""
     last = found.last
     return {

@@ -35,7 +35,7 @@ STEP_MILLISECONDS_MAX = 24 * 60 * 60 * 1000
 _COPY_BYTES = 1024 * 1024
 
 
-class Record(msgspec.Struct, frozen=True):
+class TrashRecord(msgspec.Struct, frozen=True):
     """``at``: by this machine's clock; ``clock``: by the trash's own, in milliseconds."""
 
     path: str
@@ -49,7 +49,7 @@ class Trashed:
     """Something in the trash."""
 
     id: str
-    record: Record
+    record: TrashRecord
     file: Path
 
 
@@ -66,7 +66,7 @@ class Trash:
             return
         for path in sorted(self.folder.glob("*.json")):
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=Record)
+                record = msgspec.json.decode(path.read_bytes(), type=TrashRecord)
             except (OSError, msgspec.MsgspecError):
                 continue
             files = list((self.folder / path.stem).glob("*"))
@@ -83,7 +83,7 @@ class Trash:
             self.folder.mkdir(DIRECTORY_MODE, exist_ok=True)
             item = self.folder / name
             item.mkdir(DIRECTORY_MODE)
-            record = Record(local.path, now_ms, clock, local.stamp.size)
+            record = TrashRecord(local.path, now_ms, clock, local.stamp.size)
             write_private(self.folder / f"{name}.json", msgspec.json.encode(record))
         try:
             with folder_of(self._root, local.path) as found:

@@ -18,7 +18,7 @@ META_LEADS = "relay.leads"
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DutiesDue:
     """What the relay was not told yet by this device, though it may."""
 
     members: bool
@@ -29,17 +29,17 @@ class Due:
         return self.members or self.recovery or bool(self.leads)
 
 
-def duties_due(device: Device) -> Due:
+def duties_due(device: Device) -> DutiesDue:
     """Reads the journal only."""
     member, journal = device.member, device.journal
     log = member.log
     if not log.is_active(member.device_id) or not (member.is_core or device.holds_root):
-        return Due(False, False, ())
+        return DutiesDue(False, False, ())
     lost = relay_lost(device)
     told = 0 if lost else int.from_bytes(journal.meta_get(META_MEMBERS) or b"", "big")
     told_root = None if lost else journal.meta_get(META_RECOVERY)
     told_granted = set[bytes]() if lost else set(told_leads(device))
-    return Due(
+    return DutiesDue(
         members=newest_exclusion(log) > told,
         recovery=device.holds_root and log.root_number > 0 and told_root != admin_in_force(log),
         leads=tuple(sorted(granted(log) - told_granted)),

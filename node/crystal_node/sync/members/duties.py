@@ -32,7 +32,7 @@ from crystal_node.sync.members.due import (
     META_MEMBERS,
     META_RECOVERY,
     META_REVOKING,
-    Due,
+    DutiesDue,
     admin_in_force,
     duties_due,
     granted,
@@ -93,7 +93,7 @@ async def raise_self(device: Device) -> None:
             raise store_failure(error) from error
 
 
-async def _tell(device: Device, runner: Runner, due: Due) -> None:
+async def _tell(device: Device, runner: Runner, due: DutiesDue) -> None:
     member = device.member
     # Whoever joined meanwhile must be among those whose tokens stay.
     await runner.run(read_log(member.log, member.journal, member.keys, member.notices))

@@ -20,12 +20,12 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe
 from crystal_node.device.access import Access, note_access
 from crystal_node.device.device import Device
-from crystal_node.sync.members.rootholders import Known, known_of
+from crystal_node.sync.members.rootholders import RootKnowledge, known_of
 
 REFRESH_SECONDS_MAX = 4.0
 
 
-class Way(StrEnum):
+class JoinMethod(StrEnum):
     """How a device came into the vault."""
 
     FOUNDER = "founder"
@@ -44,7 +44,7 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MemberRow:
     """One device. Times are in milliseconds by the clock of whom they come from, 0 if unknown; counts None if unknown.
 
     ``behind`` counts mirror entries that another device has applied and this one has not; ``pending`` what it waits to see
@@ -52,12 +52,12 @@ class Row:
     """
 
     entry: DeviceEntry
-    way: Way
+    way: JoinMethod
     added_by: Party
     seen_at: int
     behind: int | None
     pending: int | None
-    root: Known
+    root: RootKnowledge
     version: str
     revoked_by: Party | None
 
@@ -85,7 +85,7 @@ async def refresh(device: Device) -> str:
     return ""
 
 
-def rows_of(device: Device) -> list[Row]:
+def rows_of(device: Device) -> list[MemberRow]:
     """All devices, revoked ones too, in the order in which they came. No network."""
     member = device.member
     entries = devices(member)
@@ -99,7 +99,7 @@ def _read(member: Member) -> Flow[None]:
     yield from read_cursors(member)
 
 
-def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> Row:
+def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> MemberRow:
     member, info, cursor = device.member, entry.info, entry.cursor
     revoked = info.revoked
     behind = pending = None
@@ -110,7 +110,7 @@ def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> Row:
         )
     elif cursor is not None and revoked is None:
         behind, pending = _entries_between(member, _place(entry), furthest), cursor.pending
-    return Row(
+    return MemberRow(
         entry=entry,
         way=_way(member, entry),
         added_by=_party(member, info.entry.header.sender, entry.added),
@@ -123,17 +123,17 @@ def _row(device: Device, entry: DeviceEntry, furthest: tuple[int, int]) -> Row:
     )
 
 
-def _root(device: Device, entry: DeviceEntry) -> Known:
+def _root(device: Device, entry: DeviceEntry) -> RootKnowledge:
     known = known_of(device.member, entry.info.device)
     return replace(known, says=device.holds_root) if entry.is_this else known
 
 
-def _way(member: Member, entry: DeviceEntry) -> Way:
+def _way(member: Member, entry: DeviceEntry) -> JoinMethod:
     first = member.log.events[0].record
     if isinstance(first, RootRecord) and first.holder == entry.info.device:
-        return Way.FOUNDER
+        return JoinMethod.FOUNDER
     by_itself = entry.added is not None and entry.added.by == entry.info.device
-    return Way.CODE if entry.info.by_root and by_itself else Way.INVITE
+    return JoinMethod.CODE if entry.info.by_root and by_itself else JoinMethod.INVITE
 
 
 def _party(member: Member, sender: bytes, details: Details | None) -> Party:

@@ -18,7 +18,7 @@ _META_WAITING = "news.waiting"
 _NAME_CHARS = 40
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
+class WaitingNews(msgspec.Struct, frozen=True, array_like=True):
     """Lines that wait, and the slot of the log up to which they tell."""
 
     slot: int
@@ -26,7 +26,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Waiting] = msgspec.msgpack.Decoder(Waiting)
+_decoder: msgspec.msgpack.Decoder[WaitingNews] = msgspec.msgpack.Decoder(WaitingNews)
 
 
 def line_of(piece: News, this_device: bytes) -> str:
@@ -69,25 +69,25 @@ def mark_all_shown(member: Member) -> None:
 def keep_lines(member: Member) -> None:
     """Leaves what was not shown yet for commands that cannot read the log. Writes only if that changed."""
     lines = tuple(lines_of(member))
-    waiting = _encoder.encode(Waiting(member.log.next_slot - 1, lines)) if lines else None
+    waiting = _encoder.encode(WaitingNews(member.log.next_slot - 1, lines)) if lines else None
     if member.journal.meta_get(_META_WAITING) != waiting:
         with member.journal.transaction() as transaction:
             transaction.meta_set(_META_WAITING, waiting)
 
 
-def waiting_lines(state_database: Path) -> Waiting | None:
+def waiting_lines(state_database: Path) -> WaitingNews | None:
     """What a round left to be shown; None if there is nothing."""
     kept = peek(state_database, _META_WAITING)
     return _decoder.decode(kept) if kept else None
 
 
-def mark_waiting_shown(journal: SqliteJournal, waiting: Waiting) -> None:
+def mark_waiting_shown(journal: SqliteJournal, waiting: WaitingNews) -> None:
     """Those lines were shown."""
     mark_shown(journal, waiting.slot)
     _drop(journal, waiting)
 
 
-def _drop(journal: Journal, waiting: Waiting) -> None:
+def _drop(journal: Journal, waiting: WaitingNews) -> None:
     with journal.transaction() as transaction:
         if transaction.meta_get(_META_WAITING) == _encoder.encode(waiting):
             transaction.meta_set(_META_WAITING, None)

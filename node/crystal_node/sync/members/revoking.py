@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class Revocation:
     """What came of it. ``root_replaced``: by this revocation, in this run or an earlier one that died. ``relay_error`` is why
     the relay could not be told, None if it was: its tokens are then shut out, and the old recovery secret counts no more."""
 
@@ -54,7 +54,7 @@ async def revoke_device(
     claim: bool = False,
     leave_root: bool = False,
     progress: Progress,
-) -> Revoked:
+) -> Revocation:
     """Puts a device out. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if
     the device has it. ``leave_root``: although it may have the root, and the root is neither here nor in ``kit``.
 
@@ -87,7 +87,7 @@ async def revoke_device(
         )
         progress("it is out of the device log; the relay is told")
         error = await tell_relay(syncer)
-    return Revoked(report, begun, error)
+    return Revocation(report, begun, error)
 
 
 def check_revocable(

@@ -24,7 +24,7 @@ class ByLog(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RootKnowledge:
     """``by_log``: None if the log ties the device to no root. ``says``: its own word, of the root in force; None if it has not
     said anything since that one is in force."""
 
@@ -48,12 +48,12 @@ class Known:
                 return ""
 
 
-def known_of(member: Member, device: bytes) -> Known:
+def known_of(member: Member, device: bytes) -> RootKnowledge:
     """What is known of another device."""
-    return Known(_by_log(member, device), says_root(member, device))
+    return RootKnowledge(_by_log(member, device), says_root(member, device))
 
 
-def holders(member: Member) -> list[tuple[str, Known]]:
+def holders(member: Member) -> list[tuple[str, RootKnowledge]]:
     """The other devices for which anything speaks, by name, without revoked ones."""
     return [
         (device_name(member, info.device) or info.device.hex()[:8], known)

@@ -45,7 +45,7 @@ QUIET_SECONDS = 1200.0
 Progress = Callable[[str], None]
 
 
-class Way(StrEnum):
+class PromotionKind(StrEnum):
     """How this machine became the Core."""
 
     ALREADY = "already"
@@ -58,7 +58,7 @@ class Way(StrEnum):
 class Promoted:
     """What came of it. ``seconds`` until this machine led."""
 
-    way: Way
+    way: PromotionKind
     epoch: int
     seconds: float
 
@@ -97,19 +97,19 @@ async def promote(
         await syncer.run(_read_log(member))
         lead = member.log.lead
         if member.is_core:
-            way = Way.ALREADY
+            way = PromotionKind.ALREADY
         elif force or lead is None or lead.is_freeze or lead.device == member.device_id:
-            way = Way.UNFROZEN if lead is not None and lead.is_freeze else Way.FORCED
+            way = PromotionKind.UNFROZEN if lead is not None and lead.is_freeze else PromotionKind.FORCED
             await syncer.brief_round()
             losses = await syncer.run(look_for_losses(member))
             if losses and not accept_loss:
                 raise WouldLose(loss_words(losses))
             await syncer.claim(kit, force=accept_loss)
         else:
-            way = Way.PLANNED
+            way = PromotionKind.PLANNED
             await _planned(device, syncer, kit or device.root, wait_seconds, progress)
         taken = time.monotonic() - started
-        if way is not Way.ALREADY:
+        if way is not PromotionKind.ALREADY:
             await syncer.brief_round()
     assert member.log.lead is not None, "this device leads"
     return Promoted(way, member.log.lead.epoch, taken)

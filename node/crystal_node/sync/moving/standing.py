@@ -20,7 +20,7 @@ from crystal_mirror.status import details_of, device_name
 from crystal_node.base.errors import describe
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner
-from crystal_node.sync.members.listing import REFRESH_SECONDS_MAX, Row, rows_of
+from crystal_node.sync.members.listing import REFRESH_SECONDS_MAX, MemberRow, rows_of
 from crystal_relay.errors import RelayError
 
 
@@ -35,7 +35,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class EpochInfo:
     """The latest lead. ``core`` is None while nobody leads. ``by`` signed it, None if the root did; ``at`` is the clock of the
     device at which it was made, 0 if that is not told."""
 
@@ -49,18 +49,18 @@ class Reign:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CoreStatus:
     """What ``crystal role`` shows. ``losses`` is None if the relay could not be asked; ``problem`` says why."""
 
     role: str
-    reign: Reign | None
-    rows: tuple[Row, ...]
+    reign: EpochInfo | None
+    rows: tuple[MemberRow, ...]
     losses: tuple[Loss, ...] | None
     core_pending: int | None
     problem: str
 
 
-async def find_standing(device: Device) -> Standing:
+async def core_status(device: Device) -> CoreStatus:
     """Asks the relay, and says what is known."""
     member = device.member
     losses: tuple[Loss, ...] | None = None
@@ -74,9 +74,9 @@ async def find_standing(device: Device) -> Standing:
         problem = describe(error).message
     lead = member.log.lead
     core = told_by(member, lead.device) if lead is not None else None
-    return Standing(
+    return CoreStatus(
         role="core" if member.is_core else "node",
-        reign=reign_of(member, lead) if lead is not None else None,
+        reign=epoch_info(member, lead) if lead is not None else None,
         rows=tuple(row for row in rows_of(device) if not row.revoked),
         losses=losses,
         core_pending=core.pending if core is not None and not member.is_core else None,
@@ -92,11 +92,11 @@ def look_for_losses(member: Member) -> Flow[tuple[Loss, ...]]:
     return tuple(_loss(member, cursor) for cursor in (yield from lacking(member)))
 
 
-def reign_of(member: Member, lead: Lead) -> Reign:
+def epoch_info(member: Member, lead: Lead) -> EpochInfo:
     event = next(event for event in member.log.events if event.slot == lead.slot)
     details = details_of(member, event.entry)
     by = None if event.sender == ROOT_SENDER else event.sender
-    return Reign(
+    return EpochInfo(
         core=None if lead.is_freeze else lead.device,
         name=device_name(member, lead.device),
         epoch=lead.epoch,

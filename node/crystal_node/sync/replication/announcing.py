@@ -8,12 +8,12 @@ from crystal_mirror.snapshot_base import newest_snapshot, snapshot_slot
 from crystal_mirror.snapshots.making import read_manifest
 from crystal_node.base.errors import HomeBusy
 from crystal_node.device.device import Device
-from crystal_node.sync.replication.leading import check_leads
+from crystal_node.sync.replication.leading import check_is_core
 from crystal_node.sync.sync import syncing
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AnnouncedSnapshot:
     """``place``: the mirror's place that it is of; ``slot``: where it is announced; ``size``: bytes before sealing."""
 
     place: tuple[int, int]
@@ -25,7 +25,7 @@ class Snapshot:
     seconds: float
 
 
-async def make_snapshot_now(device: Device, progress: Callable[[str], None] | None) -> Snapshot:
+async def announce_snapshot(device: Device, progress: Callable[[str], None] | None) -> AnnouncedSnapshot:
     """Makes one and waits until it is announced.
 
     Raises:
@@ -37,7 +37,7 @@ async def make_snapshot_now(device: Device, progress: Callable[[str], None] | No
     member = device.member
     async with syncing(device, "crystal snapshot", progress) as syncer:
         await syncer.round()
-        check_leads(device, "makes snapshots")
+        check_is_core(device, "makes snapshots")
         if not await syncer.snapshot(due=False):
             raise HomeBusy("another process of this home makes a snapshot, or writes to the log")
         await syncer.round()
@@ -45,7 +45,7 @@ async def make_snapshot_now(device: Device, progress: Callable[[str], None] | No
         if newest is None or slot is None:
             raise HomeBusy("the snapshot was overtaken by other work and is not announced yet")
         manifest = await syncer.run(read_manifest(member, newest))
-        return Snapshot(
+        return AnnouncedSnapshot(
             place=(newest.epoch, newest.sequence),
             slot=slot,
             digest=newest.digest,

@@ -20,7 +20,7 @@ WAITS_MS_MAX = 7 * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RetentionFinding:
     """How it is, in words, and what to do about it; ``fix`` is empty if all is well."""
 
     what: str
@@ -40,29 +40,29 @@ def other_model(device: Device) -> str:
     return "" if same else kept
 
 
-def retention_finding(device: Device) -> Finding:
+def retention_finding(device: Device) -> RetentionFinding:
     """How snapshots and the log stand: the first thing that is not well."""
     member = device.member
     now = now_ms()
     found = brief(member, now)
     if member.is_core and read_state(member).lost:
-        return Finding(
+        return RetentionFinding(
             "the relay lacks part of the newest snapshot",
             "the next sync makes another one; `crystal repair` does it now",
         )
     late = [each for each in found.forgets if not each.assumed and now - each.since > FORGOTTEN_MS]
     if late:
-        return Finding(
+        return RetentionFinding(
             f"something that was forgotten {ago((now - late[0].since) / 1000)} ago may still be on the relay, sealed",
             "sync the Core every day; `crystal forget --report` says more, `crystal prune --now` does it now",
         )
     slow = [reader for reader in found.waits_for if now - reader.since > WAITS_MS_MAX]
     if slow:
         name = one_line(device_name(member, slow[0].device) or "a device", 40)
-        return Finding(
+        return RetentionFinding(
             f"the log is kept for {name}, which has told of nothing new for {ago((now - slow[0].since) / 1000)}",
             "sync that machine, or revoke it if it is gone; after 30 days nobody waits for it",
         )
     if found.snapshot is None:
-        return Finding("none yet: the whole log is kept")
-    return Finding(f"the newest is of epoch {found.snapshot[0]}, slot {found.snapshot[1]:,}")
+        return RetentionFinding("none yet: the whole log is kept")
+    return RetentionFinding(f"the newest is of epoch {found.snapshot[0]}, slot {found.snapshot[1]:,}")

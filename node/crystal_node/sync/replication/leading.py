@@ -6,7 +6,7 @@ from crystal_node.device.device import Device
 from crystal_node.sync.members.naming import name_of
 
 
-def check_leads(device: Device, what: str) -> None:
+def check_is_core(device: Device, what: str) -> None:
     """``what`` goes on from "the Core": "makes snapshots". Raises NotAllowed, which names the Core."""
     member = device.member
     if member.is_core:

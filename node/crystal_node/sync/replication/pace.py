@@ -9,7 +9,7 @@ TOLD_SECONDS = 2.0
 """A line at most this often."""
 
 
-class Pace:
+class ProgressLines:
     """Told of progress by the runner, tells a person in lines. ``clock`` gives seconds that only go forwards."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:

@@ -17,7 +17,7 @@ from crystal_mirror.snapshot_base import newest_snapshot
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy
 from crystal_node.device.device import Device
-from crystal_node.sync.replication.leading import check_leads
+from crystal_node.sync.replication.leading import check_is_core
 from crystal_node.sync.sync import Syncer, syncing
 
 
@@ -43,7 +43,7 @@ async def prune(device: Device, progress: Callable[[str], None] | None, *, rewri
     member = device.member
     async with syncing(device, "crystal prune", progress) as syncer:
         await syncer.round()
-        check_leads(device, "prunes")
+        check_is_core(device, "prunes")
         before = outlook(member, now_ms(), force=True)
         there = await syncer.run(all_blobs(member)) if rewrite else set[bytes]()
         rewritten = await syncer.run(seal_files_anew(member)) if rewrite else None

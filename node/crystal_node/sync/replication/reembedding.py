@@ -15,8 +15,8 @@ from crystal_mirror.reembed import begin_reembedding
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.device.device import Device
 from crystal_node.models.embedding.notes import META_AGREED
-from crystal_node.sync.replication.leading import check_leads
-from crystal_node.sync.replication.pace import Pace
+from crystal_node.sync.replication.leading import check_is_core
+from crystal_node.sync.replication.pace import ProgressLines
 from crystal_node.sync.sync import syncing
 
 WHAT = "changing over"
@@ -51,13 +51,13 @@ async def change_over(
     """
     started = time.monotonic()
     former = former_model(device)
-    pace = Pace(progress) if progress is not None else None
+    pace = ProgressLines(progress) if progress is not None else None
     texts = done = 0
     with device.journal.transaction() as transaction:
         transaction.meta_set(META_AGREED, model.encode())
     async with syncing(device, PURPOSE, progress) as syncer:
         await syncer.round()
-        check_leads(device, "embeds")
+        check_is_core(device, "embeds")
         total = _bytes_without_vectors(device)
         if anew or former != model:
             await syncer.run(begin_reembedding(device.member, model, anew=anew))
@@ -69,7 +69,7 @@ async def change_over(
                     step = await syncer.ingest.step(model)
             except TransactionStale:
                 await syncer.round()
-                check_leads(device, "embeds")
+                check_is_core(device, "embeds")
                 continue
             if step is None:
                 break

@@ -25,7 +25,7 @@ from crystal_mirror.types import EntryState
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.wording import counted
 from crystal_node.device.device import Device
-from crystal_node.sync.files.rounds import open_book, open_disk
+from crystal_node.sync.files.rounds import open_disk, open_file_database
 from crystal_node.sync.replication.inspection import DeepVerification, look
 from crystal_node.sync.sync import Syncer, syncing
 from crystal_node.sync.verification import verify
@@ -115,7 +115,7 @@ async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, 
         return
     from crystal_mirror.files.moves import part_on_disk
 
-    book = open_book(device)
+    book = open_file_database(device)
     try:
         disk = open_disk(device, book)
         mended: FilesMended = await syncer.run(

@@ -17,7 +17,7 @@ from crystal_node.device.device import opened
 from crystal_node.safekeeping.backup.shelf import backups
 from crystal_node.surfaces.cli.output import json_line
 from crystal_node.sync.sync import Syncer
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.llm_server import llm_server
 from tests.support.machine import Machine, Vault, transcript
@@ -33,7 +33,7 @@ def does(machine: Machine, action: Action, arguments: Arguments | None = None) -
     async def main() -> Done:
         with opened(settings_of(machine)) as device:
             async with device.online() as store:
-                work = AgentWork(device, Syncer(device, store, purpose="a test"), silent)
+                work = JobContext(device, Syncer(device, store, purpose="a test"), silent)
                 return await actions_of(work)[action](arguments or Arguments(), silent)
 
     return asyncio.run(main())

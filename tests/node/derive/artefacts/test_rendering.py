@@ -19,7 +19,7 @@ from crystal_node.derive.artefacts.moments import day_of
 from crystal_node.derive.artefacts.named import NAMES_MAX, Named
 from crystal_node.derive.artefacts.summaries import Digest, extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
-from crystal_node.sync.artefact_seal import Form, Standing, look_at, sealed
+from crystal_node.sync.artefact_seal import ArtefactForm, ArtefactState, look_at, sealed
 from tests.core.builders import DEVICE, NOW
 from tests.support.workbench import Workbench
 
@@ -148,9 +148,9 @@ def test_names_are_bounded_and_a_long_line_takes_no_time() -> None:
     assert len(named.files) == NAMES_MAX
 
 
-@pytest.mark.parametrize("form", list(Form))
-def test_a_seal_tells_a_file_that_was_touched(form: Form, tmp_path: Path) -> None:
-    def look(data: bytes) -> Standing:
+@pytest.mark.parametrize("form", list(ArtefactForm))
+def test_a_seal_tells_a_file_that_was_touched(form: ArtefactForm, tmp_path: Path) -> None:
+    def look(data: bytes) -> ArtefactState:
         path = tmp_path / "file"
         path.write_bytes(data)
         descriptor = os.open(path, os.O_RDONLY)
@@ -160,7 +160,7 @@ def test_a_seal_tells_a_file_that_was_touched(form: Form, tmp_path: Path) -> Non
             os.close(descriptor)
 
     whole = b"".join(sealed([b"one\n", b"two\n" * 200_000], form))
-    assert look(whole) is Standing.OURS
+    assert look(whole) is ArtefactState.OURS
     for changed in (
         whole + b"\n",
         whole[:-1],
@@ -170,7 +170,7 @@ def test_a_seal_tells_a_file_that_was_touched(form: Form, tmp_path: Path) -> Non
         b"\n",
         b"one\n",
     ):
-        assert look(changed) is Standing.CHANGED
+        assert look(changed) is ArtefactState.CHANGED
 
 
 def test_a_long_conversation_is_rendered_without_standing_in_memory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from crystal_node.derive.artefacts import job as artefacts_job
 from crystal_node.derive.staging import job as staging_job
 from crystal_node.device.device import opened
 from crystal_node.sync.watch import WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from tests.support.machine import Machine, Vault, transcript
 
 LAPTOP = "laptop-agent"
@@ -29,7 +29,7 @@ def run_jobs(machine: Machine) -> list[str]:
 
         with mock.patch.dict(os.environ, machine.environment, clear=True), opened(resolve()) as device:
             # Neither duty touches the network.
-            agent = AgentWork(device, None, report)  # type: ignore[arg-type]
+            agent = JobContext(device, None, report)  # type: ignore[arg-type]
             duties = [*artefacts_job.jobs(agent), *staging_job.jobs(agent)]
             return [await duty.run() for duty in duties if duty.due()] + told
 

@@ -16,7 +16,7 @@ from crystal_node.derive.weaving import job as weaving_job
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import PrivateNow
 from crystal_node.sync.watch import WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from tests.support.machine import Machine, Vault
 
 
@@ -45,7 +45,7 @@ def test_by_the_timetable_the_others_are_woven_and_the_failure_is_told(vault: Va
 
     async def run() -> None:
         with opened(resolve()) as device:
-            work = AgentWork(device, None, _unheard)  # type: ignore[arg-type]
+            work = JobContext(device, None, _unheard)  # type: ignore[arg-type]
             await artefacts_job.jobs(work)[0].run()
             weave = next(job for job in weaving_job.jobs(work) if job.name == "dream-weave")
             with pytest.raises(LocalStorage, match="is a link"):

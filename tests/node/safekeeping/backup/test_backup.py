@@ -196,9 +196,9 @@ def _forge(folder: Path, path: str) -> None:
     """A manifest that is consistent in itself, with a file of that name."""
     import msgspec
 
-    from crystal_node.safekeeping.backup.manifest import Item, Manifest, encoded, sums
+    from crystal_node.safekeeping.backup.manifest import BackupManifest, Item, encoded, sums
 
-    manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=Manifest)
+    manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=BackupManifest)
     kept = tuple(item for item in manifest.items if item.path in _REAL)
     extra = folder / "home" / path
     data = b"x"

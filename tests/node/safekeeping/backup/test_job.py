@@ -13,17 +13,17 @@ from crystal_node.safekeeping.backup.job import jobs
 from crystal_node.safekeeping.backup.verifying import verify_backup
 from crystal_node.sync.sync import Syncer
 from crystal_node.sync.watch import WatchEvent
-from crystal_node.sync.work import AgentWork
+from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
 
 
-async def _work(device: Device, hear: Callable[[str], None]) -> AgentWork:
+async def _work(device: Device, hear: Callable[[str], None]) -> JobContext:
     def report(_: WatchEvent, text: str) -> None:
         hear(text)
 
     async with device.online() as store:
-        return AgentWork(device, Syncer(device, store, purpose="a test"), report)
+        return JobContext(device, Syncer(device, store, purpose="a test"), report)
 
 
 def _set_up(machine: Machine, shelf: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.device.device import opened
-from crystal_node.sync.files.rounds import open_book
+from crystal_node.sync.files.rounds import open_file_database
 from tests.support.backups import backed_up
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
@@ -210,7 +210,7 @@ def test_what_is_known_of_files_that_are_not_in_the_backup_is_given_up(vault: Va
     shutil.rmtree(core.home)
     _restored(new, folder)
     with opened(settings_of(new)) as device:
-        book = open_book(device)
+        book = open_file_database(device)
         assert [each.path for each in book.agreed()] == ["a.md"]
         book.close()
     new.call("sync")

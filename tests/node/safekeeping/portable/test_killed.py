@@ -19,7 +19,7 @@ from crystal_node.safekeeping.portable import taking
 from crystal_node.safekeeping.portable.exporting import export
 from crystal_node.safekeeping.portable.importing import import_export
 from crystal_node.safekeeping.portable.records import MemoryRecord
-from crystal_node.safekeeping.portable.taking import Taker
+from crystal_node.safekeeping.portable.taking import RecordImporter
 from crystal_prototype.home import takeover
 from tests.prototype.home import prototypes
 from tests.support.machine import Machine, Vault
@@ -71,7 +71,7 @@ def test_a_retired_memory_never_comes_in_as_a_current_one(
         while True:
             with monkeypatch.context() as kill:
                 kill.setattr(Device, "accept", dying)
-                taker = Taker(device, dry_run=False)
+                taker = RecordImporter(device, dry_run=False)
                 try:
                     taker.memories(iter(records))
                 except Killed:
@@ -113,7 +113,7 @@ def test_many_memories_that_one_took_the_place_of_all_stay_superseded(machines: 
         for number in range(40)
     ]
     with device_of(machines[0]) as device:
-        Taker(device, dry_run=False).memories(iter(records))
+        RecordImporter(device, dry_run=False).memories(iter(records))
         assert {status_of(device, each.text) for each in records[1:]} == {MemoryStatus.SUPERSEDED}
 
 

@@ -10,9 +10,9 @@ from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
 from crystal_node.sync.files import incoming as incoming_module
-from crystal_node.sync.files.book import FileBook
+from crystal_node.sync.files.book import FileDatabase
 from crystal_node.sync.files.rounds import own_places
-from crystal_node.sync.files.trash import Record, Trash, Trashed
+from crystal_node.sync.files.trash import Trash, Trashed, TrashRecord
 from tests.node.sync.files.test_hostile import offer
 from tests.support.desks import Desk, settle
 
@@ -91,7 +91,7 @@ def test_a_book_that_is_begun_anew_is_its_owners_alone(tmp_path: Path) -> None:
     path.chmod(0o600)
     before = os.umask(0)
     try:
-        book = FileBook.open(path)
+        book = FileDatabase.open(path)
         book.meta_set("a", b"b")
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
         book.close()
@@ -148,7 +148,7 @@ def test_the_trash_puts_nothing_where_no_file_of_the_tree_may_be(tmp_path: Path,
     (root / ".trash/1/x").write_text("x")
     trash = Trash(root)
     with pytest.raises(FileTrouble):
-        trash.restore(Trashed("1", Record(path, 0, 0, 1), root / ".trash/1/x"))
+        trash.restore(Trashed("1", TrashRecord(path, 0, 0, 1), root / ".trash/1/x"))
     assert (root / ".trash/1/x").exists()
     assert sorted(each.name for each in root.iterdir()) == [".trash"]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["home"]

@@ -17,8 +17,8 @@ from crystal_mirror.errors import LogForked, Revoked
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base import errors
 from crystal_node.base.errors import ExitCode, describe, passes
-from crystal_node.surfaces.cli.failures import report
-from crystal_node.surfaces.cli.output import json_line
+from crystal_node.surfaces.cli.console.failures import report
+from crystal_node.surfaces.cli.console.output import json_line
 from crystal_relay import errors as relay_errors
 from crystal_relay.wire import error_of_reply
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 
 def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:

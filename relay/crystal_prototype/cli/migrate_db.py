@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Debug, Json
 
 Database = Annotated[Path, typer.Argument(metavar="PATH", help="The prototype's memory/crystal.db.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 EvenSo = Annotated[
     bool, typer.Option("--even-so", help="Although something of the prototype still writes there.")

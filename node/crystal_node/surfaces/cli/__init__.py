@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _nudge(arguments[1:])
     if arguments[:2] == ["recall", "--hook"]:
         return _recall(arguments[2:])
-    from crystal_node.surfaces.cli.output import ReaderGone
+    from crystal_node.surfaces.cli.console.output import ReaderGone
 
     try:
         code = 0 if arguments[0] == "search" and _searched(arguments[1:]) else _run(arguments)
@@ -63,8 +63,8 @@ def _forbid_core_dumps() -> None:
 
 def _searched(arguments: list[str]) -> bool:
     """Whether it was a plain search for a program, and its result is printed."""
-    from crystal_node.surfaces.cli.output import emit
-    from crystal_node.surfaces.cli.quick import searched
+    from crystal_node.surfaces.cli.console.output import emit
+    from crystal_node.surfaces.cli.search_json import searched
 
     found = searched(arguments, _home([]))
     if found is not None:
@@ -79,14 +79,14 @@ def _run(arguments: list[str]) -> int:
     from crystal_node.surfaces.cli.app import build
 
     result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
-    from crystal_node.surfaces.cli.aside import tell
+    from crystal_node.surfaces.cli.console.reminders import tell
 
     tell(arguments)
     return result if isinstance(result, int) else 0
 
 
 def _failed(error: BaseException, arguments: list[str]) -> int:
-    from crystal_node.surfaces.cli.failures import report
+    from crystal_node.surfaces.cli.console.failures import report
 
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return report(error, as_json="--json" in options, debug="--debug" in options)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, emit_line, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 
 if TYPE_CHECKING:
     from crystal_node.agent.daemon.standing import AgentStanding

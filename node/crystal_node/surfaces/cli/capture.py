@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Agent, Debug, Json
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -140,7 +140,7 @@ def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     private, states = read_states(settings)
     tools = [tool for tool in find_tools(settings, states) if not names or tool.name in names]
     if as_json:
-        from crystal_node.surfaces.cli.up_people import document
+        from crystal_node.surfaces.cli.up_dialogue import document
 
         emit(_document(settings) | {"private": private, "tools": [document(tool) for tool in tools]})
         return

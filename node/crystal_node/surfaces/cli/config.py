@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, say
 
 group = typer.Typer(no_args_is_help=False)
 

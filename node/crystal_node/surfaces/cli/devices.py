@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.devices_revoke import revoke
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
-from crystal_node.surfaces.cli.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -273,7 +273,7 @@ def _table(rows: list["MemberRow"]) -> None:
 
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import one_line
-    from crystal_node.surfaces.cli.screen import console
+    from crystal_node.surfaces.cli.console.terminal import console
 
     screen = console()
     wide = screen.width >= _WIDE_COLUMNS

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.kitoption import KitFile, root_from_kit
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm, is_terminal
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm, is_terminal
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_mirror.files.tree import Direction

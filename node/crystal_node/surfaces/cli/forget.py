@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, read_secret
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, read_secret
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.agent.forgetting import ForgetReport

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import (
+from crystal_node.surfaces.cli.console.options import (
     Agent,
     Debug,
     Json,
@@ -15,7 +15,7 @@ from crystal_node.surfaces.cli.options import (
     is_terminal,
     read_secret,
 )
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import (
+from crystal_node.surfaces.cli.console.options import (
     SECRET_CHARS_MAX,
     Debug,
     Json,
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.options import confirm
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import confirm
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crystal_node.base.errors import Usage
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
-from crystal_node.surfaces.cli import pair_events, pair_people
-from crystal_node.surfaces.cli.options import InputLines
-from crystal_node.surfaces.cli.output import emit_line
+from crystal_node.surfaces.cli import pair_dialogue, pair_events
+from crystal_node.surfaces.cli.console.options import InputLines
+from crystal_node.surfaces.cli.console.output import emit_line
 
 if TYPE_CHECKING:
     from crystal_crypto.invite_code import InviteCode
@@ -223,7 +223,7 @@ def show_offline(settings: "Settings", qr: Path | None, *, yes: bool, as_json: b
     from crystal_node.base.errors import NotSetUp, WrongCode
     from crystal_node.device.device import opened
     from crystal_node.safekeeping.pairing.qr import check_file, write
-    from crystal_node.surfaces.cli.screen import show_code
+    from crystal_node.surfaces.cli.console.terminal import show_code
 
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -311,7 +311,7 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
             hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
         )
     person: InviterPerson = (
-        pair_events.JsonInviter(lines, qr) if as_json else pair_people.TerminalInviter(lines, qr)
+        pair_events.JsonInviter(lines, qr) if as_json else pair_dialogue.TerminalInviter(lines, qr)
     )
     try:
         invited = run_until_stopped(_invite(settings, person, grant=grant))
@@ -352,7 +352,7 @@ def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool,
     person: NewcomerPerson = (
         pair_events.JsonNewcomer(lines, yes=yes, relay=wanted, relay_now=before)
         if as_json
-        else pair_people.TerminalNewcomer(lines, yes=yes)
+        else pair_dialogue.TerminalNewcomer(lines, yes=yes)
     )
     try:
         return run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
@@ -467,7 +467,7 @@ def first_sync(settings: "Settings") -> bool:
 
 
 def _paired(invited: Invited) -> str:
-    name = pair_people.shown(invited.machine)
+    name = pair_dialogue.shown(invited.machine)
     if invited.again:
         return f"{name} was a device of this vault before; it has a new token for the relay."
     grant = ", and may take the lead" if invited.grant else ""

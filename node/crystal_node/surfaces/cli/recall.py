@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, say
 
 Prompt = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT...]", help="What a person might ask.")]
 Hook = Annotated[bool, typer.Option("--hook", help="For hooks: reads what the hook was told, never fails.")]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.kitoption import Compare, KitFile, read_kit, root_from_kit
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, ask, confirm, is_terminal
-from crystal_node.surfaces.cli.output import emit, note, say
-from crystal_node.surfaces.cli.restore import run as run_restore
+from crystal_node.surfaces.cli.console.kit import Compare, KitFile, read_kit, root_from_kit
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, ask, confirm, is_terminal
+from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.recovery_restore import run as run_restore
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -278,7 +278,7 @@ def _document(page: "KitPage", out: Path | None, qr: Path | None) -> dict[str, o
 def _draw(code: str) -> None:
     """The QR below the page, where a terminal can show it."""
     from crystal_node.safekeeping.pairing.qr import Fit, draw
-    from crystal_node.surfaces.cli.screen import screen
+    from crystal_node.surfaces.cli.console.terminal import screen
 
     if not is_terminal(output=True):
         return

@@ -1,6 +1,6 @@
 """``crystal reembed``: ``crystal embed migrate`` with the model that is configured, as it was called before."""
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 
 
 def run(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Agent, Debug, Json, is_terminal
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, is_terminal
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike
@@ -126,7 +126,7 @@ def _merge(_alike: "Sequence[AlikeDocument]") -> "WhenAlike":
 def _asked(alike: "Sequence[AlikeDocument]") -> "WhenAlike":
     """At a terminal."""
     from crystal_node.search.memories import WhenAlike
-    from crystal_node.surfaces.cli.options import ask
+    from crystal_node.surfaces.cli.console.options import ask
 
     for each in alike:
         note(f"Almost the same is remembered: {_shown(each)}")

@@ -1,7 +1,7 @@
 """``crystal repair``: mends what ``crystal verify --deep`` finds."""
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 
 def run(as_json: Json = False, debug: Debug = False) -> None:

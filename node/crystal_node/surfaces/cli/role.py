@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crystal_node.surfaces.cli.kitoption import KitFile
-from crystal_node.surfaces.cli.options import Debug, Json, Yes
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.kit import KitFile
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.search.finding.documents import (
@@ -186,7 +186,7 @@ def _document(found: "SearchDocument") -> dict[str, object]:
 def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     from crystal_node.base.wording import one_line
     from crystal_node.search.finding.explaining import how
-    from crystal_node.surfaces.cli.options import is_terminal
+    from crystal_node.surfaces.cli.console.options import is_terminal
 
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
@@ -214,7 +214,7 @@ def _table(found: "SearchDocument") -> None:
 
     from crystal_node.base.wording import one_line, printable
     from crystal_node.search.finding.explaining import why
-    from crystal_node.surfaces.cli.screen import console
+    from crystal_node.surfaces.cli.console.terminal import console
 
     explained = any(result.explain for result in found.results)
     table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
@@ -150,7 +150,7 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
     from crystal_node.derive import sources
     from crystal_node.derive.sources.acting import source_owner
     from crystal_node.device.device import opened
-    from crystal_node.surfaces.cli.options import confirm
+    from crystal_node.surfaces.cli.console.options import confirm
 
     settings = resolve()
     if not yes:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 import time
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.options import is_terminal
-from crystal_node.surfaces.cli.output import emit_line
+from crystal_node.surfaces.cli.console.options import is_terminal
+from crystal_node.surfaces.cli.console.output import emit_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -305,7 +305,7 @@ _OVER = ("over", "over")
 
 def follow(device: "Device", *, as_json: bool) -> None:
     """Returns when the person has enough."""
-    from crystal_node.surfaces.cli.screen import can_move
+    from crystal_node.surfaces.cli.console.terminal import can_move
 
     try:
         if as_json:
@@ -334,7 +334,7 @@ def _drawn(device: "Device") -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from crystal_node.surfaces.cli.screen import console
+    from crystal_node.surfaces.cli.console.terminal import console
 
     screen = console()
     with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:

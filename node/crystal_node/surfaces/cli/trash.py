@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes
-from crystal_node.surfaces.cli.output import emit, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, say
 
 if TYPE_CHECKING:
     from crystal_node.sync.files.trash import Trash, Trashed
@@ -89,7 +89,7 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
         crystal trash empty --yes
     """
     from crystal_node.base.wording import counted
-    from crystal_node.surfaces.cli.options import confirm
+    from crystal_node.surfaces.cli.console.options import confirm
 
     trash = _trash()
     items: list[Trashed] = list(trash.items())

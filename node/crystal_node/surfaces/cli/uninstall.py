@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Yes, confirm
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.purging import HomeLoss
+    from crystal_node.surfaces.setup.removal import HomeLoss
 
 Purge = Annotated[
     bool,
@@ -40,8 +40,8 @@ def run(
     """
     from crystal_node.base.errors import Usage
     from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.cli.up_people import step_document, tell_outcome
-    from crystal_node.surfaces.setup.lowering import uninstalling
+    from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
+    from crystal_node.surfaces.setup.down import uninstalling
     from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     if yes_lose_it and not purge:
@@ -78,7 +78,7 @@ def run(
 
 def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> None:
     """Says what goes, and has it confirmed, before anything is done."""
-    from crystal_node.surfaces.setup.purging import check_is_home, left_over, loss_of, mark_of
+    from crystal_node.surfaces.setup.removal import check_is_home, left_over, loss_of, mark_of
 
     if not settings.home.root.exists():
         if not mark_of(left_over(settings.home)).exists():
@@ -125,7 +125,7 @@ def _about(loss: "HomeLoss") -> str:
 
 def _purge(settings: "Settings", *, lose: bool) -> "HomeLoss":
     """Looks once more when nobody else is at work in the home, and removes it."""
-    from crystal_node.surfaces.setup.purging import HomeLoss, alone, loss_of, purge
+    from crystal_node.surfaces.setup.removal import HomeLoss, alone, loss_of, purge
 
     if not settings.home.root.exists():
         purge(settings)

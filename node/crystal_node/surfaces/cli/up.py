@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json, Relay, Yes, is_terminal
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes, is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
     from crystal_node.capture.history import History
-    from crystal_node.surfaces.setup.raising import Wish
     from crystal_node.surfaces.setup.steps import StepOutcome
     from crystal_node.surfaces.setup.tools import AiTool
+    from crystal_node.surfaces.setup.up import Wish
 import asyncio
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.options import read_secret
+from crystal_node.surfaces.cli.console.options import read_secret
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -93,11 +93,11 @@ def run(
     """
     from crystal_node.base.settings import Flags, resolve
     from crystal_node.capture.history import History
-    from crystal_node.surfaces.cli import up_people as people
+    from crystal_node.surfaces.cli import up_dialogue as people
     from crystal_node.surfaces.cli.pair import check_argument
-    from crystal_node.surfaces.setup.raising import raising
     from crystal_node.surfaces.setup.steps import carry_out, exit_code
     from crystal_node.surfaces.setup.tools import find_tools, read_states
+    from crystal_node.surfaces.setup.up import raising
 
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
@@ -198,9 +198,9 @@ def _wish(
     from crystal_node.base.locking import is_held
     from crystal_node.base.settings import Source
     from crystal_node.capture.history import decided
-    from crystal_node.surfaces.cli import up_people as people
-    from crystal_node.surfaces.setup.raising import Wish
+    from crystal_node.surfaces.cli import up_dialogue as people
     from crystal_node.surfaces.setup.tools import check_names
+    from crystal_node.surfaces.setup.up import Wish
 
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}

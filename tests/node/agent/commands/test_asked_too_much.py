@@ -15,7 +15,7 @@ from crystal_node.base.errors import BadConfig, Usage
 from crystal_node.capture.history import step_over
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.backup.shelf import backups
-from crystal_node.surfaces.cli.output import json_line
+from crystal_node.surfaces.cli.console.output import json_line
 from crystal_node.sync.sync import Syncer
 from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zxingcpp
 
-from crystal_node.surfaces.cli.pair_people import fitting
+from crystal_node.surfaces.cli.pair_dialogue import fitting
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal, terminal
 

@@ -12,7 +12,7 @@ import pytest
 from crystal_node.search.finding import asking
 from crystal_node.search.finding.documents import SearchRequest
 from crystal_node.search.finding.wire import frame, read_frame
-from crystal_node.surfaces.cli.quick import ANSWER_SECONDS_MAX, request_of
+from crystal_node.surfaces.cli.search_json import ANSWER_SECONDS_MAX, request_of
 from tests.node.search.finding.test_serving import served
 from tests.support.machine import Machine
 
@@ -65,12 +65,12 @@ def test_what_is_not_plain_is_left_to_the_command(arguments: list[str]) -> None:
 
 
 def test_it_speaks_what_the_agent_speaks() -> None:
-    from crystal_node.surfaces.cli import quick
+    from crystal_node.surfaces.cli import search_json
 
-    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (quick._GREETING, 2) + b"{}"), 100)  # pyright: ignore[reportPrivateUsage]
+    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (search_json._GREETING, 2) + b"{}"), 100)  # pyright: ignore[reportPrivateUsage]
     assert (verb, body) == ("search", b"{}")
-    assert frame("ok", b"{}") == b"%s ok 2\n{}" % quick._GREETING  # pyright: ignore[reportPrivateUsage]
-    assert (quick.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
+    assert frame("ok", b"{}") == b"%s ok 2\n{}" % search_json._GREETING  # pyright: ignore[reportPrivateUsage]
+    assert (search_json.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
         asking.CONNECT_SECONDS_MAX,
         asking.ANSWER_SECONDS_MAX,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from crystal_node.base.home import Home
 from crystal_node.base.locking import is_held
-from crystal_node.surfaces.setup.purging import left_over, mark_of
+from crystal_node.surfaces.setup.removal import left_over, mark_of
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.user_manager import with_manager
 

@@ -24,7 +24,7 @@ def tell(arguments: Sequence[str]) -> None:
     from crystal_crypto.errors import CrystalError
     from crystal_node.base.settings import resolve
     from crystal_node.device.access import TEXTS, Access, peek_access
-    from crystal_node.surfaces.cli.output import note
+    from crystal_node.surfaces.cli.console.output import note
 
     try:
         home = resolve().home
@@ -39,7 +39,7 @@ def tell(arguments: Sequence[str]) -> None:
 
 def _news(home: "Home") -> None:
     from crystal_node.device.journal import SqliteJournal
-    from crystal_node.surfaces.cli.output import note
+    from crystal_node.surfaces.cli.console.output import note
     from crystal_node.sync.members.newsdesk import mark_waiting_shown, waiting_lines
 
     waiting = waiting_lines(home.state_database)

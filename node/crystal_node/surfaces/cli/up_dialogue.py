@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crystal_node.base.errors import Usage
-from crystal_node.surfaces.cli.options import SECRET_CHARS_MAX, confirm
-from crystal_node.surfaces.cli.output import emit_line, note, say
+from crystal_node.surfaces.cli.console.options import SECRET_CHARS_MAX, confirm
+from crystal_node.surfaces.cli.console.output import emit_line, note, say
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.kitoption import read_kit
-from crystal_node.surfaces.cli.options import Debug, Json, Relay, Yes, ask, is_terminal, read_secret
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.kit import read_kit
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes, ask, is_terminal, read_secret
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.safekeeping.recovery.files import FilesBack

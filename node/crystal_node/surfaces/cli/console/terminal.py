@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crystal_node.safekeeping.pairing.qr import Fit, Screen, draw, write
-from crystal_node.surfaces.cli.options import is_terminal
-from crystal_node.surfaces.cli.output import note, say
+from crystal_node.surfaces.cli.console.options import is_terminal
+from crystal_node.surfaces.cli.console.output import note, say
 
 if TYPE_CHECKING:
     from rich.console import Console

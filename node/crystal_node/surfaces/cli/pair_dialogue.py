@@ -12,9 +12,9 @@ from crystal_node.base.errors import Usage
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
 from crystal_node.safekeeping.pairing.qr import write
-from crystal_node.surfaces.cli.options import InputLines, is_terminal
-from crystal_node.surfaces.cli.output import emit_line, note, say
-from crystal_node.surfaces.cli.screen import can_move, screen, show_code
+from crystal_node.surfaces.cli.console.options import InputLines, is_terminal
+from crystal_node.surfaces.cli.console.output import emit_line, note, say
+from crystal_node.surfaces.cli.console.terminal import can_move, screen, show_code
 
 _NAME_CHARS_MAX = 60
 _YES = frozenset({"y", "yes"})

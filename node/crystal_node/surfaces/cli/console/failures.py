@@ -18,7 +18,7 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
         for line in "".join(traceback.format_exception(error)).splitlines():
             sys.stderr.write(printable(line) + "\n")
     if as_json:
-        from crystal_node.surfaces.cli.output import json_line
+        from crystal_node.surfaces.cli.console.output import json_line
 
         document = {"error": failure.message, "hint": failure.hint, "exit_code": failure.exit_code}
         sys.stderr.write(json_line(document))

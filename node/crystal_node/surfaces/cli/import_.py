@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import Debug, Json
-from crystal_node.surfaces.cli.output import emit, note, say
+from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, note, say
 
 Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal export` wrote.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]

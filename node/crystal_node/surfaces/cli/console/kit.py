@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.options import is_terminal, unseen
-from crystal_node.surfaces.cli.output import note
+from crystal_node.surfaces.cli.console.options import is_terminal, unseen
+from crystal_node.surfaces.cli.console.output import note
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 
 from crystal_node.agent.daemon.standing import Holder, holder_of
-from crystal_node.agent.service import Manager, ServiceState
+from crystal_node.agent.service.manager import Manager, ServiceState
 from crystal_node.base.errors import HomeBusy
 from crystal_node.base.settings import Settings
 
 STOP_SECONDS_MAX = 40.0
 """A round may take 5 s to end, a job's thread 10; a service manager kills after 30."""
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
                 if left.pid
                 else HomeBusy.hint,
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return Stopped(bool(by) or holder is not None, by, time.monotonic() - started)
 
 

@@ -23,8 +23,8 @@ from bench.harness import Row, value_at_most
 from crystal_crypto.invite_code import decode_invite
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.device.device import opened
-from crystal_node.device.enrol import found_vault
-from crystal_node.device.relaystore import open_http
+from crystal_node.device.enrolment import found_vault
+from crystal_node.device.relay import open_http
 from crystal_node.safekeeping.pairing.inviter import invite
 from crystal_node.safekeeping.pairing.newcomer import join_by_invite
 from crystal_node.safekeeping.pairing.person import Machine, ShownInvite

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crystal_mirror.operations import Piece, decode_operation, encode_operation
-from crystal_node.capture import follow
+from crystal_node.capture import line_reader
 from crystal_node.capture.adapter import Adapter, Found, decode_state, encode_state
-from crystal_node.capture.adapters import TOOLS as NAMES
-from crystal_node.capture.follow import FileState
-from crystal_node.capture.jsonvalues import as_array, is_object
+from crystal_node.capture.json_values import as_array, is_object
+from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.tools import TOOLS as NAMES
 from tests.node.capture.tools import QUIET_NS, Tool, line, pieces, read_all
 from tests.node.capture.transcripts import nothing, said
 
@@ -132,7 +132,7 @@ class AdapterContract:
         state: FileState | None = None
         got: list[tuple[str, Piece]] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(follow, "PASS_BYTES_MAX", bound)
+            patch.setattr(line_reader, "PASS_BYTES_MAX", bound)
             for cut, quiet, dies in [
                 *sorted((min(step[0], len(whole)), *step[1:]) for step in steps),
                 (len(whole), False, False),
@@ -159,10 +159,10 @@ class AdapterContract:
         talk.write(talk.whole().removesuffix(b"\n"))
         texts, state = talk.said()
         assert texts == TEXTS[:-1]
-        assert not follow.unchanged(talk.path, state, QUIET_NS), "it is looked at once more"
+        assert not line_reader.unchanged(talk.path, state, QUIET_NS), "it is looked at once more"
         texts, state = talk.said(state, QUIET_NS)
         assert texts == TEXTS[-1:]
-        assert follow.unchanged(talk.path, state, QUIET_NS)
+        assert line_reader.unchanged(talk.path, state, QUIET_NS)
 
     @pytest.mark.parametrize("between", [b"\n", b"\r\n", b"", b"\n\n"])
     def test_what_goes_on_behind_a_taken_last_line_is_neither_doubled_nor_lost(
@@ -179,7 +179,9 @@ class AdapterContract:
         talk.write(talk.whole(), torn[: torn.index(b"away")])
         texts, state = talk.said(quiet_ns=QUIET_NS)
         assert texts == TEXTS
-        assert follow.unchanged(talk.path, state, QUIET_NS), "it was looked at, and is not looked at for ever"
+        assert line_reader.unchanged(talk.path, state, QUIET_NS), (
+            "it was looked at, and is not looked at for ever"
+        )
         talk.write(talk.tool.line(61, "started again"), talk.tool.line(62, "and on"))
         assert talk.said(state)[0] == ["started again", "and on"]
 
@@ -258,7 +260,7 @@ class AdapterContract:
         state = talk.adapter.skip(talk.path)
         rewritten = talk.tool.begin() + talk.tool.line(80, "public") + b"".join(map(line, undated))
         talk.path.write_bytes(rewritten)
-        texts, _ = talk.said(follow.rewound(state))
+        texts, _ = talk.said(line_reader.rewound(state))
         assert texts == ["public"]
         texts, _ = talk.said(state)
         assert texts == ["public"]

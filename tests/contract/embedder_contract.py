@@ -16,7 +16,7 @@ from crystal_core.embed.port import (
     EmbedderUnavailable,
     EmbeddingError,
 )
-from crystal_node.models.embedding.held import HeldEmbedder
+from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.http import Pause
 from crystal_node.models.embedding.remote import RemoteEmbedder
 from tests.support.embedding_server import EmbeddingServer, embedding_server

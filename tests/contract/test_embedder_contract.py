@@ -8,13 +8,13 @@ import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.port import EmbedderRefused, EmbedderUnavailable
+from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.google import GoogleEmbedder
-from crystal_node.models.embedding.held import HeldEmbedder
 from crystal_node.models.embedding.http import EmbedHttp, Pause
 from crystal_node.models.embedding.ollama import OllamaEmbedder
 from crystal_node.models.embedding.openai import OpenAiEmbedder
 from crystal_node.models.embedding.remote import RemoteEmbedder
-from crystal_node.models.embedding.sentence import SentenceEmbedder
+from crystal_node.models.embedding.sentence_transformers import SentenceEmbedder
 from crystal_node.models.embedding.windows import LONG as LONG_WINDOWS
 from crystal_node.models.embedding.windows import SHORT, first_window, windows_of
 from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.settings import Config, KeyStoreKind, Settings, resolve
-from crystal_node.device.keys.devicekeys import NAMES, file_store, keyring_store, open_keys
+from crystal_node.device.keys.device_keys import NAMES, file_store, keyring_store, open_keys
 from crystal_node.device.keys.moves import move_keys
 from tests.support.dying_process import kill_at_each_step
 from tests.support.kept_keyring import Keyring

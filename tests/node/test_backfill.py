@@ -13,9 +13,9 @@ import pytest
 from crystal_node.base.errors import Usage
 from crystal_node.base.settings import resolve
 from crystal_node.capture.adapter import encode_state
-from crystal_node.capture.adapters import adapters_of
-from crystal_node.capture.backfilling import BackfillRequest, backfill
+from crystal_node.capture.backfill import BackfillRequest, backfill
 from crystal_node.capture.choosing import discovered
+from crystal_node.capture.tools import adapters_of
 from crystal_node.device.device import opened
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.workbench import quick_folder

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from crystal_node.base.settings import resolve
+from crystal_node.models.llm.addresses import is_strangers, listens_here
 from crystal_node.models.llm.discovery import find_llm
-from crystal_node.models.llm.places import is_strangers, listens_here
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.documents import Depth, SearchRequest
 from tests.support.machine import Machine

@@ -1,7 +1,7 @@
 """Each notice of the protocol has a sentence for the person."""
 
 from crystal_mirror.notices import Notice
-from crystal_node.base.noticetexts import notice_text
+from crystal_node.base.notice_texts import notice_text
 
 
 def test_every_notice_has_a_sentence_of_its_own() -> None:

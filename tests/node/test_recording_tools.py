@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.capture.lines import QUIET_MS
-from crystal_node.device.moments import STRANGE_LINES
+from crystal_node.capture.line_adapter import QUIET_MS
+from crystal_node.device.activity import STRANGE_LINES
 from tests.node.capture.tools import TOOLS, Tool
 from tests.node.capture.transcripts import FIXTURES
 from tests.support.machine import Machine, Vault, transcript

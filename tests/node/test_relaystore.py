@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.settings import resolve
-from crystal_node.device.relaystore import TOKEN_SECONDS_MAX, FreshToken, open_store
+from crystal_node.device.relay import TOKEN_SECONDS_MAX, FreshToken, open_store
 from crystal_relay.memory import MemoryStore
 from tests.support.relay_server import enrolled, served
 

@@ -11,7 +11,7 @@ from crystal_crypto.kit import encode_kit
 from crystal_crypto.pairing import encode
 from crystal_mirror.ports import OutboxState
 from crystal_node.device.device import Device, opened
-from crystal_node.device.relaystore import open_http
+from crystal_node.device.relay import open_http
 from crystal_relay.errors import Unauthorized
 from crystal_relay.tokens import Preset, new_token, token_hash
 from tests.node.test_devices import device_id, listed

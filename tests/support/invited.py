@@ -15,8 +15,8 @@ from crystal_mirror.member import load_log
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.device.device import opened
-from crystal_node.device.enrol import joining
-from crystal_node.device.relaystore import open_store
+from crystal_node.device.enrolment import joining
+from crystal_node.device.relay import open_store
 from crystal_node.device.runner import Runner
 from crystal_relay.tokens import Preset, new_token, token_hash
 from tests.support.machine import Machine, Vault

@@ -14,8 +14,8 @@ import watchfiles
 import crystal_core.embed.builtin
 import crystal_core.search
 import crystal_node.agent.watching
-import crystal_node.capture.recording
-import crystal_node.device.enrol
+import crystal_node.capture.recorder
+import crystal_node.device.enrolment
 import crystal_node.sync.sync
 from crystal_node.surfaces.cli import main
 from crystal_node.surfaces.cli.app import build
@@ -24,8 +24,8 @@ LOADED = (
     build(()),
     crystal_core.embed.builtin,
     crystal_core.search,
-    crystal_node.device.enrol,
-    crystal_node.capture.recording,
+    crystal_node.device.enrolment,
+    crystal_node.capture.recorder,
     crystal_node.sync.sync,
     crystal_node.agent.watching,
     httpx,

@@ -25,7 +25,7 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import clock_time, iso, printable
-from crystal_node.capture.recording import Recorder
+from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device
 from crystal_node.sync.files.watching import FilesWatch
 from crystal_node.sync.members.newsdesk import line_of

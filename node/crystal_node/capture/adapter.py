@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crystal_mirror.operations import Capture
-from crystal_node.capture.follow import FileState
+from crystal_node.capture.line_reader import FileState
 
 SPOTS_MAX = 20
 """Damaged lines that are remembered by place; beyond that they are only counted."""

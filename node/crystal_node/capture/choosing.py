@@ -6,10 +6,10 @@ from pathlib import Path
 from crystal_node.capture.adapter import Adapter, Found
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.drop import DropFolder
-from crystal_node.capture.finding import files_below
-from crystal_node.capture.follow import LineReader
+from crystal_node.capture.folders import files_below
 from crystal_node.capture.gemini import GeminiCli
-from crystal_node.capture.jsonvalues import is_object, parse_json
+from crystal_node.capture.json_values import is_object, parse_json
+from crystal_node.capture.line_reader import LineReader
 from crystal_node.capture.openclaw import OpenClaw
 
 Choice = tuple[Adapter, Found]

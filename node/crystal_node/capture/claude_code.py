@@ -16,9 +16,9 @@ from typing import Any
 
 from crystal_node.capture.adapter import Found
 from crystal_node.capture.context import Context
-from crystal_node.capture.finding import below, files_below
-from crystal_node.capture.gathering import Spoken
-from crystal_node.capture.lines import At, LineAdapter
+from crystal_node.capture.folders import below, files_below
+from crystal_node.capture.line_adapter import At, LineAdapter
+from crystal_node.capture.messages import Spoken
 from crystal_node.capture.records import Blank, Damage, Record, bounded, milliseconds, parse_line
 from crystal_node.capture.words import Silent, cleaned_texts, words_of
 

@@ -20,16 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.base.agents import agent_id
+from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import normalised_remote
 from crystal_node.capture.adapter import Found
 from crystal_node.capture.context import Context
-from crystal_node.capture.finding import below, files_below
-from crystal_node.capture.gathering import Spoken, derived_id, joined
-from crystal_node.capture.jsonvalues import as_array, as_object, as_text
-from crystal_node.capture.lines import At
+from crystal_node.capture.folders import below, files_below
+from crystal_node.capture.json_values import as_array, as_object, as_text
+from crystal_node.capture.line_adapter import At
+from crystal_node.capture.messages import Spoken, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
-from crystal_node.capture.redact import redact
+from crystal_node.capture.redaction import redact
 from crystal_node.capture.words import Silent
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"

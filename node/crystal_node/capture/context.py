@@ -2,7 +2,7 @@
 
 import msgspec
 
-from crystal_node.capture.gathering import Spoken, said_mark
+from crystal_node.capture.messages import Spoken, said_mark
 
 MARK_BYTES = 8
 MARKS_MAX = 8192

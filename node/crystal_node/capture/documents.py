@@ -18,8 +18,8 @@ from msgspec import structs
 from crystal_node.base.project import Places
 from crystal_node.capture.adapter import Counts, Hides, Reading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
-from crystal_node.capture.follow import FileState, open_regular
-from crystal_node.capture.gathering import Gatherer, Spoken
+from crystal_node.capture.line_reader import FileState, open_regular
+from crystal_node.capture.messages import Gatherer, Spoken
 from crystal_node.capture.words import Silent
 
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.base.agents import agent_id
+from crystal_node.base.agent_names import agent_id
 from crystal_node.capture.adapter import Found, Hides, Reading
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentReader, Said
-from crystal_node.capture.finding import below, files_below
-from crystal_node.capture.follow import FileState
-from crystal_node.capture.gathering import Spoken, derived_id
-from crystal_node.capture.jsonvalues import as_text
-from crystal_node.capture.lines import At
+from crystal_node.capture.folders import below, files_below
+from crystal_node.capture.json_values import as_text
+from crystal_node.capture.line_adapter import At
+from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.messages import Spoken, derived_id
 from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
 from crystal_node.capture.words import Silent
 

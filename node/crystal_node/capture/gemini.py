@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.base.agents import agent_id
+from crystal_node.base.agent_names import agent_id
 from crystal_node.capture.adapter import Found, Hides, Reading
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentReader, Said
-from crystal_node.capture.finding import below, files_below, folders_in
-from crystal_node.capture.follow import FileState, open_regular
-from crystal_node.capture.gathering import Spoken, derived_id, joined
-from crystal_node.capture.jsonvalues import as_array, as_object, as_text, is_array, is_object, parse_json
-from crystal_node.capture.lines import At
+from crystal_node.capture.folders import below, files_below, folders_in
+from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
+from crystal_node.capture.line_adapter import At
+from crystal_node.capture.line_reader import FileState, open_regular
+from crystal_node.capture.messages import Spoken, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
 from crystal_node.capture.records import Damage
 from crystal_node.capture.words import Silent

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from crystal_node.capture.adapter import encode_state
-from crystal_node.capture.adapters import all_adapters
-from crystal_node.capture.recording import Recorder, RecordReport
+from crystal_node.capture.recorder import Recorder, RecordReport
+from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
 from crystal_node.device.journal import peek
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from crystal_node.capture.context import Context
-from crystal_node.capture.gathering import Spoken
-from crystal_node.capture.jsonvalues import is_object, parse_json
-from crystal_node.capture.lines import At, LineAdapter
+from crystal_node.capture.json_values import is_object, parse_json
+from crystal_node.capture.line_adapter import At, LineAdapter
+from crystal_node.capture.messages import Spoken
 from crystal_node.capture.records import EARLIEST_MS, LATEST_MS, Damage, milliseconds
 from crystal_node.capture.words import Silent
 

@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.base.agents import agent_id
+from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import Places
 from crystal_node.capture.adapter import Counts, Found, Hides, Reading
 from crystal_node.capture.context import Context
-from crystal_node.capture.finding import below, files_below, folders_in
-from crystal_node.capture.follow import FileState
-from crystal_node.capture.gathering import Gatherer, Spoken, derived_id, joined
-from crystal_node.capture.jsonvalues import as_array, as_object, as_text
-from crystal_node.capture.lines import At, LinePass
+from crystal_node.capture.folders import below, files_below, folders_in
+from crystal_node.capture.json_values import as_array, as_object, as_text
+from crystal_node.capture.line_adapter import At, LinePass
+from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.messages import Gatherer, Spoken, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
-from crystal_node.capture.openclaw_store import (
+from crystal_node.capture.openclaw_database import (
     JOURNAL_NAME,
     STORE_NAME,
     read_store,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from crystal_node.capture.jsonvalues import as_text, as_truth, is_array, is_object
+from crystal_node.capture.json_values import as_text, as_truth, is_array, is_object
 
 EARLIEST_MS = 946_684_800_000
 """Moments before 2000 or after 2200 are taken for unknown."""

@@ -23,11 +23,11 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, NotSetUp
 from crystal_node.base.settings import Settings
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.keys.devicekeys import DeviceKeys, open_keys
+from crystal_node.device.keys.device_keys import DeviceKeys, open_keys
 from crystal_node.device.keys.roots import kept_roots
 
 if TYPE_CHECKING:
-    from crystal_node.device.relaystore import FreshToken
+    from crystal_node.device.relay import FreshToken
     from crystal_node.models.embedding import HeldEmbedder
     from crystal_relay.client import HttpStore
     from crystal_relay.store import Store
@@ -158,7 +158,7 @@ class Device:
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
         """
-        from crystal_node.device.relaystore import open_http
+        from crystal_node.device.relay import open_http
 
         async with open_http(self.settings, vault=self.member.vault, token=self._token()) as store:
             yield store
@@ -171,7 +171,7 @@ class Device:
             NotSetUp: no relay is configured, or this device has no token for it.
             Revoked: in place of the relay's refusal, where the device log here says why it refuses.
         """
-        from crystal_node.device.relaystore import open_store
+        from crystal_node.device.relay import open_store
         from crystal_node.device.runner import TokenRefused
 
         async with open_store(self.settings, vault=self.member.vault, token=self._token()) as store:
@@ -182,7 +182,7 @@ class Device:
                 raise
 
     def _token(self) -> "FreshToken":
-        from crystal_node.device.relaystore import FreshToken
+        from crystal_node.device.relay import FreshToken
 
         def load() -> str | None:
             return self.keys.token(self.identity.id)

@@ -16,7 +16,7 @@ from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin
-from crystal_node.base.streamfile import StreamFile
+from crystal_node.base.stream_database import StreamFile
 
 SCHEMA_VERSION = 1
 

@@ -34,7 +34,7 @@ from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.keys.devicekeys import open_keys
+from crystal_node.device.keys.device_keys import open_keys
 from crystal_node.safekeeping.recovery.oldhome import DamagedHome, SourceHome, clear_scratch, copy_memory
 from crystal_node.sync.replication.leftovers import BEFORE
 from crystal_node.sync.sync import sync_now, syncing

@@ -2,7 +2,7 @@
 
 import re
 
-from crystal_node.base.agents import folder_name, session_name
+from crystal_node.base.agent_names import folder_name, session_name
 from crystal_node.derive.artefacts.writing import ArtefactPlace
 from crystal_node.sync.artefact_seal import ArtefactForm
 

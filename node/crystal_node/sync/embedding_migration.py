@@ -24,10 +24,10 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.settings.options import BY_NAME
 from crystal_node.base.settings.resolved import Setting, Source
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.choosing import BUILTIN, NONE, builtin
-from crystal_node.models.embedding.held import HeldEmbedder
-from crystal_node.models.embedding.made import MadeVectors
-from crystal_node.models.llm.places import is_loopback
+from crystal_node.models.embedding.embedder import HeldEmbedder
+from crystal_node.models.embedding.prepared import MadeVectors
+from crystal_node.models.embedding.selection import BUILTIN, NONE, builtin
+from crystal_node.models.llm.addresses import is_loopback
 
 OPTION_PROVIDER, OPTION_MODEL, OPTION_URL = "embedding_provider", "embedding_model", "embedding_url"
 

@@ -7,10 +7,10 @@ from crystal_core.embed.port import EmbeddingError
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.choosing import BUILTIN, embedder_for
-from crystal_node.models.embedding.made import MadeVectors
-from crystal_node.models.embedding.notes import META_PROBLEM
-from crystal_node.models.embedding.vaults import VaultEmbedder
+from crystal_node.models.embedding.prepared import MadeVectors
+from crystal_node.models.embedding.selection import BUILTIN, embedder_for
+from crystal_node.models.embedding.vault_embedder import VaultEmbedder
+from crystal_node.sync.embedding_notes import META_PROBLEM
 
 _SENTENCE = "What did we decide last week?"
 

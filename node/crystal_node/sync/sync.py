@@ -24,10 +24,9 @@ from crystal_node.base.errors import describe
 from crystal_node.base.locking import FileLock, give_way
 from crystal_node.base.wording import counted, size
 from crystal_node.device.access import Access, note_access
+from crystal_node.device.activity import Rounds
 from crystal_node.device.device import Device
-from crystal_node.device.moments import Rounds
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
-from crystal_node.models.embedding.ingesting import Ingest
 from crystal_node.sync.files.alongside import with_files
 from crystal_node.sync.files.rounds import FileRounds
 from crystal_node.sync.members.due import duties_due, settling_due
@@ -36,6 +35,7 @@ from crystal_node.sync.members.newsdesk import keep_lines
 from crystal_node.sync.replication.leftovers import tidy_leftovers
 from crystal_node.sync.replication.pace import ProgressLines
 from crystal_node.sync.replication.snapshotting import snapshot_if_due, snapshot_now
+from crystal_node.sync.round_embedder import Ingest
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import token_hash
 

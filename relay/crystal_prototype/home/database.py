@@ -15,9 +15,9 @@ import apsw
 
 from crystal_core.schema import APPLICATION_ID
 from crystal_mirror.operations import CONFIDENCE_MAX, MILLISECONDS_MAX, NAME_CHARS_MAX
-from crystal_node.base.agents import agent_id
+from crystal_node.base.agent_names import agent_id
 from crystal_node.base.errors import Usage
-from crystal_node.capture.gathering import derived_id
+from crystal_node.capture.messages import derived_id
 from crystal_node.safekeeping.portable.records import MemoryRecord, PieceRecord
 
 SOURCE = "memory-crystal"

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from crystal_node.capture import follow
-from crystal_node.capture.follow import FileState
+from crystal_node.capture import line_reader
+from crystal_node.capture.line_reader import FileState
 from tests.node.capture.transcripts import Tool, line, user
 
 PASS_BYTES = 500
@@ -126,12 +126,12 @@ class Transcript(RuleBasedStateMachine):
         assert not self.private & set(self.owed)
 
     def _with_small_passes(self, state: FileState | None) -> tuple[list[int], FileState]:
-        before = follow.PASS_BYTES_MAX
-        follow.PASS_BYTES_MAX = PASS_BYTES
+        before = line_reader.PASS_BYTES_MAX
+        line_reader.PASS_BYTES_MAX = PASS_BYTES
         try:
             operations, after = self.tool.read_all(state)
         finally:
-            follow.PASS_BYTES_MAX = before
+            line_reader.PASS_BYTES_MAX = before
         return [int(piece.message[-12:]) for operation in operations for piece in operation.pieces], after
 
 

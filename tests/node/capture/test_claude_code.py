@@ -9,10 +9,10 @@ import pytest
 
 from crystal_core.chunking import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, encode_operation
-from crystal_node.capture import follow
+from crystal_node.capture import line_reader
 from crystal_node.capture.adapter import SPOTS_MAX, Counts, Spot, decode_state, encode_state
 from crystal_node.capture.claude_code import ClaudeCode
-from crystal_node.capture.follow import FileState
+from crystal_node.capture.line_reader import FileState
 from tests.node.capture.transcripts import (
     FIXTURES,
     SAMPLE,
@@ -199,8 +199,8 @@ def test_operations_stay_within_their_limits(tool: Tool, text: str) -> None:
 def test_a_huge_transcript_is_read_piece_by_piece_in_bounded_memory(
     tool: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "PASS_BYTES_MAX", 256 * 1024)
-    monkeypatch.setattr(follow, "LINE_BYTES_MAX", 512 * 1024)
+    monkeypatch.setattr(line_reader, "PASS_BYTES_MAX", 256 * 1024)
+    monkeypatch.setattr(line_reader, "LINE_BYTES_MAX", 512 * 1024)
     result = [{"type": "tool_result", "content": "x" * 100_000}]
     with tool.path.open("wb") as file:
         for number in range(300):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from crystal_node.capture import follow
-from crystal_node.capture.follow import FileState, Line, LineReader, NotAFile, unchanged
+from crystal_node.capture import line_reader
+from crystal_node.capture.line_reader import FileState, Line, LineReader, NotAFile, unchanged
 
 
 def read(path: Path, state: FileState | None) -> tuple[list[bytes | None], FileState]:
@@ -51,7 +51,7 @@ def test_growth_is_read_once(path: Path) -> None:
 def test_growth_reads_no_more_than_the_new_bytes_and_the_marks(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(line_reader, "BLOCK_BYTES", 4096)
     path.write_bytes(b"".join(b"line %06d\n" % n for n in range(100_000)))
     _, state = read(path, None)
     append(path, b"new\n")
@@ -84,7 +84,7 @@ def test_growth_reads_no_more_than_the_new_bytes_and_the_marks(
 
     monkeypatch.setattr(os, "fdopen", Counted)
     assert read(path, state)[0] == [b"new"]
-    assert consumed <= 2 * follow.MARK_BYTES + len(b"new\n")
+    assert consumed <= 2 * line_reader.MARK_BYTES + len(b"new\n")
 
 
 def test_a_half_written_line_waits_for_its_end_even_if_it_is_whole_json(path: Path) -> None:
@@ -111,8 +111,8 @@ def test_any_way_of_growing_gives_the_lines_of_reading_at_once(
     state: FileState | None = None
     got: list[bytes | None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(follow, "BLOCK_BYTES", block)
-        patch.setattr(follow, "PASS_BYTES_MAX", bound)
+        patch.setattr(line_reader, "BLOCK_BYTES", block)
+        patch.setattr(line_reader, "PASS_BYTES_MAX", bound)
         for cut in [*sorted(min(cut, len(whole)) for cut in cuts), len(whole)]:
             path.write_bytes(whole[:cut])
             more, state = read(path, state)
@@ -197,9 +197,9 @@ def test_a_file_rewritten_while_it_is_read_is_noticed_the_next_time(path: Path) 
 def test_a_line_over_the_limit_is_counted_and_not_held(
     path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
 ) -> None:
-    monkeypatch.setattr(follow, "LINE_BYTES_MAX", 1000)
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(follow, "PASS_BYTES_MAX", bound)
+    monkeypatch.setattr(line_reader, "LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr(line_reader, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(line_reader, "PASS_BYTES_MAX", bound)
     path.write_bytes(b"one\n" + b"x" * 5000 + b"\n" + b"z" * 1000 + b"\ntwo\n" + b"y" * 5000)
     lines, state = read(path, None)
     assert lines == [b"one", None, b"z" * 1000, b"two", None]
@@ -210,9 +210,9 @@ def test_a_line_over_the_limit_is_counted_and_not_held(
 def test_a_line_over_the_limit_does_not_make_a_pass_endless(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "LINE_BYTES_MAX", 1000)
-    monkeypatch.setattr(follow, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(follow, "PASS_BYTES_MAX", 10_000)
+    monkeypatch.setattr(line_reader, "LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr(line_reader, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(line_reader, "PASS_BYTES_MAX", 10_000)
     path.write_bytes(b"x" * 1_000_000 + b"\nend\n")
     with LineReader(path, None) as reader:
         assert [line.data for line in reader.lines()] == [None]
@@ -222,7 +222,7 @@ def test_a_line_over_the_limit_does_not_make_a_pass_endless(
 
 
 def test_a_pass_is_bounded_and_the_next_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "PASS_BYTES_MAX", 100)
+    monkeypatch.setattr(line_reader, "PASS_BYTES_MAX", 100)
     path.write_bytes(b"".join(b"line %03d\n" % n for n in range(100)))
     with LineReader(path, None) as reader:
         first = [line.data for line in reader.lines()]

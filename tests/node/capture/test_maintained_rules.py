@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from crystal_node.capture.redact import redact
+from crystal_node.capture.redaction import redact
 from tests.node.capture import redaction_cases as cases
 
 plugins = pytest.importorskip("detect_secrets.plugins", reason="the set to compare with is not installed")

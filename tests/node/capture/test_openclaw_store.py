@@ -12,11 +12,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_node.capture import openclaw_store
+from crystal_node.capture import openclaw_database
 from crystal_node.capture.adapter import decode_state, encode_state
-from crystal_node.capture.follow import FileState, rewound
+from crystal_node.capture.line_reader import FileState, rewound
 from crystal_node.capture.openclaw import OpenClaw
-from crystal_node.capture.openclaw_store import JOURNAL_NAME, STORE_NAME
+from crystal_node.capture.openclaw_database import JOURNAL_NAME, STORE_NAME
 from tests.node.capture.tools import HOME, fixture, pieces, read_all
 from tests.node.capture.transcripts import said
 
@@ -170,7 +170,7 @@ def test_any_way_of_growing_gives_each_event_once(
     state: FileState | None = None
     got: list[str] = []
     with closing(store.database), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openclaw_store, "PASS_BYTES_MAX", bound)
+        patch.setattr(openclaw_database, "PASS_BYTES_MAX", bound)
         for number, (session, reads, dies) in enumerate([*steps, ("a", True, False)]):
             store.say(session, number, f"said {number}")
             if reads:
@@ -201,7 +201,7 @@ def test_a_database_of_another_form_is_counted(tmp_path: Path) -> None:
 
 
 def test_damaged_and_over_long_events_are_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openclaw_store, "LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr(openclaw_database, "LINE_BYTES_MAX", 1000)
     store.say("a", 0, "one")
     store.say("a", 1, "x" * 2000)
     store.say("a", 2, "y" * 100_000, packed=True)
@@ -267,7 +267,7 @@ def test_a_database_that_computes_for_ever_or_counts_to_infinity_ends_nothing(
 
 def test_a_database_that_takes_too_long_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.say("s", 1, "Hello.")
-    monkeypatch.setattr(openclaw_store, "READ_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(openclaw_store, "_STEPS_LOOK", 1)
+    monkeypatch.setattr(openclaw_database, "READ_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(openclaw_database, "_STEPS_LOOK", 1)
     with pytest.raises(OSError, match="its database says"):
         store.texts()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.capture.follow import FileState, LineReader
+from crystal_node.capture.line_reader import FileState, LineReader
 from crystal_node.capture.records import milliseconds
 from tests.node.capture.transcripts import SESSION, Tool, line, nothing, said, user
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.capture.redact import redact
+from crystal_node.capture.redaction import redact
 from tests.node.capture.redaction_cases import ASSIGNED, HARMLESS, HEX, KEY_BODY, KEY_FILES, PARTLY, TOKENS
 
 

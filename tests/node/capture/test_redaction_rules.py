@@ -3,8 +3,8 @@
 import re
 import time
 
-from crystal_node.capture.redact import redact
-from crystal_node.capture.rules import CONTEXTS, RUN, TOKENS
+from crystal_node.capture.redaction import redact
+from crystal_node.capture.redaction_rules import CONTEXTS, RUN, TOKENS
 from tests.node.capture import redaction_cases as cases
 
 

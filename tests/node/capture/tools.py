@@ -12,8 +12,8 @@ from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.drop import DropFolder
-from crystal_node.capture.follow import FileState
 from crystal_node.capture.gemini import GeminiCli
+from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.openclaw import OpenClaw
 from tests.node.capture.transcripts import FIXTURES, nothing
 

@@ -9,7 +9,7 @@ import crystal_node
 from crystal_mirror.operations import Capture
 from crystal_node.capture.adapter import Reading
 from crystal_node.capture.claude_code import ClaudeCode
-from crystal_node.capture.follow import FileState
+from crystal_node.capture.line_reader import FileState
 
 SAMPLE = Path(crystal_node.__file__).parent / "surfaces" / "demo" / "samples" / "tidewatch.jsonl"
 FIXTURES = Path(__file__).parent / "fixtures"

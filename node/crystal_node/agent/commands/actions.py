@@ -103,7 +103,7 @@ async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done
 
 
 async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
-    from crystal_node.device.moments import Moment, note
+    from crystal_node.device.activity import Moment, note
     from crystal_node.safekeeping.backup.making import Subject, back_up
 
     settings = work.settings
@@ -147,7 +147,7 @@ def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> N
 
 
 async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
-    from crystal_node.capture.backfilling import BackfillRequest, backfill
+    from crystal_node.capture.backfill import BackfillRequest, backfill
     from crystal_node.capture.history import History, decided
 
     if not arguments.dry_run and decided(work.settings.home.state_database) is History.STEPPED_OVER:

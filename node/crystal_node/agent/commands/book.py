@@ -13,7 +13,7 @@ import msgspec
 from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.ports import Asked, Outgoing, Received, Tail
-from crystal_node.base.streamfile import StreamFile
+from crystal_node.base.stream_database import StreamFile
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;

@@ -9,7 +9,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import one_line
 from crystal_node.device.access import TEXTS, Access, read_access
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.notes import META_PROBLEM
+from crystal_node.sync.embedding_notes import META_PROBLEM
 from crystal_node.sync.members.due import duties_due, unfinished
 from crystal_node.sync.members.naming import name_of
 from crystal_node.sync.replication.checks import other_model

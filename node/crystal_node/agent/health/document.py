@@ -4,10 +4,10 @@ from typing import cast
 
 from crystal_mirror.news import news
 from crystal_node.agent.health.standing import Standing
-from crystal_node.base.noticetexts import notice_text
+from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
+from crystal_node.device.activity import Moment
 from crystal_node.device.device import Device
-from crystal_node.device.moments import Moment
 from crystal_node.sync.files.standing import files_document as files_document
 from crystal_node.sync.members.listing import MemberRow
 from crystal_node.sync.members.newsdesk import line_of

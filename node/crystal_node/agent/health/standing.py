@@ -13,8 +13,7 @@ from crystal_node.agent.health.others import others
 from crystal_node.agent.health.stuck import CoreSeen, Facts, Stuck, stuck
 from crystal_node.base.clock import now_ms
 from crystal_node.device.access import Access, read_access
-from crystal_node.device.device import Device
-from crystal_node.device.moments import (
+from crystal_node.device.activity import (
     Moment,
     Trouble,
     read_moments,
@@ -22,6 +21,7 @@ from crystal_node.device.moments import (
     read_strange,
     read_trouble,
 )
+from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy
 from crystal_node.sync.files.standing import FilesStatus, files_status
 from crystal_node.sync.members.listing import MemberRow, rows_of

@@ -14,10 +14,10 @@ from crystal_node.agent.health.channels import Channels
 from crystal_node.agent.health.disks import Disk
 from crystal_node.agent.health.others import STAGED_MAX, Others
 from crystal_node.base.errors import ExitCode
-from crystal_node.base.noticetexts import notice_text
+from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import ago, counted, one_line
 from crystal_node.device.access import Access
-from crystal_node.device.moments import Moment, Problem, Strange, Trouble
+from crystal_node.device.activity import Moment, Problem, Strange, Trouble
 
 _HOUR_MS = 3600 * 1000
 

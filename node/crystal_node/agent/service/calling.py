@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import which
 
 from crystal_node.agent.service.manager import ServiceUnavailable
-from crystal_node.base.settings.surroundings import Surroundings
+from crystal_node.base.settings.user_session import Surroundings
 from crystal_node.base.wording import one_line
 
 CALL_SECONDS_MAX = 60.0

@@ -11,7 +11,7 @@ from crystal_node.agent.service.calling import Called, call, required
 from crystal_node.agent.service.command import STOP_SECONDS, Program
 from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.base.home import DIRECTORY_MODE, write_private
-from crystal_node.base.settings.surroundings import Surroundings
+from crystal_node.base.settings.user_session import Surroundings
 
 LABEL = "org.memory-crystal.agent"
 _UMASK = 0o077

@@ -8,7 +8,7 @@ from crystal_node.agent.service.manager import Manager
 from crystal_node.agent.service.systemd import Systemd
 from crystal_node.agent.service.taskscheduler import TaskScheduler
 from crystal_node.base.settings import Settings
-from crystal_node.base.settings.surroundings import surroundings
+from crystal_node.base.settings.user_session import surroundings
 
 _BY_PLATFORM: dict[str, type[Systemd] | type[Launchd] | type[TaskScheduler]] = {
     "darwin": Launchd,

@@ -12,7 +12,7 @@ from crystal_node.agent.service.calling import Called, call, required
 from crystal_node.agent.service.command import DESCRIPTION, RESTART_SECONDS, STOP_SECONDS, Program
 from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.base.home import DIRECTORY_MODE, write_private
-from crystal_node.base.settings.surroundings import Surroundings
+from crystal_node.base.settings.user_session import Surroundings
 
 _LINGER = Path("/var/lib/systemd/linger")
 _LINGER_TEXT = (

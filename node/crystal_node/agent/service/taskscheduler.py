@@ -11,7 +11,7 @@ from crystal_node.agent.service.calling import call, required
 from crystal_node.agent.service.command import DESCRIPTION, Program
 from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.base.home import write_private
-from crystal_node.base.settings.surroundings import Surroundings
+from crystal_node.base.settings.user_session import Surroundings
 
 NAMESPACE = "http://schemas.microsoft.com/windows/2004/02/mit/task"
 _ATTEMPTS = 255

@@ -10,7 +10,7 @@ import msgspec
 
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.file_rules import PATTERN_CHARS_MAX, RULES_MAX
-from crystal_node.base.settings.values import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
+from crystal_node.base.settings.checks import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
 
 CONFIG_BYTES_MAX = 64 * 1024
 FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from crystal_node.base.settings.values import (
+from crystal_node.base.settings.checks import (
     checked_address,
     checked_choice,
     checked_denials,

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from crystal_node.base.home import Home, locked_directory, write_private
+from crystal_node.base.settings.checks import KIB, checked_url, yes
 from crystal_node.base.settings.config import Config, read_config
 from crystal_node.base.settings.sections import (
     AgentSettings,
@@ -23,7 +24,6 @@ from crystal_node.base.settings.sections import (
     embedding_section,
     search_section,
 )
-from crystal_node.base.settings.values import KIB, checked_url, yes
 
 
 class Source(StrEnum):

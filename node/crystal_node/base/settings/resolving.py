@@ -12,10 +12,7 @@ from pathlib import Path
 
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home
-from crystal_node.base.settings.config import read_config
-from crystal_node.base.settings.options import OPTIONS, Option, as_text
-from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, Source
-from crystal_node.base.settings.values import (
+from crystal_node.base.settings.checks import (
     checked_bandwidth,
     checked_timeout,
     checked_url,
@@ -23,6 +20,9 @@ from crystal_node.base.settings.values import (
     is_switch,
     yes,
 )
+from crystal_node.base.settings.config import read_config
+from crystal_node.base.settings.options import OPTIONS, Option, as_text
+from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, Source
 
 TOKEN_CHARS_MAX = 512
 SERVE_VARIABLE = "CRYSTAL_SERVE_TOKEN"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
-from crystal_node.base.settings.values import yes
+from crystal_node.base.settings.checks import yes
 
 Lookup = Callable[[str], str]
 DROP_FOLDER_NAME = "drop"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crystal_mirror.files.ports import FileTrouble
-from crystal_node.base.agents import folder_name
+from crystal_node.base.agent_names import folder_name
 from crystal_node.derive.artefacts.works import Works
 from crystal_node.derive.artefacts.writing import Outcome, Writer
 from crystal_node.derive.staging.states import State, has_files

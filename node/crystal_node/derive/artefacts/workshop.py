@@ -14,7 +14,7 @@ from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.rebuild import rebuild_pending
 from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.status import device_name
-from crystal_node.base.agents import agent_folder
+from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.operations import TARGETS_MAX, Forget
-from crystal_node.base.agents import folder_name
+from crystal_node.base.agent_names import folder_name
 from crystal_node.base.errors import describe
 from crystal_node.base.home import FILE_MODE, Home
 from crystal_node.derive.artefacts.index import set_state

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crystal_node.base.agents import folder_name
+from crystal_node.base.agent_names import folder_name
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.home import Home
 from crystal_node.base.wording import one_line

@@ -15,11 +15,11 @@ from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
 from crystal_core.weaver.records import Method
 from crystal_mirror.operations import Remember
-from crystal_node.base.agents import agent_folder
+from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.errors import LocalStorage, Usage
 from crystal_node.base.home import DIRECTORY_MODE, write_private
-from crystal_node.capture.follow import NotAFile, open_regular
-from crystal_node.capture.recording import clean_text
+from crystal_node.capture.line_reader import NotAFile, open_regular
+from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 

@@ -41,8 +41,8 @@ from crystal_node.derive.weaving.request import (
     WeaveState,
     unheard,
 )
+from crystal_node.device.activity import Moment, note
 from crystal_node.device.device import Device
-from crystal_node.device.moments import Moment, note
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.replication.leading import check_is_core
 

@@ -33,7 +33,7 @@ from crystal_crypto.wiping import wiped
 from crystal_node.base.errors import NotSetUp, Usage
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import KeyStoreKind, Settings, read_config
-from crystal_node.device.keys.devicekeys import NAMES, file_store, keyring_store
+from crystal_node.device.keys.device_keys import NAMES, file_store, keyring_store
 from crystal_node.device.keys.passphrase import ask_new_passphrase, has_terminal
 
 _WAIT_SECONDS = 10.0

@@ -6,7 +6,7 @@ from enum import StrEnum
 from crystal_crypto.keystore import State
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import KeyStoreKind, Settings
-from crystal_node.device.keys.devicekeys import file_store
+from crystal_node.device.keys.device_keys import file_store
 
 
 class PassphraseState(StrEnum):

@@ -18,7 +18,7 @@ from crystal_mirror.authority import in_force
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.records import RootRecord
 from crystal_node.base.errors import LocalStorage
-from crystal_node.device.keys.devicekeys import DeviceKeys
+from crystal_node.device.keys.device_keys import DeviceKeys
 
 NEXT = "root.next"
 

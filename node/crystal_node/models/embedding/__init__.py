@@ -16,8 +16,8 @@ Text goes to a remote provider only where the settings of this very device name 
 no model and no NumPy.
 """
 
-from crystal_node.models.embedding.choosing import embedder_for, query_embedder
-from crystal_node.models.embedding.held import HeldEmbedder
-from crystal_node.models.embedding.vaults import VaultEmbedder
+from crystal_node.models.embedding.embedder import HeldEmbedder
+from crystal_node.models.embedding.selection import embedder_for, query_embedder
+from crystal_node.models.embedding.vault_embedder import VaultEmbedder
 
 __all__ = ["HeldEmbedder", "VaultEmbedder", "embedder_for", "query_embedder"]

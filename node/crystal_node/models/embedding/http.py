@@ -20,6 +20,7 @@ import httpx
 import msgspec
 
 from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUnavailable
+from crystal_node.models.llm.addresses import is_loopback
 from crystal_node.models.llm.http import (
     BACKOFF_SECONDS,
     CONNECT_SECONDS_MAX,
@@ -36,7 +37,6 @@ from crystal_node.models.llm.http import (
     repeats,
     retry_after,
 )
-from crystal_node.models.llm.places import is_loopback
 
 ANSWER_BYTES_MAX = 48 * 1024 * 1024
 """Vectors are written out as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""

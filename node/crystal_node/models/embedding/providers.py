@@ -7,12 +7,12 @@ from crystal_core.embed.port import EmbedderRefused
 from crystal_core.embed.prices import DEFAULTS, known_model
 from crystal_core.llm.errors import LlmError
 from crystal_node.base.settings import Settings
-from crystal_node.base.settings.apikeys import KeyOwner, api_key
+from crystal_node.base.settings.api_keys import KeyOwner, api_key
 from crystal_node.models.embedding.google import GOOGLE_URL, GoogleEmbedder
 from crystal_node.models.embedding.ollama import OllamaEmbedder
 from crystal_node.models.embedding.openai import OPENAI_URL, OpenAiEmbedder
 from crystal_node.models.embedding.remote import RemoteEmbedder
-from crystal_node.models.embedding.sentence import SentenceEmbedder
+from crystal_node.models.embedding.sentence_transformers import SentenceEmbedder
 from crystal_node.models.embedding.windows import LONG, SHORT, Scheme
 
 LONG_TOKENS = 2048

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from crystal_core.embed.identities import DIMENSIONS_MAX, ModelIdentity
 from crystal_core.embed.port import AnotherModel, EmbedderClosed, EmbedderRefused
-from crystal_node.models.embedding.held import Sample
+from crystal_node.models.embedding.embedder import Sample
 from crystal_node.models.embedding.http import EmbedHttp, InputTooLong, Pause
 from crystal_node.models.embedding.windows import Scheme, first_window, windows_of
 

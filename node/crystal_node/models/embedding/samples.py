@@ -2,7 +2,7 @@
 
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
-from crystal_node.models.embedding.held import HeldEmbedder, Sample
+from crystal_node.models.embedding.embedder import HeldEmbedder, Sample
 
 _BYTES_MIN, _BYTES_MAX = 24, 800
 """Long enough to tell models apart, short enough to be one window of any of them."""

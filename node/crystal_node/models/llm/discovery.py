@@ -15,13 +15,13 @@ import msgspec
 
 from crystal_core.llm.port import Llm, Refused, Unavailable
 from crystal_node.base.settings import Settings, child_environment
-from crystal_node.base.settings.apikeys import ApiKey, KeyOwner, api_key
+from crystal_node.base.settings.api_keys import ApiKey, KeyOwner, api_key
+from crystal_node.models.llm.addresses import MLX_URL, is_loopback, is_strangers, listens_here
 from crystal_node.models.llm.anthropic import Anthropic
 from crystal_node.models.llm.claude_cli import ClaudeCli
 from crystal_node.models.llm.http import OK, PLAIN, is_packed
 from crystal_node.models.llm.ollama import Ollama
 from crystal_node.models.llm.openai import compatible, openai
-from crystal_node.models.llm.places import MLX_URL, is_loopback, is_strangers, listens_here
 
 T = TypeVar("T")
 LOOK_SECONDS_MAX = 1.0

@@ -23,7 +23,7 @@ import msgspec
 
 from crystal_core.llm.errors import LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
 from crystal_node.base.clock import now_ms
-from crystal_node.models.llm.places import is_loopback
+from crystal_node.models.llm.addresses import is_loopback
 
 TRIES_MAX = 4
 BACKOFF_SECONDS = 1.0

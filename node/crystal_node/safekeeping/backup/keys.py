@@ -11,7 +11,7 @@ from crystal_crypto.keystore.folder import HEADER_FILE, SecretFolder
 from crystal_node.base.errors import Usage
 from crystal_node.base.home import DIRECTORY_MODE, Home
 from crystal_node.base.settings import KeyStoreKind, Settings
-from crystal_node.device.keys.devicekeys import NAMES, keyring_store
+from crystal_node.device.keys.device_keys import NAMES, keyring_store
 from crystal_node.safekeeping.backup.manifest import Item, Keys
 from crystal_node.safekeeping.backup.tree import write_new
 

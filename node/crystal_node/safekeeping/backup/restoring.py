@@ -23,7 +23,7 @@ from crystal_node.base.home import write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_config
 from crystal_node.device.device import opened
-from crystal_node.device.keys.devicekeys import file_store, keyring_store
+from crystal_node.device.keys.device_keys import file_store, keyring_store
 from crystal_node.safekeeping.backup.keys import SECRETS
 from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Keys
 from crystal_node.safekeeping.backup.meter import Tell

@@ -27,7 +27,7 @@ from crystal_crypto.invite_code import encode_invite
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import Usage
 from crystal_node.base.wording import one_line
-from crystal_node.device.enrol import system_name
+from crystal_node.device.enrolment import system_name
 from crystal_node.device.runner import store_failure
 from crystal_node.safekeeping.pairing.errors import (
     DigitsDiffer,

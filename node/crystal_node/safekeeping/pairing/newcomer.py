@@ -38,9 +38,9 @@ from crystal_mirror.keys import VaultKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import load_log
 from crystal_mirror.requests import StoreFailure
-from crystal_node.device.enrol import Enrolled, Joining, joining, system_name
+from crystal_node.device.enrolment import Enrolled, Joining, joining, system_name
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.relaystore import invite_store, open_store
+from crystal_node.device.relay import invite_store, open_store
 from crystal_node.device.runner import Runner, TokenRefused, store_failure
 from crystal_node.safekeeping.pairing.errors import (
     DigitsDiffer,

@@ -24,8 +24,8 @@ from crystal_mirror.operations import PIECES_MAX, Operation, PutDocument, PutSou
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, Usage
 from crystal_node.base.home import write_private_blocks
-from crystal_node.capture.gathering import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
-from crystal_node.capture.redact import redact
+from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
+from crystal_node.capture.redaction import redact
 from crystal_node.device.device import Device
 from crystal_node.safekeeping.backup.tree import backup_rules
 from crystal_node.safekeeping.portable.records import (

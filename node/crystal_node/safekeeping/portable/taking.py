@@ -25,8 +25,8 @@ from crystal_mirror.operations import (
 )
 from crystal_node.agent.forgetting import without_forgotten
 from crystal_node.base.clock import now_ms
-from crystal_node.capture.gathering import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT, derived_id
-from crystal_node.capture.redact import redact
+from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT, derived_id
+from crystal_node.capture.redaction import redact
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.safekeeping.portable.records import MemoryRecord, PieceRecord

@@ -14,7 +14,7 @@ from crystal_mirror.member import load_log
 from crystal_mirror.recovering import first_damage
 from crystal_node.base.errors import Usage
 from crystal_node.base.home import Home
-from crystal_node.device.enrol import META_VAULT, Joining
+from crystal_node.device.enrolment import META_VAULT, Joining
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.kit.standing import check_kit
 from crystal_node.safekeeping.recovery.oldhome import (

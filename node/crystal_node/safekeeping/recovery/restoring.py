@@ -34,14 +34,14 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import Usage
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
-from crystal_node.device.enrol import Joining, joining, system_name
+from crystal_node.device.enrolment import Joining, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.roots import take_root
 from crystal_node.device.kit.standing import KitOutdated, WrongKit, check_kit
 from crystal_node.device.kit.state import kit_mark
 from crystal_node.device.privacy import read_privacy
-from crystal_node.device.registering import UnknownVault, create_vault, register, token_of
-from crystal_node.device.relaystore import open_http
+from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
+from crystal_node.device.relay import open_http
 from crystal_node.device.runner import Runner
 from crystal_node.safekeeping.recovery.copying import (
     META_RESTORED,

@@ -24,7 +24,7 @@ from crystal_core.database import Database
 from crystal_core.search import Hit, SearchResult
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.settings import Settings
-from crystal_node.models.llm.places import MLX_URL, listens_here
+from crystal_node.models.llm.addresses import MLX_URL, listens_here
 from crystal_node.search.finding.documents import Depth, SearchRequest
 
 if TYPE_CHECKING:

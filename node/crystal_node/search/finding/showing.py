@@ -6,7 +6,7 @@ from crystal_core.filters import Filters
 from crystal_core.scope import DOCUMENT
 from crystal_node.base.lookup import Found, find_shown_text
 from crystal_node.base.wording import iso
-from crystal_node.capture.transcript import Transcript, transcript
+from crystal_node.search.conversation import Transcript, transcript
 from crystal_node.search.finding.documents import Kind, PieceDocument, ShowDocument, ShowRequest
 
 

@@ -7,7 +7,7 @@ from crystal_core.memories import Memory, MemoryStatus, memory
 from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX, Amend, Remember, Status
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import Usage
-from crystal_node.capture.recording import clean_text
+from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.search.memories.documents import AlikeDocument, RememberedDocument, WhenAlike

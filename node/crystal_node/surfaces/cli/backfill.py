@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Yes, c
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.capture.backfilling import BackfillResult
+    from crystal_node.capture.backfill import BackfillResult
 
 Tool = Annotated[
     str | None,
@@ -44,7 +44,7 @@ def run(
     import asyncio
 
     from crystal_node.base.settings import resolve
-    from crystal_node.capture.backfilling import BackfillRequest, backfill
+    from crystal_node.capture.backfill import BackfillRequest, backfill
     from crystal_node.device.device import opened
 
     def progress(text: str, _done: int, _total: int) -> None:

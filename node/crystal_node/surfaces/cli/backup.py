@@ -65,9 +65,9 @@ def run(
         return
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
+    from crystal_node.device.activity import Moment
+    from crystal_node.device.activity import note as note_moment
     from crystal_node.device.device import opened
-    from crystal_node.device.moments import Moment
-    from crystal_node.device.moments import note as note_moment
     from crystal_node.safekeeping.backup.making import Subject, back_up
 
     settings = resolve()
@@ -222,7 +222,7 @@ def _secret(settings: "Settings", log: "DeviceLog") -> "VaultSecret | None":
     """The vault's secret, if this machine's device is in that log and its keys are at hand."""
     from crystal_crypto.errors import CrystalError
     from crystal_mirror.member import load_keys
-    from crystal_node.device.keys.devicekeys import open_keys
+    from crystal_node.device.keys.device_keys import open_keys
 
     if settings.vault != log.vault:
         return None

@@ -54,7 +54,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     from crystal_node.base.errors import NoSuchEntry
     from crystal_node.base.settings import Flags, resolve
     from crystal_node.base.wording import printable
-    from crystal_node.capture.recording import Recorder
+    from crystal_node.capture.recorder import Recorder
     from crystal_node.device.device import opened
 
     missing = [path for path in paths if not path.exists()]
@@ -104,7 +104,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
 def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
     """Turns recording on or off, as a whole or of these tools, and wakes the agent."""
     from crystal_node.base.settings import resolve
-    from crystal_node.capture.adapters import TOOLS
+    from crystal_node.capture.tools import TOOLS
     from crystal_node.surfaces.setup.tools import switch
 
     before = resolve()
@@ -132,7 +132,7 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     """Each tool: found or not, on or not, how much there is, and how much of it waits."""
     from crystal_node.base.settings import resolve
-    from crystal_node.capture.adapters import TOOLS
+    from crystal_node.capture.tools import TOOLS
     from crystal_node.surfaces.setup.tools import check_names, find_tools, read_states
 
     settings = resolve()

@@ -109,7 +109,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     import asyncio
 
     from crystal_node.base.settings import enrolment_token
-    from crystal_node.device.enrol import found_vault
+    from crystal_node.device.enrolment import found_vault
     from crystal_node.surfaces.cli.recovery import offer_kit
 
     token = enrolment_token() if enroll_token is None else enroll_token
@@ -151,7 +151,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
 
 def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
     from crystal_node.base.errors import Usage
-    from crystal_node.device.enrol import prepare_node
+    from crystal_node.device.enrolment import prepare_node
     from crystal_node.surfaces.cli.pair import check_argument, join
 
     check_argument(code)

@@ -8,8 +8,8 @@ from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 if TYPE_CHECKING:
-    from crystal_node.capture.transcript import Transcript
     from crystal_node.device.device import Device
+    from crystal_node.search.conversation import Transcript
 
 Hit = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
@@ -32,8 +32,8 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
         crystal open 3f9a2c41 --around 20
     """
     from crystal_node.base.settings import resolve
-    from crystal_node.capture.transcript import transcript
     from crystal_node.device.device import opened
+    from crystal_node.search.conversation import transcript
 
     with opened(resolve()) as device:
         found = transcript(device.replica.database, hit, before=around, after=around)

@@ -40,7 +40,7 @@ from crystal_node.surfaces.cli.console.output import emit_line
 if TYPE_CHECKING:
     from crystal_crypto.invite_code import InviteCode
     from crystal_node.base.settings import Settings
-    from crystal_node.device.enrol import Enrolled
+    from crystal_node.device.enrolment import Enrolled
     from crystal_node.safekeeping.pairing.newcomer import Joined
 
 _ASK = "-"
@@ -258,7 +258,7 @@ def join_offline(settings: "Settings", code: str, *, as_json: bool, new_keys: bo
     import asyncio
 
     from crystal_crypto.pairing import decode
-    from crystal_node.device.enrol import join_vault
+    from crystal_node.device.enrolment import join_vault
 
     offline = decode(code)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
@@ -438,7 +438,7 @@ async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -
     from crystal_node.base.errors import NotSetUp
     from crystal_node.base.locking import FileLock
     from crystal_node.device.device import opened
-    from crystal_node.device.relaystore import open_http
+    from crystal_node.device.relay import open_http
     from crystal_node.safekeeping.pairing.inviter import invite as serve
 
     with opened(settings) as device:

@@ -33,7 +33,7 @@ def run(switch: Wanted = Switch.STATUS, as_json: Json = False, debug: Debug = Fa
 
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted, iso
-    from crystal_node.capture.recording import Recorder
+    from crystal_node.capture.recorder import Recorder
     from crystal_node.device.device import opened
     from crystal_node.device.privacy import read_privacy
 

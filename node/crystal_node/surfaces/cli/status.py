@@ -240,7 +240,7 @@ def _device(row: "MemberRow", now: int) -> str:
 
 def _moments(found: "Standing", now: int) -> str:
     from crystal_node.base.wording import ago
-    from crystal_node.device.moments import Moment
+    from crystal_node.device.activity import Moment
 
     words = {
         Moment.CAPTURE: "recorded",
@@ -282,7 +282,7 @@ def _sync(found: "Standing") -> str:
 
 def _needs(found: "Standing") -> Iterator[str]:
     from crystal_node.agent.health.stuck import STOPPING
-    from crystal_node.base.noticetexts import notice_text
+    from crystal_node.base.notice_texts import notice_text
 
     told = {notice.value for notice in STOPPING}
     for each in found.stuck:

@@ -46,7 +46,7 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 async def _once(device: "Device", as_json: bool) -> None:
     from crystal_mirror.status import status
     from crystal_node.agent.daemon.without import keep_up
-    from crystal_node.base.noticetexts import notice_text
+    from crystal_node.base.notice_texts import notice_text
     from crystal_node.base.wording import size
     from crystal_node.sync.files.rounds import words as file_words
     from crystal_node.sync.sync import sync_once, syncing

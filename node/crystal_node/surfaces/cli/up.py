@@ -248,7 +248,7 @@ class Enrolment:
 
     def _found(self, settings: "Settings") -> str:
         from crystal_node.base.settings import enrolment_token
-        from crystal_node.device.enrol import found_vault
+        from crystal_node.device.enrolment import found_vault
 
         token = enrolment_token() if self._token is None else self._token
         if self._token == _READ or (not token and is_terminal()):
@@ -258,7 +258,7 @@ class Enrolment:
         return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.settings.name.value}) is its Core"
 
     def _join(self, settings: "Settings") -> str:
-        from crystal_node.device.enrol import join_vault
+        from crystal_node.device.enrolment import join_vault
         from crystal_node.surfaces.cli.pair import is_invite, someone_must_confirm
 
         code = self._code or _READ

@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from crystal_node.base.wording import iso
+from crystal_node.device.activity import Moment, read_moments
 from crystal_node.device.device import Device
-from crystal_node.device.moments import Moment, read_moments
 from crystal_node.surfaces.gateway.chat import (
     Answered,
     ChatRequest,

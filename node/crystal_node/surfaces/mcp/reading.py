@@ -95,8 +95,8 @@ def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
     """``crystal_status``."""
     from crystal_node.agent.health.standing import standing
     from crystal_node.base.wording import iso
+    from crystal_node.device.activity import Moment
     from crystal_node.device.device import opened
-    from crystal_node.device.moments import Moment
 
     with opened(call.keeper.settings()) as device:
         found, name = standing(device), device.name

@@ -22,7 +22,7 @@ from crystal_node.base.home import FILE_MODE, Home, sync_directory
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import KeyStoreKind, Settings, read_config
 from crystal_node.device.device import Device, opened
-from crystal_node.device.keys.devicekeys import NAMES, keyring_store
+from crystal_node.device.keys.device_keys import NAMES, keyring_store
 from crystal_node.device.kit.state import KitState, kit_state
 from crystal_node.sync.files.rounds import open_disk, open_file_database
 

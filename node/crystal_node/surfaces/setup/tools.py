@@ -12,12 +12,12 @@ from msgspec import structs
 from crystal_node.base.errors import NotSetUp, Usage
 from crystal_node.base.settings import Settings, Source
 from crystal_node.capture.adapter import Adapter, decode_state
-from crystal_node.capture.adapters import all_adapters
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.openclaw import OpenClaw
+from crystal_node.capture.tools import all_adapters
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.privacy import read_privacy
 

@@ -17,10 +17,10 @@ from crystal_node.agent.service.installing import install_and_start
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
 from crystal_node.capture import history
-from crystal_node.capture.adapters import TOOLS
 from crystal_node.capture.history import History
+from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
-from crystal_node.device.enrol import prepare_node
+from crystal_node.device.enrolment import prepare_node
 from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
 from crystal_node.surfaces.setup import choosing
 from crystal_node.surfaces.setup.steps import SetupStep

@@ -12,7 +12,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.wording import ago, one_line
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.choosing import NONE, named
+from crystal_node.models.embedding.selection import NONE, named
 
 _DAY_MS = 24 * 3600 * 1000
 WAITS_MS_MAX = 7 * _DAY_MS

@@ -14,7 +14,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.reembed import begin_reembedding
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.notes import META_AGREED
+from crystal_node.sync.embedding_notes import META_AGREED
 from crystal_node.sync.replication.leading import check_is_core
 from crystal_node.sync.replication.pace import ProgressLines
 from crystal_node.sync.sync import syncing

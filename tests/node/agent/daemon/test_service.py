@@ -19,7 +19,7 @@ from crystal_node.agent.service.systemd import Systemd
 from crystal_node.agent.service.taskscheduler import NAMESPACE, TaskScheduler
 from crystal_node.base.errors import ExitCode, HomeBusy
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.base.settings.surroundings import Surroundings, surroundings
+from crystal_node.base.settings.user_session import Surroundings, surroundings
 from tests.node.agent.daemon.running import agent
 from tests.support.machine import Machine, Vault
 from tests.support.systemd_unit import Unit

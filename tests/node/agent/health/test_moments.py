@@ -7,8 +7,7 @@ import pytest
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.round import RoundReport
 from crystal_node.base.errors import HomeBusy
-from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.moments import (
+from crystal_node.device.activity import (
     NOTED_MS,
     Moment,
     Rounds,
@@ -18,6 +17,7 @@ from crystal_node.device.moments import (
     read_problems,
     read_trouble,
 )
+from crystal_node.device.journal import SqliteJournal
 from crystal_relay.errors import StoreUnavailable
 from tests.support.machine import Vault, transcript
 

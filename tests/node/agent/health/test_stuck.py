@@ -14,7 +14,7 @@ from crystal_node.agent.health.others import Others, Waiting
 from crystal_node.agent.health.stuck import CoreSeen, Facts, StuckName, stuck
 from crystal_node.base.errors import ExitCode
 from crystal_node.device.access import Access
-from crystal_node.device.moments import STRANGE_LINES, STRANGE_TOLD_MS, Moment, Problem, Strange, Trouble
+from crystal_node.device.activity import STRANGE_LINES, STRANGE_TOLD_MS, Moment, Problem, Strange, Trouble
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_node.base.agents import folder_name
+from crystal_node.base.agent_names import folder_name
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.derive.artefacts.making import LOOK_MS
 from crystal_node.sync.artefact_places import (

@@ -12,7 +12,7 @@ from crystal_core.llm.port import Prompt
 from crystal_core.llm.prices import price_of
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.base.settings.apikeys import KeyOwner, api_key
+from crystal_node.base.settings.api_keys import KeyOwner, api_key
 from crystal_node.models.llm.discovery import find_llm
 from tests.support.llm_server import LlmServer, llm_server
 

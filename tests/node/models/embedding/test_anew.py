@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_node.models.embedding.ingesting import Ingest
+from crystal_node.sync.round_embedder import Ingest
 from tests.node.models.embedding.conftest import TEXTS, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Machine, Vault

@@ -11,7 +11,7 @@ from typing import Any, cast
 import apsw
 import pytest
 
-from crystal_node.models.embedding.ingesting import Ingest
+from crystal_node.sync.round_embedder import Ingest
 from tests.node.models.embedding.conftest import TEXTS, concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Machine, Vault

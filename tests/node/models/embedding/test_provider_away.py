@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from crystal_node.models.embedding import ingesting
-from crystal_node.models.embedding.ingesting import AFTER_FAILURE_SECONDS_MAX
+from crystal_node.sync import round_embedder
+from crystal_node.sync.round_embedder import AFTER_FAILURE_SECONDS_MAX
 from tests.node.models.embedding.conftest import concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Vault
@@ -65,7 +65,7 @@ async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vau
     from crystal_core.embed.port import EmbedderUnavailable
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.models.embedding.ingesting import Ingest
+    from crystal_node.sync.round_embedder import Ingest
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in vault.core.environment.items():
@@ -97,12 +97,12 @@ async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vau
 def test_what_would_cost_more_than_a_little_waits_until_it_was_agreed_to(
     vault: Vault, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingesting, "UNASKED_TEXTS_MAX", 4)
+    monkeypatch.setattr(round_embedder, "UNASKED_TEXTS_MAX", 4)
 
     def far(_url: str) -> bool:
         return False
 
-    monkeypatch.setattr(ingesting, "is_loopback", far)
+    monkeypatch.setattr(round_embedder, "is_loopback", far)
     server.dimensions = 1536
     vault.core.call("config", "set", "embedding_provider", "none")
     filled(vault.core, 6)

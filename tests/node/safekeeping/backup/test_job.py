@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crystal_crypto.hierarchy import VaultSecret
+from crystal_node.device.activity import Moment, read_moments
 from crystal_node.device.device import Device, opened
-from crystal_node.device.moments import Moment, read_moments
 from crystal_node.safekeeping.backup.job import jobs
 from crystal_node.safekeeping.backup.verifying import verify_backup
 from crystal_node.sync.sync import Syncer

@@ -8,7 +8,7 @@ from crystal_crypto.hierarchy import Root
 from crystal_crypto.keystore import FileKeyStore
 from crystal_crypto.pairing import encode
 from crystal_node.base.settings import Settings
-from crystal_node.device import enrol
+from crystal_node.device import enrolment
 from tests.node.test_devices import device_id
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
@@ -58,7 +58,7 @@ def die_at(patch: pytest.MonkeyPatch, at: int, *, after: bool) -> None:
         (FileKeyStore, "store"),
         (FileKeyStore, "delete"),
         (Settings, "save"),
-        (enrol, "_adopt_outbox"),
+        (enrolment, "_adopt_outbox"),
     ):
         around(owner, name)
 
@@ -134,7 +134,7 @@ def test_killed_before_it_is_named_the_new_device_comes_again_and_is_one(
     vault.core.call("devices", "revoke", "phone", "--yes")
     joining = ("pair", "--new-keys", "--code", "-")
     with monkeypatch.context() as patch:
-        patch.setattr(enrol.Joining, "finish", killed)
+        patch.setattr(enrolment.Joining, "finish", killed)
         assert phone.call(*joining, typed=vault.code() + "\n", check=False).code != 0
     phone.call(*joining, typed=vault.code() + "\n")
     vault.settle()
@@ -150,7 +150,7 @@ def test_killed_before_it_takes_over_what_was_waiting_the_next_sync_sends_it(
     phone.call("remember", "Waited through a lost key store.")
     (phone.home / "state" / "secrets" / "identity").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(enrol, "_adopt_outbox", killed)
+        patch.setattr(enrolment, "_adopt_outbox", killed)
         assert phone.call("pair", "--code", "-", typed=vault.code() + "\n", check=False).code != 0
     vault.settle()
     assert vault.core.found("lost key store") == ["Waited through a lost key store."]

@@ -131,7 +131,7 @@ def staging(settings: Settings) -> Iterator[Check]:
 
 def backups(settings: Settings, device: "Device") -> Iterator[Check]:
     """How old the newest is; nothing where no backups were set up."""
-    from crystal_node.device.moments import Moment, read_moments
+    from crystal_node.device.activity import Moment, read_moments
 
     folder = settings.backup.folder
     if folder is None:

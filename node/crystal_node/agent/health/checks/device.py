@@ -11,8 +11,8 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago, counted, one_line
+from crystal_node.device.activity import Moment, read_moments, read_problems, read_strange, read_trouble
 from crystal_node.device.kit.state import KitState, kit_state
-from crystal_node.device.moments import Moment, read_moments, read_problems, read_strange, read_trouble
 
 if TYPE_CHECKING:
     from crystal_mirror.member import Member

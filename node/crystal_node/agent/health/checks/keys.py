@@ -2,7 +2,7 @@
 
 from crystal_node.agent.health.check import Check, State
 from crystal_node.base.settings import KeyStoreKind, Settings
-from crystal_node.device.keys.devicekeys import keyring_store
+from crystal_node.device.keys.device_keys import keyring_store
 from crystal_node.device.keys.report import PassphraseState, key_report
 
 

@@ -47,8 +47,8 @@ def model() -> Iterator[Check]:
 def embedding(device: "Device") -> Iterator[Check]:
     """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
     from crystal_mirror.snapshot_base import META_MODEL
-    from crystal_node.models.embedding.choosing import query_embedder
-    from crystal_node.models.embedding.notes import META_PROBLEM
+    from crystal_node.models.embedding.selection import query_embedder
+    from crystal_node.sync.embedding_notes import META_PROBLEM
 
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
     problem = (device.journal.meta_get(META_PROBLEM) or b"").decode() if device.member.is_core else ""

@@ -21,7 +21,7 @@ from crystal_node.agent.health.check import Check, State, failed
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
-from crystal_node.device.relaystore import CONNECT_SECONDS_MAX
+from crystal_node.device.relay import CONNECT_SECONDS_MAX
 from crystal_node.device.runner import Runner, TokenRefused
 from crystal_relay.address import check_relay_url, http_client
 from crystal_relay.errors import RelayError

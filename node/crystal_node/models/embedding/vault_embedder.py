@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Self
 from crystal_core import mirrorlog
 from crystal_core.database import Database
 from crystal_core.embed.port import AnotherModel, EmbeddingError, NoEmbedding
-from crystal_node.models.embedding.choosing import query_embedder
-from crystal_node.models.embedding.held import HeldEmbedder
+from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.samples import compare_with
+from crystal_node.models.embedding.selection import query_embedder
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ Repeating any of it is no error; a process that dies in between does it again.
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_node.base.errors import BadConfig, WrongCode
-from crystal_node.device.keys.devicekeys import DeviceKeys
+from crystal_node.device.keys.device_keys import DeviceKeys
 from crystal_node.device.runner import store_failure
 from crystal_relay.client import HttpStore
 from crystal_relay.errors import (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crystal_node.capture import assignments
-from crystal_node.capture.rules import CONTEXTS, RUN, TOKENS, Rule
+from crystal_node.capture.redaction_rules import CONTEXTS, RUN, TOKENS, Rule
 
 ROUNDS_MAX = 8
 """Texts without a credential take one round, others two."""

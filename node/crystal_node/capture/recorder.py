@@ -24,13 +24,13 @@ from crystal_node.base.errors import Usage
 from crystal_node.base.settings.again import options_again
 from crystal_node.base.wording import counted
 from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
-from crystal_node.capture.adapters import adapters_of, all_adapters
 from crystal_node.capture.choosing import Choice, chosen, discovered
-from crystal_node.capture.follow import FileState, unsure
-from crystal_node.capture.lines import QUIET_MS
-from crystal_node.capture.redact import Redacted, redact
+from crystal_node.capture.line_adapter import QUIET_MS
+from crystal_node.capture.line_reader import FileState, unsure
+from crystal_node.capture.redaction import Redacted, redact
+from crystal_node.capture.tools import adapters_of, all_adapters
+from crystal_node.device.activity import Moment, Strange, note, note_problems, note_strange, read_strange
 from crystal_node.device.device import Device
-from crystal_node.device.moments import Moment, Strange, note, note_problems, note_strange, read_strange
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 
 _TRIES_MAX = 10

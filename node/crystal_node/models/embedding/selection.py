@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from crystal_core.embed.identities import ModelIdentity, parse_identity
-from crystal_node.models.embedding.held import HeldEmbedder, NoEmbedder
+from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings

@@ -19,9 +19,9 @@ from msgspec import structs
 from crystal_node.base.project import Places
 from crystal_node.capture.adapter import Counts, Hides, Reading
 from crystal_node.capture.context import Context, Marks, decoded
-from crystal_node.capture.follow import FileState, LineReader, unchanged
-from crystal_node.capture.gathering import Gatherer, Spoken
-from crystal_node.capture.jsonvalues import records_within
+from crystal_node.capture.json_values import records_within
+from crystal_node.capture.line_reader import FileState, LineReader, unchanged
+from crystal_node.capture.messages import Gatherer, Spoken
 from crystal_node.capture.records import Damage
 from crystal_node.capture.words import Silent
 

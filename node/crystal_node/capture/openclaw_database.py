@@ -23,7 +23,7 @@ import apsw
 import msgspec
 import zstandard
 
-from crystal_node.capture.follow import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
+from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
 JOURNAL_NAME = STORE_NAME + "-wal"

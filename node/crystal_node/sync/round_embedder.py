@@ -28,12 +28,12 @@ from crystal_mirror.reembed import Step, embed_some
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings.again import options_again
-from crystal_node.models.embedding.choosing import embedder_for
-from crystal_node.models.embedding.held import HeldEmbedder, NoEmbedder
-from crystal_node.models.embedding.made import MadeVectors, WithMade
-from crystal_node.models.embedding.notes import META_AGREED, META_PROBLEM
+from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder
+from crystal_node.models.embedding.prepared import MadeVectors, WithMade
 from crystal_node.models.embedding.samples import compare_with
-from crystal_node.models.llm.places import is_loopback
+from crystal_node.models.embedding.selection import embedder_for
+from crystal_node.models.llm.addresses import is_loopback
+from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device

@@ -37,10 +37,10 @@ from crystal_node.base.settings import Config, Settings
 from crystal_node.device.access import META_ACCESS
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.keys.devicekeys import DeviceKeys, choose_keys, open_keys
+from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
-from crystal_node.device.registering import UnknownVault, create_vault, register, token_of
-from crystal_node.device.relaystore import open_http
+from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
+from crystal_node.device.relay import open_http
 from crystal_node.device.runner import Runner
 from crystal_relay.client import HttpStore
 

@@ -10,7 +10,7 @@ from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, 
 from crystal_node.base.project import NAME_CHARS_MAX, Place, Places
 from crystal_node.capture.adapter import Counts
 from crystal_node.capture.records import bounded
-from crystal_node.capture.redact import redact
+from crystal_node.capture.redaction import redact
 
 OPERATION_TEXT_BYTES = OPERATION_BYTES_MAX * 3 // 4
 """UTF-8 bytes of the pieces of one operation; the rest is for what they have in common."""

@@ -21,7 +21,7 @@ import apsw
 
 from crystal_core.database import Database
 from crystal_node.base.home import FILE_MODE
-from crystal_node.models.embedding.held import HeldEmbedder, Sample
+from crystal_node.models.embedding.embedder import HeldEmbedder, Sample
 
 if TYPE_CHECKING:
     import numpy as np

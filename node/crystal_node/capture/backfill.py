@@ -23,10 +23,10 @@ from crystal_node.base.errors import Usage
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
 from crystal_node.capture.adapter import Adapter, Counts, Found, Hides, encode_state
-from crystal_node.capture.adapters import TOOLS, adapters_of
 from crystal_node.capture.choosing import discovered
-from crystal_node.capture.follow import FileState
-from crystal_node.capture.lines import QUIET_MS
+from crystal_node.capture.line_adapter import QUIET_MS
+from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.tools import TOOLS, adapters_of
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
 

@@ -1,5 +1,5 @@
-"""For all folders: the order of the files, and S3 servers that the workers of a run share, each started by the first test that
-asks for it. A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
+"""For all folders: where homes lie, the order of the files, what a run says at its end, and S3 servers that the workers of a
+run share, each started by the first test that asks for it. A test works in a bucket of its own: `rgw_server.with_new_bucket()`.
 """
 
 import os
@@ -8,10 +8,12 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
+from tests.support import durations, retried, temporary
 from tests.support.s3_servers import S3Server
 from tests.support.s3_servers.kept import shared
 
@@ -28,21 +30,37 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
-_WITH_PROCESSES = {"contract", "deploy", "node", "relay", "system"}
-"""Folders whose tests wait for real processes, servers and browsers, on whatever machine this is."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers get their directory from the process that starts them."""
+    if not hasattr(config, "workerinput"):
+        temporary.use_memory()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first and short files last: no worker is left alone with minutes of work at the end.
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One worker more than there are processors: tests wait for processes and servers much of the time."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
+        return None
+    return len(os.sched_getaffinity(0)) + 1
 
-    What fails with real processes is tried once more, and named as such at the end. Everything else fails at once.
-    """
-    for item in items:
-        if item.path.relative_to(Path(__file__).parent).parts[0] in _WITH_PROCESSES:
-            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker is about to start."""
+    durations.hand_on(node.config, node.workerinput)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files that took long come first and short ones last: no worker is left alone with minutes of work at the end."""
+    retried.mark(items)
+    seconds = durations.of_last_run(config)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+
+    def place(item: pytest.Item) -> tuple[float, bool, int]:
+        return -seconds.get(item.nodeid.partition("::")[0], 0.0), item.path not in slow, -tests[item.path]
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,20 +73,36 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the simulator did, over all workers."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What the simulator did and how long the folders took, over all workers."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
     totals: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, done in getattr(report, "user_properties", ()):
-                if name == "simulator" and getattr(report, "when", "") == "teardown":
-                    totals.update(done)
+    for report in reports:
+        for name, done in getattr(report, "user_properties", ()):
+            if name == "simulator" and getattr(report, "when", "") == "teardown":
+                totals.update(done)
     if totals:
         from tests.sim.measure import lines
 
         terminalreporter.section("simulated worlds")
         for line in lines(totals):
             terminalreporter.write_line(line)
+    seconds = durations.by_file(reports)
+    durations.keep(config, seconds)
+    if len(seconds) > 1:
+        terminalreporter.section("time")
+        for line in durations.lines(reports, seconds):
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Path]:
+    """In memory, where there is enough; on the disk for what is marked `disk`."""
+    if request.node.get_closest_marker("disk") is None:
+        yield tmp_path
+        return
+    with temporary.on_disk(request.node.name) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from crystal_relay.store import Body
 from tests.support.hand_written import connected, put_head
 from tests.support.relay_server import enrolled, served
 
+pytestmark = pytest.mark.disk
+
 DISK_BYTES = RESERVE_BYTES + 14 * 1024 * 1024
 
 

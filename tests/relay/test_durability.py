@@ -14,6 +14,8 @@ from crystal_relay.errors import RelayError
 from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import Member, enrolled
 
+pytestmark = pytest.mark.disk
+
 WRITERS = 12
 KILLS = 6
 CONTENDERS = 3

@@ -16,6 +16,8 @@ from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.relay_process import RelayProcess
 from tests.support.seeds import seed
 
+pytestmark = pytest.mark.disk
+
 CALLS_MAX = 60
 
 

@@ -17,6 +17,8 @@ from tests.support.bad_relay import ANSWERS, bad_relay
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.relay_process import RelayProcess, running_relay
 
+pytestmark = pytest.mark.disk
+
 _WORDS = "The anchor chain was replaced in spring."
 
 

@@ -17,10 +17,10 @@ from bench.harness import Row, timed, value_at_least, value_at_most
 from crystal_core.cutting import Kind, cut
 from crystal_core.sqlitefile import immediate
 from crystal_node.base.settings import resolve
-from crystal_node.derive.sources.acting import add_source, sync_sources
-from crystal_node.derive.sources.book import SENT, Known, SourceBook
+from crystal_node.derive.sources.database import SENT, Known, SourceBook
 from crystal_node.derive.sources.results import SourceSynced
 from crystal_node.derive.sources.scan import Scan
+from crystal_node.derive.sources.service import add_source, sync_sources
 from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 

@@ -9,7 +9,7 @@ import pytest
 from crystal_core.database import MEMORY, Database
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known as Answered
-from crystal_node.derive.sources.book import KeptSource, Known, LastLook, SourceBook
+from crystal_node.derive.sources.database import KeptSource, Known, LastLook, SourceBook
 from crystal_node.derive.sources.scan import Stamp
 from crystal_node.models.embedding.prepared import MadeVectors
 from crystal_node.search.finding.deepcache import DeepCache, key_of

@@ -11,12 +11,12 @@ from crystal_core.replica import Replica
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.derive.artefacts.index import Index, Looked
-from crystal_node.derive.artefacts.making import Made, Maker
-from crystal_node.derive.artefacts.sweeping import sweep
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.artefacts.workshop import Workshop, is_known
-from crystal_node.derive.artefacts.writing import Writer
+from crystal_node.derive.artefacts.builder import Workshop, is_known
+from crystal_node.derive.artefacts.conversation_files import Made, Maker
+from crystal_node.derive.artefacts.orphans import sweep
+from crystal_node.derive.artefacts.writer import Writer
+from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.catalog.index import Index, Looked
 from tests.core.builders import DEVICE, NOW, apply, new_replica
 
 LATER = NOW + 24 * 3_600_000

@@ -17,9 +17,9 @@ from crystal_mirror.keys import VaultKeys
 from crystal_mirror.moving.handover import look_for_calls
 from crystal_mirror.moving.terms import due_in_ms
 from crystal_mirror.news import news, shown_slot
-from crystal_node.agent.daemon.pulse import Pulse
-from crystal_node.agent.daemon.schedule import Schedule
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.heartbeat import Pulse
+from crystal_node.agent.jobs.database import JobStore
+from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.base.clock import now_ms
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
@@ -179,10 +179,10 @@ Beside = Callable[[Watching], list[Coroutine[Any, Any, None]]]
 
 async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | None = None) -> None:
     """Watches until SIGTERM, SIGINT or SIGHUP. Raises as ``watching``, and HomeBusy if another process watches this home."""
-    from crystal_node.agent.daemon import basics
+    from crystal_node.agent.jobs import sync_jobs
 
     def beside(found: Watching) -> list[Coroutine[Any, Any, None]]:
-        found.schedule.start(basics.jobs(found.work))
+        found.schedule.start(sync_jobs.jobs(found.work))
         pulse = Pulse(device.settings.home.config_file, found.again, lambda: None, lambda: None)
         return [pulse.run()]
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import Capture
-from crystal_node.agent.forgetting import without_forgotten
+from crystal_node.agent.forget_report import without_forgotten
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import Usage
 from crystal_node.base.settings import Settings

@@ -3,7 +3,7 @@
 import re
 
 from crystal_node.base.agent_names import folder_name, session_name
-from crystal_node.derive.artefacts.writing import ArtefactPlace
+from crystal_node.derive.artefacts.writer import ArtefactPlace
 from crystal_node.sync.artefact_seal import ArtefactForm
 
 _NAME = "[a-z0-9][a-z0-9._-]*"

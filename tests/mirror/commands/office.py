@@ -15,7 +15,7 @@ from crystal_mirror.commands.sealing import CLAIMS
 from crystal_mirror.commands.sending import send
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request, StoreFailure
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.household import Household
 from tests.mirror.support import Objects, seeded
 

@@ -14,7 +14,7 @@ from crystal_mirror.commands.running import TRIES_MAX, Begun, Claims, begin, fin
 from crystal_mirror.commands.sending import send
 from crystal_mirror.commands.troubles import troubles
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until
 from tests.mirror.household import another_process
 

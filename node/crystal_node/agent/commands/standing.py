@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crystal_mirror.commands.ports import ReceivedState
 from crystal_mirror.commands.troubles import troubles
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.base.home import Home
 
 

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_node.agent.daemon.duties import duties
-from crystal_node.agent.daemon.schedule import Schedule
-from crystal_node.agent.daemon.standing import agent_standing
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.daemon.registry import duties
+from crystal_node.agent.jobs.database import JobStore
+from crystal_node.agent.jobs.scheduler import Schedule
+from crystal_node.agent.jobs.status import agent_standing
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.jobs import JobStanding, Outcome
 from crystal_node.base.locking import FileLock

@@ -5,7 +5,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from crystal_node.agent.daemon.standing import Holder, holder_of
+from crystal_node.agent.jobs.status import Holder, holder_of
 from crystal_node.agent.service.manager import Manager, ServiceState
 from crystal_node.base.errors import HomeBusy
 from crystal_node.base.settings import Settings

@@ -5,7 +5,7 @@ Only what an agent began before is kept up; where none ever ran, nothing is made
 
 from collections.abc import Callable
 
-from crystal_node.agent.daemon.standing import agent_standing
+from crystal_node.agent.jobs.status import agent_standing
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import Job
 from crystal_node.sync.work import JobContext

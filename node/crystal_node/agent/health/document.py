@@ -3,7 +3,7 @@
 from typing import cast
 
 from crystal_mirror.news import news
-from crystal_node.agent.health.standing import Standing
+from crystal_node.agent.health.status import Standing
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
 from crystal_node.device.activity import Moment

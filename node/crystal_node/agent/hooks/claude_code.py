@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from crystal_node.agent.hooks import document, jsonfile
-from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.entries import HookEvent, hook, is_ours
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.settings import Settings
 
@@ -116,7 +116,7 @@ class ClaudeHooks:
         if kept is not None and kept == text:
             with suppress(FileNotFoundError):
                 self.backup.unlink()
-        elif changed and kept is None and text is not None and document.parse(text) == {}:
+        elif changed and kept is None and text is not None and jsondocument.parse(text) == {}:
             jsonfile.remove(self.file)
 
     def _with_hooks(self, text: str) -> str:
@@ -132,11 +132,11 @@ class ClaudeHooks:
             found = self._checked(text)
             group = {_HOOKS: [hook(event, self._home)]}
             if _HOOKS not in found:
-                text = document.with_member(text, (), _HOOKS, {event.value: [group]})
-            elif document.value_at(found, (_HOOKS, event.value)) is None:
-                text = document.with_member(text, (_HOOKS,), event.value, [group])
+                text = jsondocument.with_member(text, (), _HOOKS, {event.value: [group]})
+            elif jsondocument.value_at(found, (_HOOKS, event.value)) is None:
+                text = jsondocument.with_member(text, (_HOOKS,), event.value, [group])
             else:
-                text = document.with_element(text, (_HOOKS, event.value), group)
+                text = jsondocument.with_element(text, (_HOOKS, event.value), group)
         self._checked(text)
         return text
 
@@ -149,41 +149,41 @@ class ClaudeHooks:
         """Without our hooks of all events but ``keep``, and without what only they stood in."""
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
-            text = document.without(text, path)
-            group = document.members(document.value_at(document.parse(text), path[:-2]))
+            text = jsondocument.without(text, path)
+            group = jsondocument.members(jsondocument.value_at(jsondocument.parse(text), path[:-2]))
             # A group of a person's own with more in it stays: without its list it would be no group any more.
             if group.get(_HOOKS) == [] and set(group) <= {_HOOKS, "matcher"}:
-                text = document.without(text, path[:-2])
+                text = jsondocument.without(text, path[:-2])
             for outer in (path[:2], path[:1]):
-                if not document.value_at(document.parse(text), outer):
-                    text = document.without(text, outer)
+                if not jsondocument.value_at(jsondocument.parse(text), outer):
+                    text = jsondocument.without(text, outer)
         return text
 
     def _state(self, found: dict[str, object], event: HookEvent) -> HookState:
         ours = [path for path in self._ours(found) if path[1] == event.value]
         if not ours:
             return HookState.MISSING
-        group = document.members(document.value_at(found, ours[0][:3]))
+        group = jsondocument.members(jsondocument.value_at(found, ours[0][:3]))
         narrowed = group.get("matcher", "") not in _EVERYTHING
-        same = document.value_at(found, ours[0]) == hook(event, self._home)
+        same = jsondocument.value_at(found, ours[0]) == hook(event, self._home)
         return HookState.INSTALLED if len(ours) == 1 and same and not narrowed else HookState.OUTDATED
 
-    def _ours(self, found: dict[str, object]) -> Iterator[document.Path]:
+    def _ours(self, found: dict[str, object]) -> Iterator[jsondocument.Path]:
         for path, entry in _entries(found):
             if is_ours(entry, self._home, self._default_home):
                 yield path
 
     def _checked(self, text: str) -> dict[str, object]:
         """The settings. Raises DamagedDocument if hooks could not be put into them."""
-        parsed = document.parse(text)
-        found = document.members(parsed)
+        parsed = jsondocument.parse(text)
+        found = jsondocument.members(parsed)
         if parsed != found:
-            raise DamagedDocument(f"{document.place(text, ())}: the settings are no object")
+            raise DamagedDocument(f"{jsondocument.place(text, ())}: the settings are no object")
         if _HOOKS in found and not isinstance(found[_HOOKS], dict):
-            raise DamagedDocument(f'{document.place(text, (_HOOKS,))}: "hooks" is no object')
-        for event, groups in document.members(found.get(_HOOKS)).items():
+            raise DamagedDocument(f'{jsondocument.place(text, (_HOOKS,))}: "hooks" is no object')
+        for event, groups in jsondocument.members(found.get(_HOOKS)).items():
             if event in set(HookEvent) and not isinstance(groups, list):
-                where = document.place(text, (_HOOKS, event))
+                where = jsondocument.place(text, (_HOOKS, event))
                 raise DamagedDocument(f'{where}: "{event}" is no list of hooks')
         return found
 
@@ -205,9 +205,9 @@ class _Named:
             raise DamagedDocument(f"{self._file} cannot be changed: {error}") from None
 
 
-def _entries(found: dict[str, object]) -> Iterator[tuple[document.Path, object]]:
+def _entries(found: dict[str, object]) -> Iterator[tuple[jsondocument.Path, object]]:
     """Every hook of any program, with its place. What has another shape is nobody's hook."""
-    for event, groups in document.members(found.get(_HOOKS)).items():
-        for at, group in enumerate(document.elements(groups)):
-            for index, entry in enumerate(document.elements(document.members(group).get(_HOOKS))):
+    for event, groups in jsondocument.members(found.get(_HOOKS)).items():
+        for at, group in enumerate(jsondocument.elements(groups)):
+            for index, entry in enumerate(jsondocument.elements(jsondocument.members(group).get(_HOOKS))):
                 yield (_HOOKS, event, at, _HOOKS, index), entry

@@ -11,7 +11,7 @@ import shlex
 from enum import StrEnum
 from pathlib import Path
 
-from crystal_node.agent.hooks.document import members
+from crystal_node.agent.hooks.jsondocument import members
 from crystal_node.agent.hooks.program import program, words_after
 from crystal_node.base.errors import LocalStorage
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.base.errors import HomeBusy, LocalStorage
 from crystal_node.base.home import FILE_MODE, locked_directory, sync_directory
 

@@ -5,8 +5,8 @@ failures. Nothing of their own texts is taken over.
 from crystal_node.agent.health.check import Check, State, guarded
 from crystal_node.agent.health.checks.device import quick_checks
 from crystal_node.agent.health.concerns import ConcernName, concerns
-from crystal_node.agent.health.standing import standing
-from crystal_node.agent.health.stuck import StuckName
+from crystal_node.agent.health.findings import StuckName
+from crystal_node.agent.health.status import standing
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from crystal_node.agent.service.command import program_of
 from crystal_node.agent.service.launchd import Launchd
 from crystal_node.agent.service.manager import Manager
+from crystal_node.agent.service.program import program_of
 from crystal_node.agent.service.systemd import Systemd
 from crystal_node.agent.service.taskscheduler import TaskScheduler
 from crystal_node.base.settings import Settings

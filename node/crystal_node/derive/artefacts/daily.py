@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from crystal_node.base.wording import counted
-from crystal_node.derive.artefacts.inert import plain
-from crystal_node.derive.artefacts.moments import local_time
+from crystal_node.derive.artefacts.dates import local_time
+from crystal_node.derive.artefacts.markdown import plain
 
 REQUEST_CHARS = 120
 PROJECT_CHARS = 60

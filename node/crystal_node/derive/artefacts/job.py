@@ -26,7 +26,7 @@ def jobs(work: "JobContext") -> list[Job]:
 
 
 async def _run(work: "JobContext") -> str:
-    from crystal_node.derive.artefacts.workshop import workshop
+    from crystal_node.derive.artefacts.builder import workshop
 
     def tell(text: str) -> None:
         work.report(WatchEvent.NEWS, text)

@@ -14,8 +14,8 @@ from typing import TypeVar
 from crystal_core.weaver.prose import paragraphs
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive.artefacts.conversation import Spoken
-from crystal_node.derive.artefacts.inert import block, plain
-from crystal_node.derive.artefacts.moments import span
+from crystal_node.derive.artefacts.dates import span
+from crystal_node.derive.artefacts.markdown import block, plain
 from crystal_node.derive.artefacts.named import Named
 
 TITLE_CHARS = 80

@@ -35,7 +35,7 @@ def add(
     exclude: Sequence[str] = (),
 ) -> "SourceAdded":
     """Makes a folder, or a file, a source of this device. Without a name it gets the folder's."""
-    from crystal_node.derive.sources.acting import add_source
+    from crystal_node.derive.sources.service import add_source
     from crystal_node.device.device import opened
 
     with opened(settings) as device:
@@ -52,7 +52,7 @@ async def sync(
 ) -> "SourcesSynced":
     """Reads what is new in one source of this device, or in all, and drops what is gone. ``confirmed``: however much that is.
     In ``seconds`` as much as that allows; the next call goes on."""
-    from crystal_node.derive.sources.acting import sync_sources
+    from crystal_node.derive.sources.service import sync_sources
     from crystal_node.device.device import opened
 
     with opened(settings) as device:
@@ -61,7 +61,7 @@ async def sync(
 
 def status(settings: "Settings") -> "SourcesStatus":
     """All sources of the vault, and how they stand."""
-    from crystal_node.derive.sources.acting import sources_status
+    from crystal_node.derive.sources.service import sources_status
     from crystal_node.device.device import opened
 
     with opened(settings) as device:
@@ -70,7 +70,7 @@ def status(settings: "Settings") -> "SourcesStatus":
 
 def remove(settings: "Settings", name: str) -> "SourceRemoved":
     """Removes a source and all its documents, on every device. Files stay as they are."""
-    from crystal_node.derive.sources.acting import remove_source
+    from crystal_node.derive.sources.service import remove_source
     from crystal_node.device.device import opened
 
     with opened(settings) as device:

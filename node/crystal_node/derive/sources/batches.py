@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crystal_core.documents import Document
-from crystal_node.derive.sources.book import SENT, Known
-from crystal_node.derive.sources.kinds import Skipped
-from crystal_node.derive.sources.reading import Extract, Prepared, Read, prepare, read_file
+from crystal_node.derive.sources.database import SENT, Known
+from crystal_node.derive.sources.filetypes import Skipped
+from crystal_node.derive.sources.reader import Extract, Prepared, Read, prepare, read_file
 from crystal_node.derive.sources.scan import Stamp
 
 BATCH_FILES = 50

@@ -33,7 +33,7 @@ def jobs(work: "JobContext") -> list[Job]:
 
 async def _run(work: "JobContext") -> str:
     from crystal_node.base.wording import counted
-    from crystal_node.derive.sources.acting import sync_sources
+    from crystal_node.derive.sources.service import sync_sources
 
     told = 0
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import check_words
-from crystal_node.derive.sources.ignoring import IgnoreFile, Ignoring, ignoring_at, patterns
-from crystal_node.derive.sources.kinds import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
+from crystal_node.derive.sources.filetypes import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
+from crystal_node.derive.sources.ignorefiles import IgnoreFile, Ignoring, ignoring_at, patterns
 from crystal_node.sync.files.scan import shown
 
 DEPTH_MAX = 64

@@ -8,9 +8,9 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, describe, passes
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
-from crystal_node.derive.artefacts.workshop import Tell, unheard, workshop
-from crystal_node.derive.staging.desk import Desk, Moves, Weaver
-from crystal_node.derive.staging.states import Weave
+from crystal_node.derive.artefacts.builder import Tell, unheard, workshop
+from crystal_node.derive.catalog.agents import Weave
+from crystal_node.derive.staging.service import Desk, Moves, Weaver
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow
 

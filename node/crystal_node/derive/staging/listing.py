@@ -6,8 +6,8 @@ from crystal_node.base.agent_names import folder_name
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.home import Home
 from crystal_node.base.wording import one_line
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.staging.states import WAITING, State
+from crystal_node.derive.catalog.agents import WAITING, State
+from crystal_node.derive.catalog.database import Works
 
 _AGENTS = """
 SELECT a.agent, a.state, a.since, a.weave, a.failure, count(c.id), coalesce(sum(c.dirty_since > 0), 0),

@@ -80,8 +80,8 @@ async def _weave(work: "JobContext") -> str:
 
 def agents_to_weave(settings: "Settings") -> dict[str, int]:
     """Whom a run by itself is about, and from when on (milliseconds, 0 for all)."""
+    from crystal_node.derive.catalog.agents import State, Weave
     from crystal_node.derive.staging.listing import staged
-    from crystal_node.derive.staging.states import State, Weave
 
     usual = settings.dreams.staging
     live = {
@@ -95,7 +95,7 @@ def agents_to_weave(settings: "Settings") -> dict[str, int]:
 async def _let_go(work: "JobContext") -> str:
     from crystal_node.base.locking import FileLock
     from crystal_node.base.wording import counted
-    from crystal_node.derive.weaving.forgetting import let_go_of_forgotten
+    from crystal_node.derive.weaving.forget import let_go_of_forgotten
     from crystal_node.derive.weaving.weave import open_book
 
     home = work.device.settings.home

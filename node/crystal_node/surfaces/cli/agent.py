@@ -10,7 +10,7 @@ from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.agent.daemon.standing import AgentStanding
+    from crystal_node.agent.jobs.status import AgentStanding
     from crystal_node.agent.service import Manager, ServiceState
     from crystal_node.base.settings import Settings
 
@@ -45,7 +45,7 @@ def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, deb
         crystal agent run
     """
     from crystal_node.agent.daemon import logs
-    from crystal_node.agent.daemon.running import run_agent
+    from crystal_node.agent.daemon.process import run_agent
     from crystal_node.agent.watching import reporter
     from crystal_node.base.settings import resolve
 
@@ -66,7 +66,7 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
         crystal agent install
     """
     from crystal_node.agent.service import manager_for
-    from crystal_node.agent.service.installing import install_and_start
+    from crystal_node.agent.service.control import install_and_start
 
     settings = _settings()
     manager = manager_for(settings)
@@ -86,7 +86,7 @@ def start(as_json: Json = False, debug: Debug = False) -> None:
         crystal agent start
     """
     from crystal_node.agent.service import manager_for
-    from crystal_node.agent.service.installing import start as start_service
+    from crystal_node.agent.service.control import start as start_service
 
     settings = _settings()
     manager = manager_for(settings)
@@ -105,8 +105,8 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent stop
     """
-    from crystal_node.agent.daemon.standing import agent_standing
     from crystal_node.agent.daemon.stopping import stop_agent
+    from crystal_node.agent.jobs.status import agent_standing
     from crystal_node.agent.service import manager_for
 
     settings = _settings()
@@ -129,7 +129,7 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent status
     """
-    from crystal_node.agent.daemon.standing import agent_standing, job_standings
+    from crystal_node.agent.jobs.status import agent_standing, job_standings
     from crystal_node.agent.service import manager_for
     from crystal_node.base.errors import describe, passes
     from crystal_node.base.jobs import JobStanding

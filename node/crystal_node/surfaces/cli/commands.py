@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from crystal_mirror.commands.ports import Asked
-    from crystal_node.agent.commands.book import SqliteBook
+    from crystal_node.agent.commands.database import SqliteBook
     from crystal_node.device.device import Device
 
 group = typer.Typer(no_args_is_help=False)
@@ -47,7 +47,7 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
     import asyncio
 
     from crystal_mirror.commands.troubles import troubles
-    from crystal_node.agent.commands.asking import open_book, outcome_of, refresh
+    from crystal_node.agent.commands.client import open_book, outcome_of, refresh
     from crystal_node.base.wording import ago, one_line
 
     with _opened() as device, open_book(device.settings) as book:
@@ -102,7 +102,7 @@ def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debu
     """
     import asyncio
 
-    from crystal_node.agent.commands.asking import find_asked, open_book, outcome_of, refresh
+    from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, refresh
     from crystal_node.surfaces.cli.run import tell
 
     with _opened() as device, open_book(device.settings) as book:
@@ -128,7 +128,7 @@ def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
     """
     import asyncio
 
-    from crystal_node.agent.commands.asking import find_asked, open_book, outcome_of, take_back
+    from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, take_back
 
     with _opened() as device, open_book(device.settings) as book:
         request = find_asked(book, given).id

@@ -207,7 +207,7 @@ def _at_core(settings: "Settings", request: "WeaveRequest", *, as_json: bool) ->
     import asyncio
 
     from crystal_mirror.commands.messages import Action, Arguments, CommandState
-    from crystal_node.agent.commands.asking import ask_core
+    from crystal_node.agent.commands.client import ask_core
     from crystal_node.base.errors import CommandFailed, NoAnswer, Usage
     from crystal_node.base.wording import iso, one_line
 

@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.console.options import Debug, Json, read_secret
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.agent.forgetting import ForgetReport
+    from crystal_node.agent.forget_report import ForgetReport
     from crystal_node.device.device import Device
 
 Ids = Annotated[
@@ -57,7 +57,7 @@ def run(
 def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
     from crystal_core.documents import documents_of
     from crystal_mirror.operations import Forget
-    from crystal_node.agent.forgetting import note_files
+    from crystal_node.agent.forget_report import note_files
     from crystal_node.base.lookup import find_text
     from crystal_node.base.wording import one_line
     from crystal_node.sync.artefact_places import is_made_here
@@ -96,7 +96,7 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
 
 
 def _report(device: "Device", *, text: bool, as_json: bool) -> None:
-    from crystal_node.agent.forgetting import forget_report, note_files
+    from crystal_node.agent.forget_report import forget_report, note_files
     from crystal_node.sync.artefact_places import is_made_here
     from crystal_node.sync.replication.searching import files_with
 

@@ -30,7 +30,7 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal jobs list
     """
-    from crystal_node.agent.daemon.standing import agent_standing, job_standings
+    from crystal_node.agent.jobs.status import agent_standing, job_standings
 
     settings = _settings()
     jobs = job_standings(settings.home)

@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.agent.commands.asking import Outcome
+    from crystal_node.agent.commands.client import Outcome
     from crystal_node.device.device import Device
 
 SECONDS = 120.0
@@ -70,7 +70,7 @@ def run(
     import asyncio
 
     from crystal_mirror.commands.messages import Action, Arguments
-    from crystal_node.agent.commands.asking import ask_device
+    from crystal_node.agent.commands.client import ask_device
     from crystal_node.base.errors import Usage
     from crystal_node.base.settings import resolve
     from crystal_node.derive.weaving import WeaveMode

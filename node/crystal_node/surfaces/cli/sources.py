@@ -148,7 +148,7 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.derive import sources
-    from crystal_node.derive.sources.acting import source_owner
+    from crystal_node.derive.sources.service import source_owner
     from crystal_node.device.device import opened
     from crystal_node.surfaces.cli.console.options import confirm
 
@@ -218,8 +218,8 @@ def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
 
 
 def _print_skipped(skipped: dict[str, int] | None, paths: dict[str, str] | None) -> None:
-    from crystal_node.derive.sources.extracting import INSTALL
-    from crystal_node.derive.sources.kinds import Skipped
+    from crystal_node.derive.sources.extraction import INSTALL
+    from crystal_node.derive.sources.filetypes import Skipped
 
     if not skipped:
         return

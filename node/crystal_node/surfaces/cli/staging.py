@@ -9,8 +9,8 @@ from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.derive.staging.desk import Desk
     from crystal_node.derive.staging.listing import Staged
+    from crystal_node.derive.staging.service import Desk
 
 group = typer.Typer(
     name="staging",
@@ -54,8 +54,8 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
     """
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
+    from crystal_node.derive.catalog.agents import WAITING
     from crystal_node.derive.staging.listing import staged
-    from crystal_node.derive.staging.states import WAITING
 
     found = [one for one in staged(resolve().home) if every or one.state in WAITING]
     if as_json:
@@ -84,9 +84,9 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     from crystal_node.base.clock import now_ms
     from crystal_node.base.errors import ExitCode
     from crystal_node.base.settings import resolve
+    from crystal_node.derive.catalog.agents import State, Weave
     from crystal_node.derive.staging.advancing import advance, dream_weaver
     from crystal_node.derive.staging.listing import named, staged
-    from crystal_node.derive.staging.states import State, Weave
     from crystal_node.device.device import opened
     from crystal_node.sync.replication.leading import check_is_core
 
@@ -140,9 +140,9 @@ def reject(
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
-    from crystal_node.derive.artefacts.workshop import workshop
-    from crystal_node.derive.staging.desk import Desk, forget_agent
+    from crystal_node.derive.artefacts.builder import workshop
     from crystal_node.derive.staging.listing import named, staged
+    from crystal_node.derive.staging.service import Desk, forget_agent
     from crystal_node.device.device import opened
     from crystal_node.sync.replication.leading import check_is_core
 

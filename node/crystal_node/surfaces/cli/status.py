@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crystal_node.agent.health.standing import Standing
+    from crystal_node.agent.health.status import Standing
     from crystal_node.device.device import Device
     from crystal_node.sync.members.listing import MemberRow
 import time
@@ -28,7 +28,7 @@ from crystal_node.surfaces.cli.console.output import emit_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crystal_node.agent.health.standing import Standing
+    from crystal_node.agent.health.status import Standing
     from crystal_node.device.device import Device
 
 Watching = Annotated[
@@ -53,7 +53,7 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
 
     settings = resolve()
     with _opened(settings) as device:
-        from crystal_node.agent.health.standing import standing
+        from crystal_node.agent.health.status import standing
 
         if watch:
             follow(device, as_json=as_json)
@@ -281,7 +281,7 @@ def _sync(found: "Standing") -> str:
 
 
 def _needs(found: "Standing") -> Iterator[str]:
-    from crystal_node.agent.health.stuck import STOPPING
+    from crystal_node.agent.health.findings import STOPPING
     from crystal_node.base.notice_texts import notice_text
 
     told = {notice.value for notice in STOPPING}
@@ -397,7 +397,7 @@ def _plain(found: "Standing") -> dict[str, str]:
 def _standings(device: "Device") -> Iterator["Standing"]:
     """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
     from crystal_mirror.logsync import catch_up
-    from crystal_node.agent.health.standing import standing
+    from crystal_node.agent.health.status import standing
 
     while True:
         seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
@@ -409,7 +409,7 @@ def _standings(device: "Device") -> Iterator["Standing"]:
 
 def _marks(device: "Device") -> tuple[object, ...]:
     """Differs when something was committed, or somebody came or went."""
-    from crystal_node.agent.daemon.standing import holder_of
+    from crystal_node.agent.jobs.status import holder_of
 
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_node.agent.daemon.asking import pause_job
-from crystal_node.agent.daemon.standing import agent_standing, job_standings
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.jobs.database import JobStore
+from crystal_node.agent.jobs.status import agent_standing, job_standings
 from crystal_node.base.jobs import JobStanding
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso

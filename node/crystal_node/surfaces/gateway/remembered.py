@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from crystal_core.memories import MemoryStatus
 from crystal_mirror.operations import Forget
-from crystal_node.agent.forgetting import note_files
+from crystal_node.agent.forget_report import note_files
 from crystal_node.base.lookup import find_text
 from crystal_node.device.device import Device
 from crystal_node.search.memories import (

@@ -5,8 +5,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_node.agent.health.document import status_document
-from crystal_node.agent.health.standing import standing
-from crystal_node.derive.sources.acting import sources_status
+from crystal_node.agent.health.status import standing
+from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
 from crystal_node.surfaces.gateway.desk import Desk
 from crystal_node.surfaces.gateway.replies import JsonReply

@@ -93,7 +93,7 @@ def show(call: Call, given: ShowArguments) -> tuple[ShowAnswer, str]:
 
 def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
     """``crystal_status``."""
-    from crystal_node.agent.health.standing import standing
+    from crystal_node.agent.health.status import standing
     from crystal_node.base.wording import iso
     from crystal_node.device.activity import Moment
     from crystal_node.device.device import opened

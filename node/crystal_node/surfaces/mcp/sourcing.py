@@ -7,8 +7,8 @@ from pathlib import Path
 from crystal_node.base.errors import Usage
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive import sources
-from crystal_node.derive.sources.acting import root_of
 from crystal_node.derive.sources.results import SourcesStatus, SourcesSynced, SourceSynced
+from crystal_node.derive.sources.service import root_of
 from crystal_node.device.device import opened
 from crystal_node.surfaces.mcp.answers import SourceAddAnswer
 from crystal_node.surfaces.mcp.arguments import NoArguments, SourcesAddArguments, SourcesSyncArguments

@@ -56,7 +56,7 @@ def _remembered(answer: RememberAnswer) -> str:
 
 def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
     """``crystal_forget``. Without an agreement it changes nothing and says what would go."""
-    from crystal_node.agent.forgetting import note_files
+    from crystal_node.agent.forget_report import note_files
     from crystal_node.sync.replication.searching import files_with
 
     with opened(call.keeper.settings()) as device:

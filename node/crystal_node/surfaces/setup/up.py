@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
 from crystal_node.agent.service import Manager, ServiceState, manager_for
-from crystal_node.agent.service.installing import install_and_start
+from crystal_node.agent.service.control import install_and_start
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
 from crystal_node.capture import history

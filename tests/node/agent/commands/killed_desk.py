@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from crystal_mirror.commands.messages import Action, Arguments
-from crystal_node.agent.commands.desk import CommandDesk, Done, Tell
+from crystal_node.agent.commands.service import CommandDesk, Done, Tell
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
 from crystal_node.sync.sync import syncing

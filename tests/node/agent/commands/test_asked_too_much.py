@@ -7,10 +7,10 @@ import pytest
 
 from crystal_mirror.commands.messages import NUMBER_MAX, Action, Arguments, CommandState
 from crystal_mirror.commands.ports import Asked
-from crystal_node.agent.commands.actions import BACKUPS_MAX, actions_of
-from crystal_node.agent.commands.asking import outcome_of
-from crystal_node.agent.commands.desk import Done
+from crystal_node.agent.commands.client import outcome_of
 from crystal_node.agent.commands.policy import denial, deny
+from crystal_node.agent.commands.service import Done
+from crystal_node.agent.daemon.actions import BACKUPS_MAX, actions_of
 from crystal_node.base.errors import BadConfig, Usage
 from crystal_node.capture.history import step_over
 from crystal_node.device.device import opened

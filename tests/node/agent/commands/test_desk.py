@@ -11,7 +11,7 @@ import pytest
 
 from crystal_mirror.commands.expiring import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments, CommandState
-from crystal_node.agent.commands.asking import (
+from crystal_node.agent.commands.client import (
     Outcome,
     ask_core,
     ask_device,
@@ -20,8 +20,8 @@ from crystal_node.agent.commands.asking import (
     outcome_of,
     refresh,
 )
-from crystal_node.agent.commands.book import BookDamaged, SqliteBook
-from crystal_node.agent.commands.desk import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
+from crystal_node.agent.commands.database import BookDamaged, SqliteBook
+from crystal_node.agent.commands.service import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, Usage
 from crystal_node.device.device import Device, opened

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.daemon.schedule import KILLED_MAX, Schedule
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.jobs.database import JobStore
+from crystal_node.agent.jobs.scheduler import KILLED_MAX, Schedule
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.jobs import Job, JobStanding, Outcome

@@ -12,9 +12,9 @@ import pytest
 
 from crystal_node.agent.daemon.stopping import stop_agent
 from crystal_node.agent.service import NotInstalled, ServiceState, ServiceUnavailable
-from crystal_node.agent.service.command import Program, Unwritable, program_of
-from crystal_node.agent.service.installing import await_agent, install_and_start
+from crystal_node.agent.service.control import await_agent, install_and_start
 from crystal_node.agent.service.launchd import Launchd
+from crystal_node.agent.service.program import Program, Unwritable, program_of
 from crystal_node.agent.service.systemd import Systemd
 from crystal_node.agent.service.taskscheduler import NAMESPACE, TaskScheduler
 from crystal_node.base.errors import ExitCode, HomeBusy

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.daemon import serving
 from crystal_node.agent.daemon.serving import serve, when_it_opens
 from crystal_node.sync.watch import WatchEvent

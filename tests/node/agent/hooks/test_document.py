@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_node.agent.hooks import document
-from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks import jsondocument
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
 
 _NAMES = st.text(max_size=6)
 _VALUES = st.recursive(
@@ -37,12 +37,12 @@ def test_a_member_that_was_put_in_and_taken_out_leaves_the_bytes_as_they_were(
 ) -> None:
     value.pop("hooks", None)
     text = _text(value, style, end, ascii_only)
-    changed = document.with_member(text, (), "hooks", added)
-    assert document.parse(changed) == value | {"hooks": added}
+    changed = jsondocument.with_member(text, (), "hooks", added)
+    assert jsondocument.parse(changed) == value | {"hooks": added}
     assert list(json.loads(changed))[-1] == "hooks"
     assert changed.endswith(end)
-    undone = document.without(changed, ("hooks",))
-    assert document.parse(undone) == value
+    undone = jsondocument.without(changed, ("hooks",))
+    assert jsondocument.parse(undone) == value
     assert undone == text or not value
 
 
@@ -57,12 +57,12 @@ def test_elements_come_and_go_where_they_stand(
     data: st.DataObject,
 ) -> None:
     text = _text({"first": value, "list": {"of": elements}, "last": value}, style, end)
-    changed = document.with_element(text, ("list", "of"), added)
-    assert document.parse(changed) == {"first": value, "list": {"of": [*elements, added]}, "last": value}
+    changed = jsondocument.with_element(text, ("list", "of"), added)
+    assert jsondocument.parse(changed) == {"first": value, "list": {"of": [*elements, added]}, "last": value}
     gone = data.draw(st.integers(0, len(elements)))
     left = [*elements, added]
     del left[gone]
-    after = document.parse(document.without(changed, ("list", "of", gone)))
+    after = jsondocument.parse(jsondocument.without(changed, ("list", "of", gone)))
     assert after == {"first": value, "list": {"of": left}, "last": value}
 
 
@@ -80,9 +80,9 @@ def test_elements_come_and_go_where_they_stand(
 )
 def test_what_cannot_be_read_without_a_doubt_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(DamagedDocument, match=said):
-        document.parse(text)
+        jsondocument.parse(text)
 
 
 def test_a_place_is_told_by_line_and_column() -> None:
     text = '{\n  "a": 1,\n  "hooks": {"Stop": 3}\n}'
-    assert document.place(text, ("hooks", "Stop")) == "line 3, column 21"
+    assert jsondocument.place(text, ("hooks", "Stop")) == "line 3, column 21"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
-from crystal_node.derive.artefacts.making import GOING_ON_MS, QUIET_MS
+from crystal_node.derive.artefacts.conversation_files import GOING_ON_MS, QUIET_MS
 from tests.core.builders import NOW, apply, capture, forget, origin, remember
 from tests.support.workbench import LATER, Workbench, known, quick_folder, texts_of
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crystal_node.derive.artefacts.conversation import Conversation, Spoken
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
-from crystal_node.derive.artefacts.moments import day_of
+from crystal_node.derive.artefacts.dates import day_of
 from crystal_node.derive.artefacts.named import NAMES_MAX, Named
 from crystal_node.derive.artefacts.summaries import Digest, extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript

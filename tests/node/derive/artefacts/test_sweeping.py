@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.derive.artefacts.sweeping import SWEEP_MS
+from crystal_node.derive.artefacts.orphans import SWEEP_MS
 from tests.core.builders import capture, forget
 from tests.support.workbench import Workbench, known
 

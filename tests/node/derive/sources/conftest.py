@@ -11,8 +11,8 @@ import pytest
 from crystal_core.documents import Document, document_pieces, documents
 from crystal_crypto.keystore.files import FileKeyStore
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.derive.sources.acting import sync_sources
 from crystal_node.derive.sources.results import SourceSynced
+from crystal_node.derive.sources.service import sync_sources
 from crystal_node.device.device import Device, opened
 from tests.crypto.killed_passphrases import CHEAP
 from tests.support.machine import Machine, Vault
@@ -72,7 +72,7 @@ def device(single: Machine) -> Generator[Device]:
 @pytest.fixture
 def folder(single: Machine, device: Device, tmp_path: Path) -> Folder:
     """A source that is added already, with nothing in it."""
-    from crystal_node.derive.sources.acting import add_source
+    from crystal_node.derive.sources.service import add_source
 
     root = tmp_path / "notes"
     root.mkdir()

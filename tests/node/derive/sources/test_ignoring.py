@@ -9,7 +9,7 @@ import pytest
 from pathspec.patterns.gitignore.base import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from crystal_node.derive.sources.ignoring import patterns
+from crystal_node.derive.sources.ignorefiles import patterns
 from crystal_node.derive.sources.scan import Scan
 
 NAMES = ("a", "b", "foo", "bar", "x.py", "y.txt", "z.md", "A", "deep")

@@ -7,8 +7,8 @@ import pytest
 from crystal_mirror.operations import DropSource, PutSource
 from crystal_mirror.snapshot_base import META_RESTORE
 from crystal_node.base.errors import HomeBusy, NoSuchEntry
-from crystal_node.derive.sources import acting
-from crystal_node.derive.sources.book import SourceBook
+from crystal_node.derive.sources import service
+from crystal_node.derive.sources.database import SourceBook
 from tests.node.derive.sources.conftest import Folder
 
 
@@ -47,7 +47,7 @@ async def test_a_source_that_the_rows_do_not_have_yet_is_still_known_when_they_d
     with pytest.raises(NoSuchEntry):
         await folder.sync()
     assert known(folder)
-    monkeypatch.setattr(acting, "KEPT_MILLISECONDS", -1)
+    monkeypatch.setattr(service, "KEPT_MILLISECONDS", -1)
     with pytest.raises(NoSuchEntry):
         await folder.sync()
     assert not known(folder)

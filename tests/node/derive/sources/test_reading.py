@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from crystal_core.cutting import Kind
-from crystal_node.derive.sources import extractor
-from crystal_node.derive.sources.extracting import FAILED, LACKING, TEXT, Extractor
-from crystal_node.derive.sources.kinds import TEXT_BYTES_MAX, Skipped
-from crystal_node.derive.sources.reading import Prepared, Read, decoded, prepare, read_file
+from crystal_node.derive.sources import extraction_child
+from crystal_node.derive.sources.extraction import FAILED, LACKING, TEXT, Extractor
+from crystal_node.derive.sources.filetypes import TEXT_BYTES_MAX, Skipped
+from crystal_node.derive.sources.reader import Prepared, Read, decoded, prepare, read_file
 from crystal_node.derive.sources.scan import Scan
 
 
@@ -165,10 +165,10 @@ def test_without_the_packages_their_files_are_told_apart_from_broken_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    assert extractor.made(extractor.pdf_text, pdf("Something.")) == (LACKING, b"")
+    assert extraction_child.made(extraction_child.pdf_text, pdf("Something.")) == (LACKING, b"")
     monkeypatch.undo()
-    assert extractor.made(extractor.pdf_text, b"rubbish") == (FAILED, b"")
-    assert extractor.made(extractor.pdf_text, pdf("Something."))[0] == TEXT
+    assert extraction_child.made(extraction_child.pdf_text, b"rubbish") == (FAILED, b"")
+    assert extraction_child.made(extraction_child.pdf_text, pdf("Something."))[0] == TEXT
 
 
 def test_a_hostile_page_is_given_up_in_a_bounded_time_and_the_next_document_is_read() -> None:

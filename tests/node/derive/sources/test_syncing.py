@@ -11,10 +11,10 @@ import pytest
 
 from crystal_node.base.errors import Usage
 from crystal_node.derive.sources import batches, scan
-from crystal_node.derive.sources.acting import add_source, remove_source, sources_status
-from crystal_node.derive.sources.book import SourceBook
-from crystal_node.derive.sources.kinds import Skipped
+from crystal_node.derive.sources.database import SourceBook
+from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.operations import PIECES_AT_ONCE
+from crystal_node.derive.sources.service import add_source, remove_source, sources_status
 from crystal_node.device.privacy import PrivateNow, read_privacy, write_privacy
 from tests.node.agent.daemon.running import children
 from tests.node.derive.sources.conftest import Folder
@@ -329,7 +329,10 @@ async def test_a_sync_that_is_stopped_leaves_no_process_behind_and_goes_on_later
         found: list[int] = []
         for pid in children(os.getpid()):
             with suppress(OSError):  # it has ended meanwhile
-                if b"crystal_node.derive.sources.extractor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if (
+                    b"crystal_node.derive.sources.extraction_child"
+                    in Path(f"/proc/{pid}/cmdline").read_bytes()
+                ):
                     found.append(pid)
         return found
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from crystal_mirror.operations import Capture, Forget, Piece, PutDocument, PutSource, Remember
 from crystal_node.base.settings import resolve
-from crystal_node.derive.staging.desk import forget_agent
+from crystal_node.derive.staging.service import forget_agent
 from crystal_node.device.device import opened
 from tests.support.machine import Vault
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import NoSuchEntry
-from crystal_node.derive.artefacts.workshop import works_lock
-from crystal_node.derive.staging.desk import Desk, Moves, leave_lead
+from crystal_node.derive.artefacts.builder import works_lock
+from crystal_node.derive.catalog.agents import CannotStage, State, Weave
 from crystal_node.derive.staging.listing import Staged, named, staged
-from crystal_node.derive.staging.states import CannotStage, State, Weave
+from crystal_node.derive.staging.service import Desk, Moves, leave_lead
 from tests.core.builders import NOW, capture, forget, texts
 from tests.support.workbench import Workbench, texts_of
 

@@ -2,8 +2,8 @@
 
 import re
 
-from crystal_node.derive.staging import states
-from crystal_node.derive.staging.states import (
+from crystal_node.derive.catalog import agents
+from crystal_node.derive.catalog.agents import (
     WAITING,
     CannotStage,
     Event,
@@ -18,7 +18,7 @@ _EDGE = re.compile(r"^    (?P<before>\S.*?)\s+--(?P<event>[^-].*?[^-])-+>\s+(?P<
 
 def test_every_event_in_every_state_does_what_is_drawn_and_nothing_else() -> None:
     drawn: set[tuple[State, Event, State]] = set()
-    for line in (states.__doc__ or "").splitlines():
+    for line in (agents.__doc__ or "").splitlines():
         edge = _EDGE.match(line)
         if edge is not None:
             before = WAITING if edge["before"] == "any of them" else {State(edge["before"])}

@@ -8,8 +8,8 @@ import pytest
 
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import resolve
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.staging.states import State
+from crystal_node.derive.catalog.agents import State
+from crystal_node.derive.catalog.database import Works
 from crystal_node.derive.weaving.job import agents_to_weave
 from tests.node.agent.daemon.running import agent
 from tests.support.llm_server import LlmServer, llm_server

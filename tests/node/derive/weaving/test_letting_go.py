@@ -10,7 +10,7 @@ import pytest
 from crystal_core.weaver.documents import REFERENCE
 from crystal_core.weaver.records import Method
 from crystal_node.base.settings import resolve
-from crystal_node.derive.weaving import forgetting
+from crystal_node.derive.weaving import forget as forgetting
 from crystal_node.derive.weaving.weave import open_book
 from crystal_node.device.device import opened
 from tests.support.machine import Machine, Vault, transcript

@@ -89,8 +89,8 @@ def jobs(settings: Settings) -> Iterator[Check]:
     """Each job whose last run failed."""
     import shlex
 
-    from crystal_node.agent.daemon.store import put_aside
-    from crystal_node.agent.health.background import background
+    from crystal_node.agent.health.facts import background
+    from crystal_node.agent.jobs.database import put_aside
 
     found = background(settings.home)
     old = put_aside(settings.home.jobs_database)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from crystal_node.agent.health.check import Check, State, guarded
 from crystal_node.agent.health.checks.memory import embedding, indexes
+from crystal_node.agent.health.findings import CLOCK_BACK_MS, STRANGE_REMEDY, strange_text
 from crystal_node.agent.health.kitreminder import KIT_FIX, kit_reminder
-from crystal_node.agent.health.stuck import CLOCK_BACK_MS, STRANGE_REMEDY, strange_text
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
@@ -99,7 +99,7 @@ def _snapshots(device: "Device") -> Check:
 
 
 def _watcher(device: "Device") -> Check:
-    from crystal_node.agent.daemon.standing import holder_of
+    from crystal_node.agent.jobs.status import holder_of
 
     holder = holder_of(device.settings.home)
     if holder is not None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from crystal_node.agent.hooks.document import elements, members
+from crystal_node.agent.hooks.jsondocument import elements, members
 from crystal_node.agent.hooks.program import arguments_after, program
 from crystal_node.base.settings import Settings
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from crystal_node.agent.hooks import document, jsonfile
-from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks import jsondocument, jsonfile
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.base.errors import NoSuchEntry, Usage
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients import jsonform, tomlform
@@ -161,9 +161,9 @@ def _same(client: Client, left: str, before: str) -> bool:
 def _pruned(client: Client, text: str) -> object:
     """A JSON document without the objects on the way to the servers that are empty."""
     for depth in range(len(client.at), 0, -1):
-        if document.value_at(document.parse(text), client.at[:depth]) == {}:
-            text = document.without(text, client.at[:depth])
-    return document.parse(text)
+        if jsondocument.value_at(jsondocument.parse(text), client.at[:depth]) == {}:
+            text = jsondocument.without(text, client.at[:depth])
+    return jsondocument.parse(text)
 
 
 def _empty(client: Client, text: str) -> bool:

@@ -5,8 +5,8 @@ A file with comments is no JSON: it is refused with its place, and the person wr
 
 from collections.abc import Iterator
 
-from crystal_node.agent.hooks import document
-from crystal_node.agent.hooks.document import DamagedDocument
+from crystal_node.agent.hooks import jsondocument
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
 
 _PROJECTS = "projects"
@@ -14,18 +14,18 @@ _PROJECTS = "projects"
 
 def entry_in(text: str, at: tuple[str, ...]) -> object:
     """The entry of our name; None if there is none. Raises DamagedDocument."""
-    return document.value_at(_checked(text, at), (*at, NAME)) if text.strip() else None
+    return jsondocument.value_at(_checked(text, at), (*at, NAME)) if text.strip() else None
 
 
-def ours_in(text: str, at: tuple[str, ...], owner: Owner) -> Iterator[document.Path]:
+def ours_in(text: str, at: tuple[str, ...], owner: Owner) -> Iterator[jsondocument.Path]:
     """Where entries of ours are: the person's own, and those of single projects."""
     if f'"{NAME}"' not in text:
         return
-    found = document.parse(text)
-    projects = document.members(document.value_at(found, (_PROJECTS,)))
+    found = jsondocument.parse(text)
+    projects = jsondocument.members(jsondocument.value_at(found, (_PROJECTS,)))
     for outer in ((), *((_PROJECTS, name) for name in projects)):
         path = (*outer, *at, NAME)
-        if owner.owns(document.value_at(found, path)):
+        if owner.owns(jsondocument.value_at(found, path)):
             yield path
 
 
@@ -33,32 +33,32 @@ def with_entry(text: str, at: tuple[str, ...], entry: dict[str, object]) -> str:
     """The file with this entry in the place of the one of our name, if there is one."""
     text = text if text.strip() else "{}\n"
     found = _checked(text, at)
-    present = document.value_at(found, (*at, NAME))
+    present = jsondocument.value_at(found, (*at, NAME))
     if present == entry:
         return text
     if present is not None:
-        text = document.without(text, (*at, NAME))
+        text = jsondocument.without(text, (*at, NAME))
     for depth, step in enumerate(at):
-        if document.value_at(document.parse(text), at[: depth + 1]) is None:
+        if jsondocument.value_at(jsondocument.parse(text), at[: depth + 1]) is None:
             value: dict[str, object] = {NAME: entry}
             for inner in reversed(at[depth + 1 :]):
                 value = {inner: value}
-            return document.with_member(text, at[:depth], step, value)
-    return document.with_member(text, at, NAME, entry)
+            return jsondocument.with_member(text, at[:depth], step, value)
+    return jsondocument.with_member(text, at, NAME, entry)
 
 
 def without_entries(text: str, at: tuple[str, ...], owner: Owner) -> str:
     """The file without any entry of ours."""
     for path in list(ours_in(text, at, owner)):
-        text = document.without(text, path)
+        text = jsondocument.without(text, path)
     return text
 
 
 def _checked(text: str, at: tuple[str, ...]) -> object:
-    found = document.parse(text)
+    found = jsondocument.parse(text)
     for depth in range(len(at) + 1):
-        value = document.value_at(found, at[:depth])
+        value = jsondocument.value_at(found, at[:depth])
         if value is not None and not isinstance(value, dict):
-            where = document.place(text, at[:depth])
+            where = jsondocument.place(text, at[:depth])
             raise DamagedDocument(f"{where}: {'.'.join(at[:depth]) or 'the file'} is no object")
     return found

@@ -8,7 +8,7 @@ import json
 import re
 import tomllib
 
-from crystal_node.agent.hooks.document import DamagedDocument, members
+from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
 from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
 
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*([^\[\]]+?)[ \t]*\][ \t]*(#.*)?$")

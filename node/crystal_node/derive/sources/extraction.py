@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 
 from crystal_core.cutting import Kind
-from crystal_node.derive.sources.kinds import Skipped
+from crystal_node.derive.sources.filetypes import Skipped
 
 SECONDS_MAX = 20.0
 """For one document. A PDF of some thousand pages takes about that."""
@@ -92,7 +92,7 @@ class Extractor:
             return self._child
         self.close()
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-m", "crystal_node.derive.sources.extractor"],
+            [sys.executable, "-I", "-m", "crystal_node.derive.sources.extraction_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

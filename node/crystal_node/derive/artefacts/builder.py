@@ -19,12 +19,12 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
-from crystal_node.derive.artefacts.digesting import Digests
-from crystal_node.derive.artefacts.index import Index, Looked
-from crystal_node.derive.artefacts.making import Made, Maker
-from crystal_node.derive.artefacts.sweeping import sweep
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.artefacts.writing import Writer
+from crystal_node.derive.artefacts.conversation_files import Made, Maker
+from crystal_node.derive.artefacts.model_summaries import Digests
+from crystal_node.derive.artefacts.orphans import sweep
+from crystal_node.derive.artefacts.writer import Writer
+from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.catalog.index import Index, Looked
 from crystal_node.device.device import Device
 
 if TYPE_CHECKING:

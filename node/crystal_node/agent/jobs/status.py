@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import JobStanding
 from crystal_node.base.locking import is_held

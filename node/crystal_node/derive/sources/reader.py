@@ -16,7 +16,7 @@ from pathlib import Path
 from crystal_core.cutting import Kind, Passage, cut
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.capture.redaction import redact
-from crystal_node.derive.sources.kinds import Skipped, bytes_max, is_python, kind_of
+from crystal_node.derive.sources.filetypes import Skipped, bytes_max, is_python, kind_of
 from crystal_node.derive.sources.scan import Stamp, stamp_of
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 

@@ -23,8 +23,8 @@ from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments
 from crystal_mirror.commands.ports import Received, ReceivedState
 from crystal_mirror.commands.running import Begun, Claims, begin, finish, next_due, progress
 from crystal_mirror.commands.sending import send
-from crystal_node.agent.commands.asking import exchange
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.client import exchange
+from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.commands.policy import denial
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms

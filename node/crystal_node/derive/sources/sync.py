@@ -32,9 +32,9 @@ from crystal_core.documents import Document, documents
 from crystal_mirror.operations import DropDocument, Operation
 from crystal_node.base.clock import now_ms
 from crystal_node.derive.sources.batches import One, Reader
-from crystal_node.derive.sources.book import SENT, KeptSource, Known, LastLook, SourceBook
-from crystal_node.derive.sources.extracting import Extractor
-from crystal_node.derive.sources.kinds import Skipped
+from crystal_node.derive.sources.database import SENT, KeptSource, Known, LastLook, SourceBook
+from crystal_node.derive.sources.extraction import Extractor
+from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.operations import put_operations, without_forgotten
 from crystal_node.derive.sources.scan import Scan, Stamp
 from crystal_node.device.device import Device

@@ -18,12 +18,12 @@ from crystal_core.database import Database
 from crystal_mirror.files.ports import FileTrouble, NoRoom
 from crystal_node.derive.artefacts.conversation import SHOWN, Conversation, Spoken
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
-from crystal_node.derive.artefacts.moments import UNDATED, day_of
+from crystal_node.derive.artefacts.dates import UNDATED, day_of
 from crystal_node.derive.artefacts.summaries import Digest, Extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.artefacts.writing import ArtefactPlace, Outcome, Writer
-from crystal_node.derive.staging.states import State, has_files, has_staged_files
+from crystal_node.derive.artefacts.writer import ArtefactPlace, Outcome, Writer
+from crystal_node.derive.catalog.agents import State, has_files, has_staged_files
+from crystal_node.derive.catalog.database import Works
 from crystal_node.sync.artefact_places import (
     daily_place,
     staged_transcript,

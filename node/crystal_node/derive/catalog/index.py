@@ -17,9 +17,9 @@ from typing import Any
 
 from crystal_core import mirrorlog
 from crystal_core.database import Database
-from crystal_node.derive.artefacts.sweeping import ask_for_sweep
-from crystal_node.derive.artefacts.works import Works
-from crystal_node.derive.staging.states import WAITING, Event, State, moved
+from crystal_node.derive.artefacts.orphans import ask_for_sweep
+from crystal_node.derive.catalog.agents import WAITING, Event, State, moved
+from crystal_node.derive.catalog.database import Works
 
 TOKEN = "works.token"  # noqa: S105 - the name of a value that tells one memory file from another
 TOKEN_BYTES = 16

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crystal_mirror.commands.messages import Action, Arguments
-from crystal_node.agent.commands.desk import Do, Done, Tell
+from crystal_node.agent.commands.service import Do, Done, Tell
 from crystal_node.base.errors import Usage
 from crystal_node.sync.work import JobContext
 
@@ -36,7 +36,7 @@ def actions_of(work: JobContext) -> dict[Action, Do]:
 
 async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> Done:
     from crystal_node.agent.health.document import status_document
-    from crystal_node.agent.health.standing import standing
+    from crystal_node.agent.health.status import standing
     from crystal_node.base.wording import counted
 
     found = standing(work.device)
@@ -186,8 +186,8 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Do
 
 def _check_live(settings: "Settings", agent: str) -> None:
     """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
+    from crystal_node.derive.catalog.agents import State
     from crystal_node.derive.staging.listing import staged
-    from crystal_node.derive.staging.states import State
 
     if agent in ("", settings.agent_id):
         return

@@ -20,10 +20,10 @@ from crystal_mirror.operations import TARGETS_MAX, Forget
 from crystal_node.base.agent_names import folder_name
 from crystal_node.base.errors import describe
 from crystal_node.base.home import FILE_MODE, Home
-from crystal_node.derive.artefacts.index import set_state
-from crystal_node.derive.artefacts.workshop import Workshop
+from crystal_node.derive.artefacts.builder import Workshop
+from crystal_node.derive.catalog.agents import WAITING, CannotStage, Event, State, Weave, moved
+from crystal_node.derive.catalog.index import set_state
 from crystal_node.derive.staging.listing import Staged, named, staged_in
-from crystal_node.derive.staging.states import WAITING, CannotStage, Event, State, Weave, moved
 from crystal_node.device.device import Device
 from crystal_node.sync.artefact_places import staging_folder
 from crystal_node.sync.files.folders import folder_of, troubles

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crystal_mirror.notices import Notice
-from crystal_node.agent.health.background import Background
 from crystal_node.agent.health.channels import Channels
 from crystal_node.agent.health.disks import Disk
+from crystal_node.agent.health.facts import Background
 from crystal_node.agent.health.others import STAGED_MAX, Others
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.notice_texts import notice_text

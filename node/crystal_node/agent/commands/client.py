@@ -20,7 +20,7 @@ from crystal_mirror.commands.sending import send
 from crystal_mirror.errors import Unready
 from crystal_mirror.logsync import read_log
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.commands.book import SqliteBook
+from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, NoSuchEntry, Usage
 from crystal_node.base.settings import Settings

@@ -21,9 +21,9 @@ from crystal_node.base.errors import HomeBusy, NoSuchEntry, Usage
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
-from crystal_node.derive.sources.book import KeptSource, LastLook, SourceBook
-from crystal_node.derive.sources.ignoring import pattern_fault
-from crystal_node.derive.sources.kinds import Skipped, skipped_folder
+from crystal_node.derive.sources.database import KeptSource, LastLook, SourceBook
+from crystal_node.derive.sources.filetypes import Skipped, skipped_folder
+from crystal_node.derive.sources.ignorefiles import pattern_fault
 from crystal_node.derive.sources.results import (
     SourceAdded,
     SourceLetGo,
@@ -33,7 +33,7 @@ from crystal_node.derive.sources.results import (
     SourceStatus,
     SourceSynced,
 )
-from crystal_node.derive.sources.syncing import Progress, Synced, sync_source
+from crystal_node.derive.sources.sync import Progress, Synced, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.files.scan import shown

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms as system_now_ms
 from crystal_node.base.errors import ExitCode, describe, passes

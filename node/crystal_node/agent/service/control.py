@@ -2,7 +2,7 @@
 
 import time
 
-from crystal_node.agent.daemon.standing import holder_of
+from crystal_node.agent.jobs.status import holder_of
 from crystal_node.agent.service.checking import check_startable
 from crystal_node.agent.service.manager import Manager, ServiceState, ServiceUnavailable
 from crystal_node.base.settings import Settings

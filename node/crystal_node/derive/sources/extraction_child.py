@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from crystal_core.cutting import Kind
-from crystal_node.derive.sources.extracting import (
+from crystal_node.derive.sources.extraction import (
     ANSWER_BYTES_MAX,
     FAILED,
     HEAD,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import apsw
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.daemon.standing import Holder, agent_standing, job_standings
+from crystal_node.agent.jobs.status import Holder, agent_standing, job_standings
 from crystal_node.base.errors import describe
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import JobStanding, Outcome
@@ -44,7 +44,7 @@ def background(home: Home) -> Background:
     try:
         agent, jobs = agent_standing(home), job_standings(home)
     except (CrystalError, apsw.Error, OSError) as error:
-        from crystal_node.agent.daemon.standing import holder_of
+        from crystal_node.agent.jobs.status import holder_of
 
         return Background(holder_of(home), fault=describe(error).message)
     return Background(

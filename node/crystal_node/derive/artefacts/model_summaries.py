@@ -12,7 +12,7 @@ from crystal_core.database import Database
 from crystal_core.llm.port import Llm, LlmError, Prompt
 from crystal_node.derive.artefacts.conversation import Conversation
 from crystal_node.derive.artefacts.summaries import DIGEST_BYTES, Digest
-from crystal_node.derive.artefacts.works import Works
+from crystal_node.derive.catalog.database import Works
 
 EXCERPT_CHARS = 24_000
 TOKENS_MAX = 700

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from crystal_mirror.retention.outlook import Brief, brief
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_mirror.status import MemberStatus, details_of, status
-from crystal_node.agent.health.background import Background, background
 from crystal_node.agent.health.channels import Channels, channels
 from crystal_node.agent.health.concerns import Concern, concerns
 from crystal_node.agent.health.disks import disks_of
+from crystal_node.agent.health.facts import Background, background
+from crystal_node.agent.health.findings import CoreSeen, Facts, Stuck, stuck
 from crystal_node.agent.health.others import others
-from crystal_node.agent.health.stuck import CoreSeen, Facts, Stuck, stuck
 from crystal_node.base.clock import now_ms
 from crystal_node.device.access import Access, read_access
 from crystal_node.device.activity import (

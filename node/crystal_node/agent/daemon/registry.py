@@ -9,7 +9,7 @@ from crystal_node.sync.work import JobContext
 
 def duties(work: JobContext) -> list[Job]:
     """All jobs of this device, each name once."""
-    from crystal_node.agent.daemon import basics
+    from crystal_node.agent.jobs import sync_jobs
     from crystal_node.agent.notices import job as notices
     from crystal_node.derive.artefacts import job as artefacts
     from crystal_node.derive.sources import job as sources
@@ -19,7 +19,7 @@ def duties(work: JobContext) -> list[Job]:
     from crystal_node.search.finding import deepcache
 
     found: dict[str, Job] = {}
-    for package in (basics, artefacts, sources, staging, weaving, backup, deepcache, notices):
+    for package in (sync_jobs, artefacts, sources, staging, weaving, backup, deepcache, notices):
         for job in package.jobs(work):
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job

@@ -21,17 +21,17 @@ from importlib.metadata import version
 from random import SystemRandom
 from typing import Any
 
-from crystal_node.agent.commands.actions import actions_of
-from crystal_node.agent.commands.desk import CommandDesk
-from crystal_node.agent.daemon.duties import duties
+from crystal_node.agent.commands.service import CommandDesk
+from crystal_node.agent.daemon.actions import actions_of
 from crystal_node.agent.daemon.logs import logged, logging_to
 from crystal_node.agent.daemon.network import is_metered
 from crystal_node.agent.daemon.power import on_battery
-from crystal_node.agent.daemon.pulse import Mark, Pulse, mark_of
-from crystal_node.agent.daemon.schedule import Schedule
+from crystal_node.agent.daemon.registry import duties
 from crystal_node.agent.daemon.serving import serve, when_it_opens
-from crystal_node.agent.daemon.standing import PURPOSE, Noted
-from crystal_node.agent.daemon.store import JobStore
+from crystal_node.agent.heartbeat import Mark, Pulse, mark_of
+from crystal_node.agent.jobs.database import JobStore
+from crystal_node.agent.jobs.scheduler import Schedule
+from crystal_node.agent.jobs.status import PURPOSE, Noted
 from crystal_node.agent.watching import Watching, watch_lock, watching
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, describe, passes

@@ -155,7 +155,7 @@ def revoke(
         yield from stream_ends(member, device, lambda entries: taken.append(take_over(member, entries)))
         member.mend()
     # Only what the Core has taken in: what was stored beside it is in this device's outbox now.
-    cutoffs = tuple(sorted(acked_ends(member, device).items()))[:CUTOFFS_MAX]
+    cutoffs = tuple(sorted(acked_ends(member, device).items()))[:CUTOFFS_MAX]  # §9.8-2
 
     def build(log: DeviceLog) -> bytes | None:
         info = log.member(device)
@@ -168,7 +168,7 @@ def revoke(
                 "a device cannot revoke itself", hint="Revoke it on another one: `crystal devices revoke`."
             )
         lead = log.lead
-        if lead is not None and lead.device == device:
+        if lead is not None and lead.device == device:  # §9.4-2
             raise Unready(
                 "that device is the Core, and its epoch has to have an end first",
                 hint="Take the lead on this machine: `crystal promote`, then revoke it.",
@@ -178,7 +178,7 @@ def revoke(
                 "nobody leads this vault: it is frozen, and the last Core's epoch has to have an end first",
                 hint="Take the lead on this machine: `crystal promote`, then revoke it.",
             )
-        if lead is not None and member.replica.position().epoch != lead.epoch:
+        if lead is not None and member.replica.position().epoch != lead.epoch:  # §9.8-1
             raise Unready(
                 "the last Core's epoch has not ended for this device yet",
                 hint="Run `crystal sync` here and on the Core, then try again.",
@@ -218,7 +218,7 @@ def may_have_root(member: Member, device: bytes) -> bool:
     """
     if device == member.device_id:
         return member.log.held_root(device)
-    return not own_slots(member.journal).issuperset(member.log.root_traces(device))
+    return not own_slots(member.journal).issuperset(member.log.root_traces(device))  # §9.6-2
 
 
 def renew_generation(member: Member, *, now_ms: int, root: Root | None = None) -> Flow[int]:
@@ -248,7 +248,7 @@ def generation_due(member: Member, now_ms: int) -> bool:
     if details is None:
         return False
     # A generation from the future was made by a clock that was wrong: it is as old as one can be.
-    return abs(now_ms - details.at) > GENERATION_DAYS_MAX * _DAY_MS
+    return abs(now_ms - details.at) > GENERATION_DAYS_MAX * _DAY_MS  # §9.7-7
 
 
 def rotate_root(member: Member, old: Root, new: Root, *, now_ms: int) -> Flow[bool]:
@@ -263,7 +263,7 @@ def rotate_root(member: Member, old: Root, new: Root, *, now_ms: int) -> Flow[bo
     def build(log: DeviceLog) -> bytes | None:
         if in_force(log, new):
             return None
-        if not in_force(log, old):
+        if not in_force(log, old):  # §9.6-1
             raise NotAllowed(
                 "that root is not in force", hint="Give the newest recovery kit; an older one has no power."
             )
@@ -359,7 +359,7 @@ def _begin_generation(
         details=details,
         older=[
             member.key_for(number) or GenerationKey(number, _UNKNOWN_KEY)
-            for number in range(before.number, max(0, before.number - OLDER_KEYS_MAX), -1)
+            for number in range(before.number, max(0, before.number - OLDER_KEYS_MAX), -1)  # §9.2-4
         ],
     )
 

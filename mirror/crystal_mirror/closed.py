@@ -49,7 +49,7 @@ def read_to_the_end(member: Member, position: Position) -> Flow[ClosedEpochs | N
     """Reads on from ``position`` to the seal that leads to an epoch of an active Core. None if that is not shown."""
     closed = ClosedEpochs()
     voids = 0
-    while needs_its_end(member, position.epoch):
+    while needs_its_end(member, position.epoch):  # §9.10-1
         keys = tuple(
             member.keys.mirror(position.epoch, position.sequence + ahead) for ahead in range(READ_AT_ONCE)
         )
@@ -62,7 +62,7 @@ def read_to_the_end(member: Member, position: Position) -> Flow[ClosedEpochs | N
             if slot.kind is SlotKind.DIVERGED:
                 slot = VOID  # for whoever stands here
             voids = voids + 1 if slot.kind is SlotKind.VOID else 0
-            if voids > VOIDS_IN_A_ROW_MAX:
+            if voids > VOIDS_IN_A_ROW_MAX:  # §9.10-3
                 return None
             position = slot.after(position)
             if slot.kind is SlotKind.SEAL:

@@ -157,14 +157,14 @@ def _list_inbox(
                 jump, more = member.keys.beyond_stream(device, incarnation), True
             elif sequence <= ack:
                 jump = member.keys.conversation(device, incarnation, ack)
-            elif info.revoked is not None and not info.revoked.counts(incarnation, sequence):
+            elif info.revoked is not None and not info.revoked.counts(incarnation, sequence):  # §9.9-1
                 if member.replica.done(Origin(*place)):
                     continue
                 member.notices.put(
                     Notice.HELD_REVOKED, f"entries of the revoked device {device.hex()[:8]} are held"
                 )
                 jump = member.keys.beyond_stream(device, incarnation)
-            elif sequence > expected:
+            elif sequence > expected:  # §10.4-6
                 member.notices.put(
                     Notice.STREAM_LOST, f"a stream of {device.hex()[:8]} lacks its entry {expected}"
                 )
@@ -200,16 +200,16 @@ def _open(member: Member, place: Origin, data: bytes, inbox: Inbox) -> Flow[Offe
             incarnation=place.incarnation,
             sequence=place.sequence,
         ):
-            member.notices.put(Notice.STREAM_TAMPERED, f"{where} is a copy from another place")
+            member.notices.put(Notice.STREAM_TAMPERED, f"{where} is a copy from another place")  # §10.4-6
             return None
         entry.verify(info.signing)
     except CryptoError as error:
         member.notices.put(Notice.STREAM_TAMPERED, f"{where} does not verify: {error}")
         return None
-    if not (yield from _head_known(member, entry)):
+    if not (yield from _head_known(member, entry)):  # §10.4-6
         member.notices.put(Notice.PEER_AHEAD, f"{where} names a device log that the relay does not show here")
         return None
-    if not _follows(member, place, entry, inbox):
+    if not _follows(member, place, entry, inbox):  # §10.4-6
         member.notices.put(Notice.STREAM_TAMPERED, f"{where} does not follow the entry before it")
         return None
     key = member.key_for(entry.header.generation)
@@ -243,10 +243,10 @@ def _follows(member: Member, place: Origin, entry: Entry, inbox: Inbox) -> bool:
         kept = member.replica.meta_get(_tail_name(place.device, place.incarnation))
         tail = (int.from_bytes(kept[:8], "big"), kept[8:]) if kept else None
     if place.sequence == 0:
-        return entry.header.previous == ZERO_HASH
+        return entry.header.previous == ZERO_HASH  # §10.3-3
     if tail is None or tail[0] != place.sequence - 1:
         return True
-    return tail[1] == entry.header.previous
+    return tail[1] == entry.header.previous  # §10.3-3, §10.4-6
 
 
 def _select(member: Member, inbox: Inbox) -> tuple[list[Offer], list[Origin], bool]:

@@ -46,9 +46,9 @@ from crystal_mirror.records import (
 from crystal_mirror.reigns import NOBODY, Lead
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
 
-ROOT_SENDER = bytes(DEVICE_ID_BYTES)
+ROOT_SENDER = bytes(DEVICE_ID_BYTES)  # §9.1-3
 """The sender of entries that the root's admin key signs."""
-NO_INCARNATION = bytes(INCARNATION_BYTES)
+NO_INCARNATION = bytes(INCARNATION_BYTES)  # §9.1-1
 FIRST_GENERATION = 1
 
 
@@ -140,7 +140,7 @@ class DeviceLog:
         verdict = self._judge(data)
         self.next_slot += 1
         if verdict is None:
-            self.void_slots += 1
+            self.void_slots += 1  # §9.3-12
             self.trailing_voids += 1
             return Verdict.VOID
         self.trailing_voids = 0
@@ -238,7 +238,7 @@ class DeviceLog:
             return None
         header = entry.header
         if (
-            header.kind is not Kind.LOG
+            header.kind is not Kind.LOG  # §9.3-1
             or header.channel is not Channel.DEVLOG
             or header.vault != self.vault
             or header.sequence != self.next_slot
@@ -248,13 +248,13 @@ class DeviceLog:
         ):
             return None
         record = decode_record(entry.public)
-        if record is None or header.generation != self._generation_after(record):
+        if record is None or header.generation != self._generation_after(record):  # §9.3-3
             return None
         key = self._authority(header.sender, record)
         if key is None or not self._allowed(record):
             return None
         try:
-            entry.verify(key)
+            entry.verify(key)  # §9.3-11
         except CryptoError:
             return None
         return entry, record
@@ -262,25 +262,25 @@ class DeviceLog:
     def _generation_after(self, record: Record) -> int:
         """The generation that must be in force once the record is taken: the one in which its body is sealed."""
         begins = isinstance(record, RevokeRecord | GenerationRecord) or self.root is None
-        return self.generation + 1 if begins else self.generation
+        return self.generation + 1 if begins else self.generation  # §9.1-2, §9.3-3
 
     def _authority(self, sender: bytes, record: Record) -> VerifyKey | None:
         """The key that must have signed, or None if this sender may not say this now."""
         if self.root is None:
-            if not isinstance(record, RootRecord) or sender != ROOT_SENDER:
+            if not isinstance(record, RootRecord) or sender != ROOT_SENDER:  # §9.3-4
                 return None
             admin = _verify_key(record.admin)
-            return admin if admin is not None and vault_id(admin) == self.vault else None
+            return admin if admin is not None and vault_id(admin) == self.vault else None  # §9.3-4
         if sender == ROOT_SENDER:
-            return _verify_key(self.root.admin)
+            return _verify_key(self.root.admin)  # §9.3-4, §9.6-1
         member = self._members.get(sender)
-        if member is None or member.revoked is not None or isinstance(record, RootRecord):
+        if member is None or member.revoked is not None or isinstance(record, RootRecord):  # §9.3-4
             return None
-        leads = self.lead is not None and self.lead.device == sender
+        leads = self.lead is not None and self.lead.device == sender  # §9.3-4
         for_itself = (isinstance(record, LeadRecord) and member.grant and record.device == sender) or (
             isinstance(record, NameRecord) and record.device == sender
         )
-        return member.signing if leads or for_itself else None
+        return member.signing if leads or for_itself else None  # §9.3-4
 
     def _allowed(self, record: Record) -> bool:
         after = self._generation_after(record)
@@ -288,39 +288,42 @@ class DeviceLog:
             case RootRecord():
                 return (
                     record.generation == after
-                    and record.admin not in self._admins
+                    and record.admin not in self._admins  # §9.3-5, §9.6-1
                     and _verify_key(record.admin) is not None
                 )
             case AddRecord():
-                known = record.device in self._members or record.device == ROOT_SENDER
+                known = record.device in self._members or record.device == ROOT_SENDER  # §9.3-6, §9.4-1
                 return (
                     not known
                     and record.generation == after
-                    and len(self._members) < MEMBERS_MAX
-                    and not {record.signing, record.exchange} & self._keys
+                    and len(self._members) < MEMBERS_MAX  # §9.3-6
+                    and not {record.signing, record.exchange} & self._keys  # §9.3-6, §9.4-1
                     and record.signing != record.exchange
                     and _verify_key(record.signing) is not None
                 )
             case RevokeRecord():
+                # §9.3-7, §9.4-2
                 leads = self.last_core is not None and self.last_core.device == record.device
                 incarnations = [incarnation for incarnation, _ in record.cutoffs]
                 return (
                     self.is_active(record.device)
                     and not leads
                     and record.generation == after
-                    and incarnations == sorted(set(incarnations))
-                    and self._for_everybody(record.bundles, besides=record.device)
+                    and incarnations == sorted(set(incarnations))  # §9.3-7
+                    and self._for_everybody(record.bundles, besides=record.device)  # §9.3-7
                 )
             case GenerationRecord():
-                return record.generation == after and self._for_everybody(record.bundles)
+                return record.generation == after and self._for_everybody(record.bundles)  # §9.3-8
             case LeadRecord():
+                # §9.5-1, §9.3-9
                 freezes = record.device == NOBODY and self.lead is not None and not self.lead.is_freeze
+                # §9.3-9
                 return (freezes or self.is_active(record.device)) and record.epoch == self._last_epoch + 1
             case GrantRecord():
                 info = self._members.get(record.device)
-                return info is not None and info.revoked is None and not info.grant
+                return info is not None and info.revoked is None and not info.grant  # §9.3-10
             case NameRecord():
-                return self.is_active(record.device)
+                return self.is_active(record.device)  # §9.3-10
 
     def _for_everybody(self, bundles: Bundles, *, besides: bytes = b"") -> bool:
         """Whether the keys are for exactly the active devices, in order: nobody is left out, nobody slips in."""
@@ -332,13 +335,13 @@ class DeviceLog:
         self.generation = self._generation_after(record)
         by_root = entry.header.sender == ROOT_SENDER
         # A freeze leaves a trace of nobody, whom nobody asks for.
-        if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):
+        if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):  # §9.6-2
             self._root_traces.setdefault(record.device, []).append(slot)
         match record:
             case RootRecord():
                 if self.root is None:
                     self._generations[record.generation] = entry
-                self.root, self._root_traces = record, {record.holder: [slot]}
+                self.root, self._root_traces = record, {record.holder: [slot]}  # §9.6-2
                 self._admins.add(record.admin)
                 self.recovery_keys = [SealedKeys(record.generation, ROOT_SENDER, before, record.bundle)]
             case AddRecord():

@@ -47,7 +47,7 @@ def held_places(member: Member, device: bytes) -> Flow[list[Origin]]:
     return [
         place
         for place in places
-        if not info.revoked.counts(place.incarnation, place.sequence)
+        if not info.revoked.counts(place.incarnation, place.sequence)  # §9.9-1
         and not member.replica.done(place)
         and place not in waiting
     ]
@@ -68,7 +68,7 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
     for start in range(0, len(places), FETCH_AT_ONCE):
         some = places[start : start + FETCH_AT_ONCE]
         found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
-        opened = [_open(member, info, place, data) for place, data in zip(some, found, strict=True)]
+        opened = [_open(member, info, place, data) for place, data in zip(some, found, strict=True)]  # §9.9-2
         with member.journal.transaction() as transaction:
             known = {name.origin for name in transaction.names()}
             for place, offer in zip(some, opened, strict=True):
@@ -77,13 +77,13 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
                     continue
                 if offer[0] != place:
                     elsewhere.append(place)
-                if offer[0] not in known and not member.replica.done(offer[0]):
+                if offer[0] not in known and not member.replica.done(offer[0]):  # §9.9-2
                     known.add(offer[0])
                     member.seal_row(transaction, offer[1], offer[0])
                     operations += 1
     member.mend()
     if member.is_core:
-        yield from _call_done(member, elsewhere)
+        yield from _call_done(member, elsewhere)  # §9.9-3
     return Accepted(operations, unreadable)
 
 
@@ -99,7 +99,7 @@ def drop_held(member: Member, device: bytes) -> Flow[int]:
     places = yield from held_places(member, device)
     with member.journal.transaction() as orphans:
         forget_orphans(orphans, device)
-    if places and not member.is_core:
+    if places and not member.is_core:  # §9.9-3
         raise NotAllowed("only the Core drops what a revoked device left on the relay")
     yield from _call_done(member, places)
     return len(places)

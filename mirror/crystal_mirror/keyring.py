@@ -116,7 +116,7 @@ class KeyRing:
                 continue
             self._tried.add(name)
             opened = self._open(sealed)
-            if opened is not None and opened[1] == self.secret and self._fits(opened[0]):
+            if opened is not None and opened[1] == self.secret and self._fits(opened[0]):  # §9.7-2
                 self._keys[generation] = opened[0]
                 return
 
@@ -128,7 +128,7 @@ class KeyRing:
                 vault=self._log.vault,
                 recipient_id=sealed.recipient,
                 log_head=sealed.log_head,
-                generation_number=sealed.generation,
+                generation_number=sealed.generation,  # §9.2-2, §7-1
             )
         except CryptoError:
             return None
@@ -137,9 +137,9 @@ class KeyRing:
         """Takes a key out of the entry that began a newer generation. Returns whether it is here now."""
         if generation not in self._keys and (newer, generation) not in self._sought:
             self._sought.add((newer, generation))
-            at = (newer - 1 - generation) * KEY_BYTES
+            at = (newer - 1 - generation) * KEY_BYTES  # §9.7-1
             raw = self._older(newer)[at : at + KEY_BYTES]
-            if len(raw) == KEY_BYTES and self._fits(key := GenerationKey(generation, raw)):
+            if len(raw) == KEY_BYTES and self._fits(key := GenerationKey(generation, raw)):  # §9.7-2
                 self._keys[generation] = key
         return generation in self._keys
 
@@ -150,12 +150,12 @@ class KeyRing:
             frames = entry.open(self._keys[newer]) if entry is not None else []
         except CryptoError:
             return b""
-        return frames[1] if len(frames) > 1 else b""
+        return frames[1] if len(frames) > 1 else b""  # §9.2-4, §9.7-1
 
     def _fits(self, key: GenerationKey) -> bool:
         """Whether it is the key under which the entry that began its generation was sealed."""
         entry = self._log.generation_entry(key.number)
         try:
-            return entry is not None and bool(entry.open(key))
+            return entry is not None and bool(entry.open(key))  # §9.7-2
         except CryptoError:
             return False

@@ -31,7 +31,7 @@ class VaultKeys:
     def log_prefix(self) -> str:
         return f"{self.root}devlog/"
 
-    def log(self, slot: int) -> str:
+    def log(self, slot: int) -> str:  # §9.1-1
         return self.log_prefix + slot_name(slot)
 
     @property

@@ -101,13 +101,13 @@ def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[No
     while same < run:  # in pieces: each may be as large as an entry can be
         some = kept[same : same + READ_AHEAD_MAX]
         there = yield GetMany(tuple(keys.log(slot) for slot, *_ in some))
-        as_before = (entry[1] == data for entry, data in zip(some, there, strict=True))
+        as_before = (entry[1] == data for entry, data in zip(some, there, strict=True))  # §9.3-13
         agree = next((i for i, agrees in enumerate(as_before) if not agrees), len(some))
         same += agree
         if agree < len(some):
             with journal.transaction() as transaction:
                 transaction.drop_void_log_entries(log.next_slot - run + same)
-            log.retract_voids(run - same)
+            log.retract_voids(run - same)  # §9.3-13
             return
 
 
@@ -180,7 +180,7 @@ def append(
         slot = log.next_slot
         created = yield PutNew(keys.log(slot), sealed)
         there = sealed if created else (yield Get(keys.log(slot)))
-        if there != sealed:
+        if there != sealed:  # §9.3-14
             patience.lose()
         if there is None:
             continue

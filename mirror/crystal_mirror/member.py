@@ -109,7 +109,7 @@ class Member:
         return (
             lead is not None
             and lead.device == self.device_id
-            and self.journal.meta_get(META_CLAIM) == lead.claim
+            and self.journal.meta_get(META_CLAIM) == lead.claim  # §9.4-3
         )
 
     @property
@@ -127,7 +127,7 @@ class Member:
 
     def check_active(self) -> None:
         """Raises Revoked if the log, as read here, has this device out."""
-        if not self.log.is_active(self.device_id):
+        if not self.log.is_active(self.device_id):  # §9.8-5
             raise Revoked("this device was revoked: its vault takes nothing from it any more")
 
     def salt(self) -> bytes:
@@ -169,7 +169,7 @@ class Member:
         transaction.add_row(
             OutboxRow(stream.incarnation, stream.sequence, name, operation, sealed, OutboxState.PENDING)
         )
-        transaction.set_stream(Stream(stream.incarnation, stream.sequence + 1, entry_hash))
+        transaction.set_stream(Stream(stream.incarnation, stream.sequence + 1, entry_hash))  # §10.4-1
         return name
 
     def _seal(self, operation: bytes, origin: Origin | None, stream: Stream) -> tuple[bytes, bytes]:
@@ -184,7 +184,7 @@ class Member:
             epoch=self.log.lead.epoch if self.log.lead else 0,
             log_head=self.log.head,
             # If the newest keys were withheld, it is accepted all the same; ``push`` holds it until it can be sealed anew.
-            key=self.ring.newest_held(),
+            key=self.ring.newest_held(),  # §9.7-4
             signer=self.identity.signing,
             salt=self.salt(),
         )

@@ -82,7 +82,7 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
     """
     frames = entry.open(key)
     if len(frames) != 2:
-        raise Malformed(f"an offer has 2 frames, not {len(frames)}")
+        raise Malformed(f"an offer has 2 frames, not {len(frames)}")  # §10.3-2
     try:
         head = _decoder.decode(frames[0])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -91,7 +91,7 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
     carrier = Origin(header.sender, header.incarnation, header.sequence)
     return Offer(
         carrier=carrier,
-        origin=Origin(*head.origin) if head.origin else carrier,
+        origin=Origin(*head.origin) if head.origin else carrier,  # §10.3-1
         data=frames[1],
         operation=decode_operation(frames[1]),
     )
@@ -101,7 +101,7 @@ def stands_at(entry: Entry, *, vault: bytes, device: bytes, incarnation: bytes, 
     """Whether the entry's header names exactly this place in this stream: a copy from elsewhere does not."""
     header = entry.header
     return (
-        header.kind is Kind.OFFER
+        header.kind is Kind.OFFER  # §10.3-2, §10.3-3
         and header.channel is Channel.CONVERSATIONS
         and header.vault == vault
         and header.sender == device

@@ -50,7 +50,7 @@ DOCUMENT_PIECES_MAX = 2**20
 _UUID_BYTES = 16
 _UUID_CHARS = 36
 
-Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]  # §10.2-7
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
 Part = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
@@ -112,7 +112,7 @@ class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="f"):
     """Texts to remove everywhere and for good, named by keyed content hash so that the operation does not say which."""
 
-    targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]
+    targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]  # §10.2-7
 
 
 class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -120,7 +120,7 @@ class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     that was condemned is never used again, so the content comes back under the next turn's (``VaultSecret.blob_name``)."""
 
     content: Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-    length: Annotated[int, msgspec.Meta(ge=1, le=FILE_PART_BYTES_MAX)]
+    length: Annotated[int, msgspec.Meta(ge=1, le=FILE_PART_BYTES_MAX)]  # §10.2-3
     turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] = 0
 
 
@@ -140,7 +140,7 @@ class PutFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     base: Version | None
     executable: bool
     modified_at: Milliseconds
-    parts: Annotated[tuple[FilePart, ...], msgspec.Meta(max_length=FILE_PARTS_MAX)]
+    parts: Annotated[tuple[FilePart, ...], msgspec.Meta(max_length=FILE_PARTS_MAX)]  # §10.2-3
 
 
 class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="d"):
@@ -239,7 +239,7 @@ _Written = (
     | PutDocument
     | DropDocument
 )
-_decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written)
+_decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written)  # §10.1-1
 
 
 def encode_operation(operation: Operation) -> bytes:
@@ -265,7 +265,7 @@ def decode_operation(data: bytes) -> Operation:
         TooLarge: the bytes or a text are over the limit.
         Malformed: not an operation of this version.
     """
-    if len(data) > OPERATION_BYTES_MAX:
+    if len(data) > OPERATION_BYTES_MAX:  # §10.2-7
         raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")
     try:
         decoded = _decoder.decode(data)
@@ -281,7 +281,7 @@ def decode_operation(data: bytes) -> Operation:
         case Amend() | Forget():
             return decoded
         case PutFile() | DropFile():
-            check_path(decoded.path)
+            check_path(decoded.path)  # §10.2-4
             return decoded
         case PutSource() | DropSource():
             check_words(decoded.name)
@@ -303,20 +303,20 @@ def check_words(*names: str) -> None:
         Malformed: one has a control character.
     """
     for name in names:
-        if any(character < " " or "\x7f" <= character <= "\x9f" for character in name):
+        if any(character < " " or "\x7f" <= character <= "\x9f" for character in name):  # §10.2-6
             raise Malformed("the name of a source or document has control characters")
 
 
 def _check_pieces(put: PutDocument) -> None:
-    if len(put.titles) != len(put.texts):
+    if len(put.titles) != len(put.texts):  # §10.2-5
         raise Malformed("the columns of a document have different lengths")
-    if put.first + len(put.texts) > put.total or (not put.texts and put.total):
+    if put.first + len(put.texts) > put.total or (not put.texts and put.total):  # §10.2-5
         raise Malformed("a document does not have the pieces that it states")
 
 
 def _check_texts(texts: tuple[str, ...]) -> None:
     for text in texts:
-        if len(text) * 4 > PIECE_BYTES_MAX and len(text.encode()) > PIECE_BYTES_MAX:
+        if len(text) * 4 > PIECE_BYTES_MAX and len(text.encode()) > PIECE_BYTES_MAX:  # §10.2-7
             raise TooLarge(f"a piece of text is over the limit of {PIECE_BYTES_MAX} bytes")
 
 
@@ -340,10 +340,11 @@ def _columns(capture: Capture) -> _CaptureColumns:
 def _capture(columns: _CaptureColumns) -> Capture:
     count = len(columns.texts)
     messages = _unpack_messages(columns.messages)
+    # §10.2-1
     if not len(columns.roles) == len(columns.times) == len(messages) == len(columns.parts) == count:
         raise Malformed("the columns of a capture have different lengths")
     moments = list(accumulate(columns.times))
-    if not all(0 <= moment <= MILLISECONDS_MAX for moment in moments):
+    if not all(0 <= moment <= MILLISECONDS_MAX for moment in moments):  # §10.2-1, §10.2-7
         raise Malformed("a moment of a capture is out of range")
     pieces = zip(columns.texts, columns.roles, moments, messages, columns.parts, strict=True)
     return Capture(
@@ -372,7 +373,7 @@ def _pack_messages(messages: list[str]) -> bytes | tuple[str, ...]:
 def _unpack_messages(messages: bytes | tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(messages, bytes):
         return messages
-    if len(messages) % _UUID_BYTES:
+    if len(messages) % _UUID_BYTES:  # §10.2-2
         raise Malformed("message ids that are UUIDs are 16 bytes each")
     starts = range(0, len(messages), _UUID_BYTES)
     return tuple(str(UUID(bytes=messages[start : start + _UUID_BYTES])) for start in starts)

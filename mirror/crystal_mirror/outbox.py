@@ -63,10 +63,10 @@ def push(member: Member) -> Flow[int]:
     yield from _check_first_stored(member)
     while True:
         row = member.journal.first_row(OutboxState.PENDING)
-        if row is None or not _keys_are_here(member):
+        if row is None or not _keys_are_here(member):  # §9.7-6
             return pushed
         sealed = parse(row.sealed).header
-        if sealed.generation < member.log.generation or sealed.sender != member.device_id:
+        if sealed.generation < member.log.generation or sealed.sender != member.device_id:  # §9.7-3
             # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
             # device, which has not read the log since, may still add to the outbox. Or it was sealed by a device that this
             # home was before, and a crash came before it was taken over. The old places are put no more, so this is the last
@@ -162,7 +162,7 @@ def _used_up(member: Member, row: OutboxRow) -> Flow[set[Origin]]:
             mine = member.journal.row(name.incarnation, name.sequence)
             if data is None or mine is None or data == mine.sealed:
                 continue
-            if _signed_by_me(member, name.incarnation, name.sequence, data):
+            if _signed_by_me(member, name.incarnation, name.sequence, data):  # §10.4-3
                 used_up.add(name.origin)
     return used_up
 
@@ -197,7 +197,7 @@ def _give_names_up(member: Member) -> Flow[None]:
             if offer is None:
                 continue
             digest = sha256(offer.data).digest()
-            if waiting.get(offer.origin, digest) != digest:
+            if waiting.get(offer.origin, digest) != digest:  # §10.4-3
                 used_up.add(offer.origin)
             overtaken |= offer.origin.incarnation == stream.incarnation and (
                 offer.origin.sequence >= stream.sequence
@@ -253,7 +253,7 @@ def restart_stream(
     their old names, with the new ones that they were given; all others keep theirs.
     """
     names = transaction.names()
-    transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))
+    transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))  # §10.4-2
     renamed: dict[Origin, Origin] = {}
     for name in names:
         row = transaction.row(name.incarnation, name.sequence)
@@ -272,7 +272,7 @@ def other_name(origin: Origin, digest: bytes) -> Origin:
     Derived, not drawn: copies of a device that find out apart from each other give it the same one.
     """
     named = origin.device + origin.incarnation + origin.sequence.to_bytes(8, "big") + digest
-    incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]
+    incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]  # §10.4-4
     return Origin(origin.device, incarnation, 0)
 
 
@@ -318,8 +318,8 @@ def settle(member: Member) -> int:
             if carried.get(row.origin) != row.digest and not (
                 row.origin not in carried and row.origin in shown
             ):
-                clashes.add(row.origin)
-            elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):
+                clashes.add(row.origin)  # §10.4-3
+            elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):  # §10.4-5
                 transaction.remove_row(row.incarnation, row.sequence)
                 settled.append(row.origin)
         if clashes or not _goes_on(member, transaction, stream):
@@ -351,7 +351,7 @@ def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | N
         return True
     ack = member.replica.ack(member.device_id, stream.incarnation)
     waiting = [name.sequence for name in transaction.names() if name.incarnation == stream.incarnation]
-    return min(waiting, default=stream.sequence) <= ack + 1 <= stream.sequence
+    return min(waiting, default=stream.sequence) <= ack + 1 <= stream.sequence  # §10.4-2
 
 
 def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:

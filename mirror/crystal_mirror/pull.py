@@ -134,7 +134,7 @@ def pull(member: Member) -> Flow[Pulled]:
     packs = PackReader()
     while True:
         position = member.replica.position()
-        if needs_its_end(member, position.epoch) and not closed.covers(position):
+        if needs_its_end(member, position.epoch) and not closed.covers(position):  # §9.10-1
             read = yield from read_to_the_end(member, position)
             if read is None:
                 member.notices.put(
@@ -154,7 +154,7 @@ def pull(member: Member) -> Flow[Pulled]:
         for data in found:
             if data is None or (needs_its_end(member, position.epoch) and not closed.covers(position)):
                 break
-            if closed.covers(position) and not closed.holds(position, data):
+            if closed.covers(position) and not closed.holds(position, data):  # §9.10-2
                 member.notices.put(Notice.MIRROR_TAMPERED, f"the slot at {_place(position)} was exchanged")
                 return Pulled(Standing.HELD, entries, operations, size)
             slot = yield from judge_current(member, data, position)

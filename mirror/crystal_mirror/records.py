@@ -38,10 +38,10 @@ Bytes8 = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Bundle = Annotated[bytes, msgspec.Meta(min_length=32, max_length=1024)]
-Generation = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
+Generation = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]  # §9.3-2
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Place = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Cutoffs = Annotated[tuple[tuple[Bytes8, Place], ...], msgspec.Meta(max_length=CUTOFFS_MAX)]
+Cutoffs = Annotated[tuple[tuple[Bytes8, Place], ...], msgspec.Meta(max_length=CUTOFFS_MAX)]  # §9.3-2
 Bundles = Annotated[tuple[tuple[Bytes16, Bundle], ...], msgspec.Meta(max_length=MEMBERS_MAX)]
 
 
@@ -136,7 +136,7 @@ def encode_record(record: Record) -> bytes:
 def decode_record(public: bytes) -> Record | None:
     """The record in an entry's public part; None if it is none of this version."""
     try:
-        return _decoder.decode(public)
+        return _decoder.decode(public)  # §9.2-1, §9.3-2
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -151,7 +151,7 @@ def entry_details(entry: Entry, key: GenerationKey | None) -> Details | None:
         return None
     try:
         frames = entry.open(key)
-        details = _details.decode(frames[0]) if frames else None
+        details = _details.decode(frames[0]) if frames else None  # §9.2-3
     except (CryptoError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     if details is None or max(len(details.name), len(details.system)) <= DETAIL_CHARS_MAX:

@@ -92,8 +92,9 @@ def _verified_end(
         found = yield GetMany(tuple(member.keys.conversation(info.device, incarnation, n) for n in some))
         good: list[Entry] = []
         for sequence, data in zip(some, found, strict=True):
+            # §9.8-3
             entry = _signed(member, info, incarnation, sequence, data) if sequence == last + 1 else None
-            if entry is None or (previous is not None and entry.header.previous != previous):
+            if entry is None or (previous is not None and entry.header.previous != previous):  # §9.8-3
                 break
             last, previous = sequence, entry.hash
             good.append(entry)
@@ -118,6 +119,7 @@ def take_over(member: Member, entries: Sequence[Entry]) -> int:
                 offer = open_offer(entry, key) if key is not None else None
             except CryptoError:
                 continue
+            # §9.8-3
             if offer is not None and offer.origin not in known and not member.replica.done(offer.origin):
                 known.add(offer.origin)
                 member.seal_row(transaction, offer.data, offer.origin)

@@ -13,14 +13,14 @@ from crystal_node.derive.sources.database import KeptSource, Known, LastLook, So
 from crystal_node.derive.sources.scan import Stamp
 from crystal_node.models.embedding.prepared import MadeVectors
 from crystal_node.search.finding.deepcache import DeepCache, key_of
-from crystal_node.search.recall.book import RecallBook
+from crystal_node.search.recall.book import RecallDatabase
 
 NOW = 1_700_000_000_000
 PAGE_BYTES = 4096
 
 
 def recall_book(path: Path) -> None:
-    book = RecallBook.open(path)
+    book = RecallDatabase.open(path)
     try:
         book.given("session", ["one"])
         book.note("session", [str(number) for number in range(2000)], NOW)

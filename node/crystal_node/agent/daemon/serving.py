@@ -19,7 +19,7 @@ AGAIN_SECONDS_MAX = 3600.0
 _log = logging.getLogger("crystal_node.agent.daemon")
 
 
-class Desk(Protocol):
+class CommandServer(Protocol):
     """The part of ``CommandDesk`` that is used here."""
 
     async def run(self) -> None:
@@ -29,7 +29,7 @@ class Desk(Protocol):
     def close(self) -> None: ...
 
 
-Served = TypeVar("Served", bound=Desk)
+Served = TypeVar("Served", bound=CommandServer)
 
 
 async def when_it_opens(open_desk: Callable[[], Served], report: Report) -> Served:
@@ -49,7 +49,7 @@ async def when_it_opens(open_desk: Callable[[], Served], report: Report) -> Serv
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def serve(desk: Desk, report: Report, uniform: Callable[[float, float], float]) -> None:
+async def serve(desk: CommandServer, report: Report, uniform: Callable[[float, float], float]) -> None:
     """Goes on until it is cancelled, and closes the desk then."""
     backoff = Backoff(uniform, first=AGAIN_SECONDS, most=AGAIN_SECONDS_MAX)
     try:

@@ -42,11 +42,11 @@ ANSWER_SECONDS_MAX = 630.0
 T = TypeVar("T")
 
 
-class AgentAway(Exception):
+class ServiceAway(Exception):
     """There is no agent that answers."""
 
 
-class AnsweredError(CrystalError):
+class ServiceRefused(CrystalError):
     """What the agent said instead of an answer; the same that this process would have."""
 
     hint = "Ask again, or stop the agent: `crystal agent stop`."
@@ -56,7 +56,7 @@ class AnsweredError(CrystalError):
         self.exit_code = failure.exit_code
 
 
-class Asking:
+class MemoryClient:
     """The agent as long as it answers, from then on the disk."""
 
     def __init__(self, settings: Settings) -> None:
@@ -107,14 +107,14 @@ class Asking:
         try:
             answer = ask_agent(self._settings, verb, body)
             return msgspec.json.decode(answer, type=kind)
-        except (AgentAway, msgspec.MsgspecError):
+        except (ServiceAway, msgspec.MsgspecError):
             return None
 
 
 @contextmanager
-def finding(settings: Settings) -> Generator[Asking]:
+def memory_client(settings: Settings) -> Generator[MemoryClient]:
     """Whoever answers best. Raises NotSetUp."""
-    asking = Asking(settings)
+    asking = MemoryClient(settings)
     try:
         yield asking
     finally:
@@ -124,13 +124,13 @@ def finding(settings: Settings) -> Generator[Asking]:
 def ask_agent(settings: Settings, verb: str, body: bytes) -> bytes:
     """The body of the agent's answer. Raises AgentAway, AnsweredError."""
     if not has_sockets():
-        raise AgentAway
+        raise ServiceAway
     try:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as line:
             line.settimeout(CONNECT_SECONDS_MAX)
             with reached(str(settings.home.finder_socket)) as name:
                 if name is None:
-                    raise AgentAway
+                    raise ServiceAway
                 line.connect(name)
             line.settimeout(ANSWER_SECONDS_MAX)
             line.sendall(frame(verb, body))
@@ -139,9 +139,9 @@ def ask_agent(settings: Settings, verb: str, body: bytes) -> bytes:
             with line.makefile("rb") as file:
                 word, answer = read_frame(file, ANSWER_BYTES_MAX)
     except (OSError, NotUnderstood) as error:
-        raise AgentAway from error
+        raise ServiceAway from error
     if word == "failed":
-        raise AnsweredError(msgspec.json.decode(answer, type=Failure))
+        raise ServiceRefused(msgspec.json.decode(answer, type=Failure))
     if word != "ok":
-        raise AgentAway
+        raise ServiceAway
     return answer

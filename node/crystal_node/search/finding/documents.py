@@ -22,7 +22,7 @@ _Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
 _Moment = Annotated[str, Meta(max_length=64)]
 
 
-class Kind(StrEnum):
+class ResultKind(StrEnum):
     """What a text is: a piece of a conversation, something remembered, a piece of a source's document."""
 
     CONVERSATION = "conversation"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     DOCUMENT = "document"
 
 
-class Status(StrEnum):
+class StatusFilter(StrEnum):
     """What has become of a memory. Only active ones are found where nothing is said."""
 
     ACTIVE = "active"
@@ -63,12 +63,12 @@ class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     project: _Name = ""
     session: _Name = ""
     role: _Name = ""
-    kind: Kind | None = None
+    kind: ResultKind | None = None
     source: _Name = ""
     since: _Moment = ""
     until: _Moment = ""
     category: _Name = ""
-    status: Status | None = None
+    status: StatusFilter | None = None
     depth: Depth = Depth.AUTO
     intent: Annotated[str, Meta(max_length=2000)] = ""
     candidates: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)] = 40
@@ -91,7 +91,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     snippet: str
     marks: list[tuple[int, int]]
     score: float
-    kind: Kind
+    kind: ResultKind
     agent: str
     session: str
     role: str
@@ -148,7 +148,7 @@ class ShowDocument(Struct, frozen=True, kw_only=True):
     """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself."""
 
     id: str
-    kind: Kind
+    kind: ResultKind
     agent: str
     session: str
     project: str

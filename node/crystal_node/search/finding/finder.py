@@ -22,8 +22,8 @@ from crystal_node.models.embedding import VaultEmbedder
 from crystal_node.search.finding.deep import Deep, Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.search.finding.documents import (
     Depth,
-    Kind,
     ResultDocument,
+    ResultKind,
     SearchDocument,
     SearchRequest,
     ShowDocument,
@@ -33,7 +33,7 @@ from crystal_node.search.finding.requesting import scope_of, within_limits
 from crystal_node.search.finding.showing import shown
 
 
-class Finding(Protocol):
+class MemorySearch(Protocol):
     """Whoever answers: a ``Finder`` here, or the running agent's."""
 
     def search(self, request: SearchRequest) -> SearchDocument:
@@ -62,7 +62,7 @@ class Finder:
         self._preparing: threading.Thread | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """See ``Finding``."""
+        """See ``MemorySearch``."""
         began = time.perf_counter()
         request = within_limits(request)
         now = now_ms()
@@ -109,7 +109,7 @@ class Finder:
         return Fast(search, mark)
 
     def show(self, request: ShowRequest) -> ShowDocument:
-        """See ``Finding``."""
+        """See ``MemorySearch``."""
         with self._lock:
             return shown(self._database, within_limits(request))
 
@@ -162,7 +162,7 @@ def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
         snippet=hit.snippet,
         marks=list(hit.marks),
         score=round(hit.score, 6),
-        kind=Kind(hit.kind),
+        kind=ResultKind(hit.kind),
         agent=hit.agent,
         session=hit.session,
         role=hit.role,

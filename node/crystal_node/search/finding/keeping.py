@@ -30,8 +30,8 @@ from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import Settings
 
 if TYPE_CHECKING:
-    from crystal_node.search.finding.asking import Asking
-    from crystal_node.search.finding.finder import Finding
+    from crystal_node.search.finding.asking import MemoryClient
+    from crystal_node.search.finding.finder import MemorySearch
 
 IDLE_SECONDS = 300.0
 """Without a question for so long, memory and index are let go."""
@@ -46,7 +46,7 @@ _BROKEN = (VaultDataError, apsw.Error, OSError)
 class _Open:
     """One opened memory and who uses it. ``over``: it is closed when the last of them is done."""
 
-    asking: "Asking"
+    asking: "MemoryClient"
     database: _Stamp | None
     settings: Settings
     users: int = 0
@@ -78,7 +78,7 @@ class Keeper:
             return self._current()
 
     @contextmanager
-    def finding(self) -> "Generator[Finding]":
+    def finding(self) -> "Generator[MemorySearch]":
         """The memory, for one question.
 
         Raises:
@@ -99,7 +99,7 @@ class Keeper:
                 opened.users -= 1
                 self._close_if_over(opened)
 
-    def ask(self, question: "Callable[[Finding], T]") -> T:
+    def ask(self, question: "Callable[[MemorySearch], T]") -> T:
         """The answer. A memory that fails is opened anew, once. Raises what ``finding`` and the question raise."""
         with suppress(*_BROKEN), self.finding() as found:
             return question(found)
@@ -137,9 +137,9 @@ class Keeper:
         if opened is not None and (opened.database != database or opened.settings is not settings):
             self._retire(opened)
         if self._open is None:
-            from crystal_node.search.finding.asking import Asking
+            from crystal_node.search.finding.asking import MemoryClient
 
-            self._open = _Open(Asking(settings), database, settings)
+            self._open = _Open(MemoryClient(settings), database, settings)
         return self._open
 
     def _retire(self, opened: _Open) -> None:

@@ -7,7 +7,7 @@ from crystal_core.scope import DOCUMENT
 from crystal_node.base.lookup import Found, find_shown_text
 from crystal_node.base.wording import iso
 from crystal_node.search.conversation import Transcript, transcript
-from crystal_node.search.finding.documents import Kind, PieceDocument, ShowDocument, ShowRequest
+from crystal_node.search.finding.documents import PieceDocument, ResultKind, ShowDocument, ShowRequest
 
 
 def shown(database: Database, request: ShowRequest) -> ShowDocument:
@@ -27,7 +27,7 @@ def _of_conversation(database: Database, found: Found, request: ShowRequest) -> 
     category = _category(database, found)
     return ShowDocument(
         id=asked.id,
-        kind=Kind.CONVERSATION if said.session or category is None else Kind.MEMORY,
+        kind=ResultKind.CONVERSATION if said.session or category is None else ResultKind.MEMORY,
         agent=said.agent,
         session=said.session,
         project=said.project,
@@ -72,7 +72,7 @@ def _of_document(database: Database, found: Found, request: ShowRequest) -> Show
     moment = iso(created_at) or ""
     return ShowDocument(
         id=found.id.hex(),
-        kind=Kind.DOCUMENT,
+        kind=ResultKind.DOCUMENT,
         agent="",
         session="",
         project="",

@@ -12,8 +12,8 @@ from crystal_core.database import Database
 from crystal_core.memories import memories
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.settings import Settings
-from crystal_node.search.finding.asking import finding
-from crystal_node.search.finding.documents import QUERY_CHARS_MAX, Depth, Kind, SearchRequest
+from crystal_node.search.finding.asking import memory_client
+from crystal_node.search.finding.documents import QUERY_CHARS_MAX, Depth, ResultKind, SearchRequest
 from crystal_node.search.memories.documents import AlikeDocument, Likeness
 
 COMPARED_MAX = 20_000
@@ -52,12 +52,12 @@ def _near(settings: Settings, text: str, words: tuple[str, ...]) -> list[AlikeDo
     request = SearchRequest(
         query=text[:QUERY_CHARS_MAX],
         limit=NEAREST_MAX,
-        kind=Kind.MEMORY,
+        kind=ResultKind.MEMORY,
         depth=Depth.FAST,
         explain=True,
     )
     try:
-        with finding(settings) as asking:
+        with memory_client(settings) as asking:
             hits = asking.search(request).results
     except CrystalError:
         return []  # a memory is kept whether or not what is like it can be found

@@ -44,7 +44,7 @@ _FILE = SqliteFile(
 T = TypeVar("T")
 
 
-class RecallBook:
+class RecallDatabase:
     """One process's hold of the file. Close it."""
 
     def __init__(self, db: apsw.Connection, path: Path) -> None:
@@ -52,7 +52,7 @@ class RecallBook:
         self._path = path
 
     @classmethod
-    def open(cls, path: Path) -> "RecallBook":
+    def open(cls, path: Path) -> "RecallDatabase":
         """Opens or makes it. Raises LocalStorage if a later version made it, apsw.Error."""
         try:
             return cls(_FILE.open(path), path)

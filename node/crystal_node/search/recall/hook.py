@@ -7,7 +7,7 @@ from msgspec import MsgspecError, Struct, json
 INPUT_BYTES_MAX = 1024 * 1024
 
 
-class Moment(StrEnum):
+class HookEvent(StrEnum):
     """The events at which something is recalled, by Claude Code's names."""
 
     START = "SessionStart"
@@ -43,7 +43,7 @@ def read_input(data: bytes) -> HookInput | None:
         found = json.decode(data, type=HookInput)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return found if found.hook_event_name in set(Moment) else None
+    return found if found.hook_event_name in set(HookEvent) else None
 
 
 def output(moment: str, recalled: Recalled) -> bytes:

@@ -16,15 +16,15 @@ from crystal_node.base.project import Place, Places
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import (
     Depth,
-    Kind,
     ResultDocument,
+    ResultKind,
     SearchDocument,
     SearchRequest,
     ShowDocument,
     ShowRequest,
 )
-from crystal_node.search.recall.book import RecallBook
-from crystal_node.search.recall.hook import NOTHING, HookInput, Moment, Recalled
+from crystal_node.search.recall.book import RecallDatabase
+from crystal_node.search.recall.hook import NOTHING, HookEvent, HookInput, Recalled
 from crystal_node.search.recall.telling import (
     PROMPT_CHARS_MAX,
     START_CHARS_MAX,
@@ -85,7 +85,7 @@ def recall(
     if not settings.searching.recall or settings.vault is None:
         return NOTHING
     try:
-        book = RecallBook.open(settings.home.recall_database)
+        book = RecallDatabase.open(settings.home.recall_database)
         try:
             return _Recalling(settings, searching(), book, now_ms, words_only).recalled(hook)
         finally:
@@ -98,7 +98,7 @@ def recall(
 def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
     """Notes what a session was given. What cannot be noted is given again. Raises OSError, apsw.Error, LocalStorage."""
     if recalled.ids and recalled.session:
-        book = RecallBook.open(settings.home.recall_database)
+        book = RecallDatabase.open(settings.home.recall_database)
         try:
             book.note(recalled.session, recalled.ids, now_ms)
         finally:
@@ -108,7 +108,7 @@ def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
 def untold(recalled: Recalled, settings: Settings) -> None:
     """It was not given after all. Raises OSError, apsw.Error, LocalStorage."""
     if recalled.ids and recalled.session:
-        book = RecallBook.open(settings.home.recall_database)
+        book = RecallDatabase.open(settings.home.recall_database)
         try:
             book.strike(recalled.session, recalled.ids)
         finally:
@@ -129,7 +129,7 @@ class _Recalling:
     """One hook's answer."""
 
     def __init__(
-        self, settings: Settings, searching: Searching, book: RecallBook, now_ms: int, words_only: bool
+        self, settings: Settings, searching: Searching, book: RecallDatabase, now_ms: int, words_only: bool
     ) -> None:
         self._settings = settings
         self._searching = searching
@@ -138,7 +138,7 @@ class _Recalling:
         self._words_only = words_only
 
     def recalled(self, hook: HookInput) -> Recalled:
-        if hook.hook_event_name == Moment.PROMPT:
+        if hook.hook_event_name == HookEvent.PROMPT:
             return self._for_prompt(hook)
         if hook.source in ("clear", "compact"):
             self._book.begin_anew(hook.session_id)
@@ -160,7 +160,7 @@ class _Recalling:
         found: list[ResultDocument] = []
         if words:
             # A memory has no project: it counts if it names this one.
-            found += [result for result in self._search(words, kind=Kind.MEMORY) if fits(words, result)]
+            found += [result for result in self._search(words, kind=ResultKind.MEMORY) if fits(words, result)]
         if words and place.project not in ("", "."):
             found += self._search(words, project=place.project)
         warm = "" if hook.source in ("resume", "compact") else _warm_start(self._settings)
@@ -171,7 +171,9 @@ class _Recalling:
         line = headline(len(ids)) if ids else "Crystal loaded the agent's context."
         return Recalled(both, line, hook.session_id, tuple(ids))
 
-    def _search(self, query: str, *, kind: Kind | None = None, project: str = "") -> list[ResultDocument]:
+    def _search(
+        self, query: str, *, kind: ResultKind | None = None, project: str = ""
+    ) -> list[ResultDocument]:
         request = SearchRequest(
             query=query,
             limit=LOOKED_AT,
@@ -194,7 +196,9 @@ class _Recalling:
 
     def _answers(self, chosen: list[ResultDocument]) -> dict[str, str]:
         """What was answered to the first of them that a person asked: a question alone is of little use."""
-        asked = [result.id for result in chosen if result.kind is Kind.CONVERSATION and result.role == "user"]
+        asked = [
+            result.id for result in chosen if result.kind is ResultKind.CONVERSATION and result.role == "user"
+        ]
         found: dict[str, str] = {}
         for name in asked[:ANSWERED_MAX]:
             with suppress(NoSuchEntry):  # forgotten meanwhile

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from crystal_node.search.finding.keeping import Keeper
     from crystal_node.surfaces.mcp.clients.installing import McpClients
-    from crystal_node.surfaces.mcp.clients.places import Client
-    from crystal_node.surfaces.mcp.tools import Tool
+    from crystal_node.surfaces.mcp.clients.places import McpClient
+    from crystal_node.surfaces.mcp.tools import McpTool
 
 group = typer.Typer(
     help="The memory as an MCP server for Claude, Codex and other agents.",
@@ -91,19 +91,19 @@ def run(
     serve(keeper, tools)
 
 
-def _over_http(keeper: "Keeper", tools: "tuple[Tool, ...]", port: int, *, as_json: bool) -> None:
+def _over_http(keeper: "Keeper", tools: "tuple[McpTool, ...]", port: int, *, as_json: bool) -> None:
     import os
 
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import serve_token
-    from crystal_node.surfaces.gateway.access import Access, kept_token
+    from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token
     from crystal_node.surfaces.gateway.serving import listen, port_of
     from crystal_node.surfaces.mcp.http import PATH, serve_http
     from crystal_node.surfaces.mcp.server import CrystalServer
 
     settings = keeper.settings()
     settings.home.check_private()
-    access = Access(settings.home, kept_token(settings.home, serve_token()), now_ms)
+    access = GatewayAccess(settings.home, kept_token(settings.home, serve_token()), now_ms)
     with listen(port) as listener:
         url = f"http://127.0.0.1:{port_of(listener)}{PATH}"
 
@@ -131,7 +131,7 @@ def install(client: Clients = None, as_json: Json = False, debug: Debug = False)
     """
     agents = _clients()
 
-    def do(each: "Client") -> str:
+    def do(each: "McpClient") -> str:
         return "installed" if agents.install(each) else "was installed"
 
     return _each(agents, client or [], do, as_json=as_json)
@@ -147,7 +147,7 @@ def uninstall(client: Clients = None, as_json: Json = False, debug: Debug = Fals
     """
     agents = _clients()
 
-    def do(each: "Client") -> str:
+    def do(each: "McpClient") -> str:
         return "taken out" if agents.uninstall(each) else "was not there"
 
     return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
@@ -163,7 +163,7 @@ def status(client: Clients = None, as_json: Json = False, debug: Debug = False) 
     """
     agents = _clients()
 
-    def do(each: "Client") -> str:
+    def do(each: "McpClient") -> str:
         return agents.look(each).state.value
 
     return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
@@ -176,7 +176,7 @@ def _clients() -> "McpClients":
     return McpClients(resolve())
 
 
-def _each(agents: "McpClients", names: list[str], do: "Callable[[Client], str]", *, as_json: bool) -> int:
+def _each(agents: "McpClients", names: list[str], do: "Callable[[McpClient], str]", *, as_json: bool) -> int:
     """Does it for each client; one that cannot be changed keeps no other from it. Returns the first failure's exit code."""
     from crystal_node.base.errors import ExitCode, describe
 

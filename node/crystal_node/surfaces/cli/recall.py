@@ -33,16 +33,16 @@ def run(
     from crystal_node.base.clock import now_ms
     from crystal_node.base.errors import NotSetUp
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import finding
-    from crystal_node.search.recall.hook import HookInput, Moment
+    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.recall.hook import HookEvent, HookInput
     from crystal_node.search.recall.recalling import recall
 
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     words = " ".join(prompt or ())
-    moment = Moment.PROMPT if words else Moment.START
-    with finding(settings) as found:
+    moment = HookEvent.PROMPT if words else HookEvent.START
+    with memory_client(settings) as found:
         asked = HookInput(moment, cwd=str(Path.cwd()), source="startup", prompt=words)
         recalled = recall(asked, settings, lambda: found, now_ms())
     if as_json:

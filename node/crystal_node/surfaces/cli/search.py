@@ -9,14 +9,14 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.search.finding.documents import (
-        Kind,
         ResultDocument,
+        ResultKind,
         SearchDocument,
         SearchRequest,
-        Status,
+        StatusFilter,
     )
 
-    _Value = TypeVar("_Value", Kind, Status)
+    _Value = TypeVar("_Value", ResultKind, StatusFilter)
 
 Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
 Limit = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=1, max=1000, help="How many results.")]
@@ -111,8 +111,14 @@ def run(
     """
     from crystal_node.base.errors import Usage
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import finding
-    from crystal_node.search.finding.documents import OFFSET_MAX, Depth, Kind, SearchRequest, Status
+    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.finding.documents import (
+        OFFSET_MAX,
+        Depth,
+        ResultKind,
+        SearchRequest,
+        StatusFilter,
+    )
 
     if fast and deep:
         raise Usage("--fast and --deep exclude each other")
@@ -131,19 +137,19 @@ def run(
         project=project,
         session=session,
         role=role,
-        kind=_one_of(Kind, kind, "kind of text"),
+        kind=_one_of(ResultKind, kind, "kind of text"),
         source=source,
         since=_moment(since),
         until=_moment(until),
         category=category,
-        status=_one_of(Status, status, "status of a memory"),
+        status=_one_of(StatusFilter, status, "status of a memory"),
         depth=Depth.FAST if fast else Depth.DEEP if deep else Depth.AUTO,
         intent=intent,
         candidates=candidates,
         provider=provider,
         explain=explain,
     )
-    with finding(resolve()) as finder:
+    with memory_client(resolve()) as finder:
         found = finder.search(request)
     if as_json:
         emit(_document(found))

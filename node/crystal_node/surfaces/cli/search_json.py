@@ -1,7 +1,7 @@
 """``crystal search --json`` with plain arguments: programs ask often, and most time would go into the parser and the settings.
 
 Where the agent answers, nothing of either is loaded; where it does not, the settings are, and this process searches. What is
-not plain in the arguments is left to the command itself, which says it as it always does. Speaks what ``finding.wire``
+not plain in the arguments is left to the command itself, which says it as it always does. Speaks what ``memory_client.wire``
 describes, without loading it: tests hold both against each other.
 """
 
@@ -15,7 +15,7 @@ from crystal_node.search.finding.reaching import reached
 
 CONNECT_SECONDS_MAX = 0.5
 ANSWER_SECONDS_MAX = 630.0
-"""As ``finding.asking`` waits."""
+"""As ``memory_client.asking`` waits."""
 _GREETING = b"crystal-find/1"
 
 _TEXTS = frozenset(
@@ -57,7 +57,7 @@ def _searched_here(request: dict[str, object]) -> dict[str, object] | None:
 
     from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import finding
+    from crystal_node.search.finding.asking import memory_client
     from crystal_node.search.finding.documents import SearchRequest
 
     try:
@@ -65,7 +65,7 @@ def _searched_here(request: dict[str, object]) -> dict[str, object] | None:
     except ValidationError:
         return None
     os.environ.update(PROCESS_ENVIRONMENT)
-    with finding(resolve()) as found:
+    with memory_client(resolve()) as found:
         return _without_gaps(to_builtins(found.search(wanted)))
 
 

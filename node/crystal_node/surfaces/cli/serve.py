@@ -56,7 +56,7 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
     from crystal_node.base.errors import HomeBusy, NotSetUp
     from crystal_node.base.locking import FileLock
     from crystal_node.base.settings import resolve, serve_token
-    from crystal_node.surfaces.gateway.access import Access, kept_token, new_link
+    from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token, new_link
     from crystal_node.surfaces.gateway.app import Gateway
     from crystal_node.surfaces.gateway.serving import listen, port_of, serve
 
@@ -64,7 +64,7 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     settings.home.check_private()
     logging.basicConfig(format="crystal serve: %(message)s", level=logging.ERROR)
-    access = Access(settings.home, kept_token(settings.home, serve_token()), now_ms)
+    access = GatewayAccess(settings.home, kept_token(settings.home, serve_token()), now_ms)
     running = _running(settings)
     if running is not None:
         raise HomeBusy(

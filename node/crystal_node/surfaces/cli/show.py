@@ -46,7 +46,7 @@ def run(
     from msgspec import to_builtins
 
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import finding
+    from crystal_node.search.finding.asking import memory_client
     from crystal_node.search.finding.documents import ShowRequest
 
     request = ShowRequest(
@@ -54,7 +54,7 @@ def run(
         before=context if before is None else before,
         after=context if after is None else after,
     )
-    with finding(resolve()) as finder:
+    with memory_client(resolve()) as finder:
         shown = finder.show(request)
     if as_json:
         emit(to_builtins(shown))

@@ -105,14 +105,14 @@ def ask(question: str) -> bool:
 def ask_mcp(settings: "Settings") -> bool | None:
     """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
     from crystal_crypto.errors import CrystalError
-    from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
+    from crystal_node.surfaces.mcp.clients.installing import ClientState, McpClients
 
     agents = McpClients(settings)
     try:
         states = [agents.look(client).state for client in agents.named(())]
     except CrystalError:
         return None  # the step says what is wrong with it
-    if EntryState.MISSING not in states and EntryState.OUTDATED not in states:
+    if ClientState.MISSING not in states and ClientState.OUTDATED not in states:
         return None
     return ask("Give the agents on this machine your memory, as an MCP server?")
 

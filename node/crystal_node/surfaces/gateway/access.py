@@ -40,7 +40,7 @@ class _Link(msgspec.Struct, frozen=True):
     until: int
 
 
-class Access:
+class GatewayAccess:
     """Of one process that serves. ``clock``: milliseconds since 1970."""
 
     def __init__(self, home: Home, token: str, clock: Callable[[], int]) -> None:

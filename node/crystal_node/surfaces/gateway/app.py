@@ -13,18 +13,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from crystal_node.base.settings import Settings
-from crystal_node.surfaces.gateway.access import Access
-from crystal_node.surfaces.gateway.desk import Desk
+from crystal_node.surfaces.gateway.access import GatewayAccess
+from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import DoneDocument, SessionDocument, SessionRequest
-from crystal_node.surfaces.gateway.errors import NoSuchMethod, NoSuchRoute, NoToken
-from crystal_node.surfaces.gateway.guard import Guard
+from crystal_node.surfaces.gateway.errors import NoToken, UnknownMethod, UnknownRoute
+from crystal_node.surfaces.gateway.guard import GatewayGuard
 from crystal_node.surfaces.gateway.jobs import JobRoutes
 from crystal_node.surfaces.gateway.openapi import openapi_document
-from crystal_node.surfaces.gateway.page import Page
+from crystal_node.surfaces.gateway.page import WebPage
 from crystal_node.surfaces.gateway.processes import Processes
-from crystal_node.surfaces.gateway.published import PublishedRoutes
+from crystal_node.surfaces.gateway.published import CompatibilityRoutes
 from crystal_node.surfaces.gateway.remembered import MemoryRoutes
-from crystal_node.surfaces.gateway.replies import JsonReply, error_document
+from crystal_node.surfaces.gateway.replies import DocumentReply, error_document
 from crystal_node.surfaces.gateway.requests import json_of, no_query
 from crystal_node.surfaces.gateway.searching import SearchRoutes
 from crystal_node.surfaces.gateway.standing import StatusRoutes
@@ -36,13 +36,17 @@ class Gateway(Starlette):
     """See the module. ``port``: the one that it is reached at; ``environment``: what commands see that it starts."""
 
     def __init__(
-        self, resolve: Callable[[], Settings], access: Access, port: int, environment: Mapping[str, str]
+        self,
+        resolve: Callable[[], Settings],
+        access: GatewayAccess,
+        port: int,
+        environment: Mapping[str, str],
     ) -> None:
         self._access = access
         self._port = port
-        self._desk = Desk(resolve)
-        self._page = Page()
-        self._published = PublishedRoutes(self._desk, Processes(environment))
+        self._desk = Backend(resolve)
+        self._page = WebPage()
+        self._published = CompatibilityRoutes(self._desk, Processes(environment))
         super().__init__(
             routes=[
                 *self._page.routes(),
@@ -61,7 +65,7 @@ class Gateway(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """The guard takes the place of Starlette's outermost middleware, which would answer our errors before it sees them."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
-        return Guard(routes, self._access, self._port, {*self._page.paths, SESSION_PATH})
+        return GatewayGuard(routes, self._access, self._port, {*self._page.paths, SESSION_PATH})
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -82,30 +86,30 @@ class Gateway(Starlette):
         asked = await json_of(request, SessionRequest)
         header = request.headers.get("authorization")
         if not asked.code and header is not None and self._access.admits(header.encode("latin-1")):
-            return JsonReply(SessionDocument(token=self._access.new_session()))
+            return DocumentReply(SessionDocument(token=self._access.new_session()))
         token = await self._desk.thread(lambda: self._access.open_session(asked.code))
         if token is None:
             raise NoToken("that link was opened before, or is too old")
-        return JsonReply(SessionDocument(token=token))
+        return DocumentReply(SessionDocument(token=token))
 
     async def describe(self, request: Request) -> Response:
         """The description of these routes."""
         no_query(request)
-        return JsonReply(openapi_document())
+        return DocumentReply(openapi_document())
 
     async def close_session(self, request: Request) -> Response:
         """The page is left."""
         no_query(request)
         header = request.headers.get("authorization")
         self._access.close_session(header.encode("latin-1") if header else None)
-        return JsonReply(DoneDocument())
+        return DocumentReply(DoneDocument())
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException) and error.status_code == NoSuchMethod.status:
-        status, document = error_document(NoSuchMethod("that method is not served here"))
-        reply = JsonReply(document, status)
+    if isinstance(error, HTTPException) and error.status_code == UnknownMethod.status:
+        status, document = error_document(UnknownMethod("that method is not served here"))
+        reply = DocumentReply(document, status)
         reply.headers.update(dict(error.headers or {}))
         return reply
-    status, document = error_document(NoSuchRoute("there is nothing at that address"))
-    return JsonReply(document, status)
+    status, document = error_document(UnknownRoute("there is nothing at that address"))
+    return DocumentReply(document, status)

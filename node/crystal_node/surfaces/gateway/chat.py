@@ -24,8 +24,8 @@ from crystal_node.base.settings import Settings
 from crystal_node.models.llm.discovery import find_llm
 from crystal_node.search.finding.documents import Depth, SearchRequest
 from crystal_node.search.recall.telling import loaded
-from crystal_node.surfaces.gateway.desk import Desk
-from crystal_node.surfaces.gateway.errors import BadRequest, NoProvider
+from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.errors import InvalidRequest, NoProvider
 
 MESSAGES_MAX = 2_000
 TOKENS_DEFAULT = 2_048
@@ -67,7 +67,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     tools: Annotated[list[str], Meta(max_length=0)] | None = None
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class ChatAnswer(Struct, frozen=True, kw_only=True):
     """The answer, and the ids of the records that were put before the question; ``note``: why there are none, if that has a
     reason but that nothing fits."""
 
@@ -76,7 +76,7 @@ class Answered(Struct, frozen=True, kw_only=True):
     note: str
 
 
-async def answer(desk: Desk, request: ChatRequest) -> Answered:
+async def answer(desk: Backend, request: ChatRequest) -> ChatAnswer:
     """Raises BadRequest, NoProvider, LlmError."""
     system, turns = _parted(request)
     llm = await desk.thread(lambda: provider_of(desk.settings))
@@ -88,7 +88,7 @@ async def answer(desk: Desk, request: ChatRequest) -> Answered:
         )
     finally:
         await llm.aclose()
-    return Answered(completion=completion, recalled=recalled, note=note)
+    return ChatAnswer(completion=completion, recalled=recalled, note=note)
 
 
 def provider_of(settings: Settings) -> Llm:
@@ -105,7 +105,7 @@ def provider_of(settings: Settings) -> Llm:
     return llm
 
 
-def completion_document(answered: Answered) -> dict[str, object]:
+def completion_document(answered: ChatAnswer) -> dict[str, object]:
     """The published answer; ``crystal`` is ours."""
     done = answered.completion
     return {
@@ -126,7 +126,7 @@ def completion_document(answered: Answered) -> dict[str, object]:
     }
 
 
-def completion_chunks(answered: Answered) -> list[dict[str, object]]:
+def completion_chunks(answered: ChatAnswer) -> list[dict[str, object]]:
     """The published pieces. Providers are asked for whole answers: the text comes in one piece."""
     done = answered.completion
     head = _head("chat.completion.chunk", done.model)
@@ -151,7 +151,7 @@ def _parted(request: ChatRequest) -> tuple[str, list[tuple[str, str]]]:
         else:
             turns.append((message.role, text))
     if not turns or turns[-1][0] != "user" or not turns[-1][1].strip():
-        raise BadRequest("the last message has to be the person's, with text")
+        raise InvalidRequest("the last message has to be the person's, with text")
     return "\n\n".join(system), turns
 
 
@@ -159,11 +159,11 @@ def _text(message: ChatMessage) -> str:
     if isinstance(message.content, str):
         return message.content
     if any(part.type != "text" for part in message.content):
-        raise BadRequest("only text is passed on")
+        raise InvalidRequest("only text is passed on")
     return "\n".join(part.text for part in message.content)
 
 
-async def _recalled(desk: Desk, question: str) -> tuple[str, list[str], str]:
+async def _recalled(desk: Backend, question: str) -> tuple[str, list[str], str]:
     """What is recalled. A memory that cannot be searched keeps nobody from an answer, and is told."""
     asked = SearchRequest(query=question.strip()[:QUESTION_CHARS_MAX], limit=RECALLED_MAX, depth=Depth.FAST)
     try:

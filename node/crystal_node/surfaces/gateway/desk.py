@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
-from crystal_node.search.finding.finder import Finding
+from crystal_node.search.finding.finder import MemorySearch
 from crystal_node.search.finding.keeping import Keeper
 from crystal_node.surfaces.gateway.limits import IDLE_SECONDS, THREADS_MAX
 
 T = TypeVar("T")
 
 
-class Desk:
+class Backend:
     """Close it at the end."""
 
     def __init__(self, resolve: Callable[[], Settings]) -> None:
@@ -35,7 +35,7 @@ class Desk:
         """Does it beside the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def find(self, question: Callable[[Finding], T]) -> T:
+    async def find(self, question: Callable[[MemorySearch], T]) -> T:
         """Asks the memory."""
         return await self.thread(lambda: self._kept.ask(question))
 

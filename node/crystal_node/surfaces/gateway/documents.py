@@ -153,7 +153,7 @@ class ForgottenDocument(Struct, frozen=True, kw_only=True):
     files_made_anew: list[str]
 
 
-class Action(StrEnum):
+class ProcessAction(StrEnum):
     """What `/process` can be asked for."""
 
     DREAM_WEAVE = "dream-weave"
@@ -170,7 +170,7 @@ class ProcessRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     agent_id: AgentName | None = None
     agentId: AgentName | None = None  # noqa: N815  as it is published
-    action: Action = Action.DREAM_WEAVE
+    action: ProcessAction = ProcessAction.DREAM_WEAVE
     mode: WeaveMode = WeaveMode.INCREMENTAL
 
 
@@ -178,15 +178,15 @@ class ProcessDocument(Struct, frozen=True, kw_only=True):
     """The work has begun: how it ends is told by GET /status."""
 
     status: str
-    action: Action
+    action: ProcessAction
     agent_id: str
     message: str
 
 
-class ProcessStanding(Struct, frozen=True, kw_only=True):
+class ProcessStatus(Struct, frozen=True, kw_only=True):
     """``exit_code`` None: it is under way. ``text``: why it failed."""
 
-    action: Action
+    action: ProcessAction
     agent_id: str
     began: str
     ended: str | None
@@ -204,4 +204,4 @@ class PublishedStatus(Struct, frozen=True, kw_only=True):
     lastDreamWeaver: str | None  # noqa: N815
     uptime: float
     version: str
-    processes: list[ProcessStanding]
+    processes: list[ProcessStatus]

@@ -13,7 +13,7 @@ class GatewayError(CrystalError):
     code = "bad-request"
 
 
-class BadRequest(GatewayError):
+class InvalidRequest(GatewayError):
     """It cannot mean anything as it was sent."""
 
 
@@ -41,7 +41,7 @@ class NoToken(GatewayError):
     hint = "`crystal serve --link` prints a link that opens the page; programs send the token of state/gateway/token."
 
 
-class NoSuchRoute(GatewayError):
+class UnknownRoute(GatewayError):
     """There is nothing at that address."""
 
     status = 404
@@ -49,14 +49,14 @@ class NoSuchRoute(GatewayError):
     hint = "GET /api/openapi.json lists what there is."
 
 
-class NoSuchMethod(GatewayError):
+class UnknownMethod(GatewayError):
     """The route is there, the method is not."""
 
     status = 405
     code = "no-such-method"
 
 
-class TooLarge(GatewayError):
+class BodyTooLarge(GatewayError):
     """Its body is."""
 
     status = 413
@@ -64,7 +64,7 @@ class TooLarge(GatewayError):
     hint = "Send it in several parts."
 
 
-class TooSlow(GatewayError):
+class BodyTooSlow(GatewayError):
     """Its body did not come in time."""
 
     status = 408
@@ -99,7 +99,7 @@ class NoProvider(GatewayError):
     hint = "Start one on this machine (Ollama, MLX), or `crystal config set llm_provider`."
 
 
-class PortTaken(GatewayError):
+class PortInUse(GatewayError):
     """Another program listens there."""
 
     exit_code = ExitCode.BUSY

@@ -11,11 +11,11 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crystal_node.surfaces.gateway.access import Access
+from crystal_node.surfaces.gateway.access import GatewayAccess
 from crystal_node.surfaces.gateway.documents import ErrorDocument
-from crystal_node.surfaces.gateway.errors import BadRequest, ForeignOrigin, NoToken, WrongHost
+from crystal_node.surfaces.gateway.errors import ForeignOrigin, InvalidRequest, NoToken, WrongHost
 from crystal_node.surfaces.gateway.limits import HEAD_BYTES_MAX
-from crystal_node.surfaces.gateway.replies import JsonReply, error_document, error_words
+from crystal_node.surfaces.gateway.replies import DocumentReply, error_document, error_words
 
 _POLICY = (
     "default-src 'none'",
@@ -45,10 +45,10 @@ _SINGLE = (b"authorization", b"content-type", b"host", b"origin", b"sec-fetch-si
 _log = logging.getLogger("crystal_node.surfaces.gateway")
 
 
-class Guard:
+class GatewayGuard:
     """ASGI middleware: the outermost. ``open_paths``: what needs no token."""
 
-    def __init__(self, app: ASGIApp, access: Access, port: int, open_paths: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, access: GatewayAccess, port: int, open_paths: Collection[str]) -> None:
         self._app = app
         self._access = access
         self._hosts = frozenset(f"{name}:{port}".encode() for name in _NAMES)
@@ -80,7 +80,7 @@ class Guard:
                 _log.error("a mistake: %s at %s", type(error).__name__, _places(error))
             if begun:
                 raise ConnectionResetError("the answer broke off") from None
-            reply = JsonReply(_shaped(scope["path"], error, document), status)
+            reply = DocumentReply(_shaped(scope["path"], error, document), status)
             if status == NoToken.status:
                 reply.headers["www-authenticate"] = "Bearer"
             if status == 503:
@@ -92,12 +92,12 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         if sum(len(name) + len(value) for name, value in headers) > HEAD_BYTES_MAX:
-            raise BadRequest("the headers are too large")
+            raise InvalidRequest("the headers are too large")
         found: dict[bytes, bytes] = {}
         for name, value in headers:
             if name in _SINGLE:
                 if name in found:
-                    raise BadRequest(f"the header {name.decode()} comes twice")
+                    raise InvalidRequest(f"the header {name.decode()} comes twice")
                 found[name] = value
         if found.get(b"host", b"").lower() not in self._hosts:
             raise WrongHost("this address is not the gateway's own")

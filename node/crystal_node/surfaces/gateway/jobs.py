@@ -12,17 +12,17 @@ from crystal_node.agent.jobs.status import agent_standing, job_standings
 from crystal_node.base.jobs import JobStanding
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
-from crystal_node.surfaces.gateway.desk import Desk
+from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import JobDocument, JobsDocument
 from crystal_node.surfaces.gateway.errors import NoAgent
-from crystal_node.surfaces.gateway.replies import JsonReply
+from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import no_query
 
 
 class JobRoutes:
     """Over a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Backend) -> None:
         self._desk = desk
 
     def routes(self) -> list[Route]:
@@ -36,13 +36,13 @@ class JobRoutes:
     async def jobs(self, request: Request) -> Response:
         """All jobs."""
         no_query(request)
-        return JsonReply(await self._desk.thread(lambda: _listed(self._desk.settings)))
+        return DocumentReply(await self._desk.thread(lambda: _listed(self._desk.settings)))
 
     async def run(self, request: Request) -> Response:
         """Have the agent run one now; how it ends is seen in the list."""
         no_query(request)
         work = partial(_run, self._desk, str(request.path_params["name"]))
-        return JsonReply(await self._desk.thread(work), 202)
+        return DocumentReply(await self._desk.thread(work), 202)
 
     async def pause(self, request: Request) -> Response:
         """Have one not run by itself any more."""
@@ -59,7 +59,7 @@ class JobRoutes:
         def work() -> JobDocument:
             return _document(pause_job(self._desk.settings, name, paused=paused))
 
-        return JsonReply(await self._desk.thread(work))
+        return DocumentReply(await self._desk.thread(work))
 
 
 def _listed(settings: Settings) -> JobsDocument:
@@ -67,7 +67,7 @@ def _listed(settings: Settings) -> JobsDocument:
     return JobsDocument(running=agent_standing(settings.home).running, jobs=jobs)
 
 
-def _run(desk: Desk, name: str) -> JobDocument:
+def _run(desk: Backend, name: str) -> JobDocument:
     home = desk.settings.home
     if not agent_standing(home).running:
         raise NoAgent("no agent runs that could do it")

@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent / "web"
 _START = "index.html"
 
 
-class Page:
+class WebPage:
     """The files by their addresses. What is served is what is in the folder, and no path is made of a request."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import iso, one_line
-from crystal_node.surfaces.gateway.documents import Action, ProcessStanding, WeaveMode
+from crystal_node.surfaces.gateway.documents import ProcessAction, ProcessStatus, WeaveMode
 from crystal_node.surfaces.gateway.errors import Running
 
 KEPT_MAX = 20
@@ -33,20 +33,20 @@ class Processes:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._standing: deque[ProcessStanding] = deque(maxlen=KEPT_MAX)
-        self._tasks: dict[tuple[Action, str], asyncio.Task[None]] = {}
+        self._standing: deque[ProcessStatus] = deque(maxlen=KEPT_MAX)
+        self._tasks: dict[tuple[ProcessAction, str], asyncio.Task[None]] = {}
 
-    def standing(self) -> list[ProcessStanding]:
+    def standing(self) -> list[ProcessStatus]:
         """The last ones, newest first."""
         return [*reversed(self._standing)]
 
-    async def start(self, action: Action, agent: str, mode: WeaveMode) -> None:
+    async def start(self, action: ProcessAction, agent: str, mode: WeaveMode) -> None:
         """Begins it. Raises Running, OSError."""
         key = (action, agent)
         if key in self._tasks:
             raise Running(f"{action.value} of {agent} is under way")
         words = ["dream-weave", "--agent", agent, "--mode", mode.value]
-        if action is Action.BACKFILL:
+        if action is ProcessAction.BACKFILL:
             words = ["backfill", "--agent", agent, "--yes"]
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "crystal_node", *words, "--json"),
@@ -56,7 +56,7 @@ class Processes:
             env=self._environment,
             start_new_session=True,
         )
-        begun = ProcessStanding(
+        begun = ProcessStatus(
             action=action, agent_id=agent, began=iso(now_ms()) or "", ended=None, exit_code=None, text=""
         )
         self._standing.append(begun)
@@ -71,7 +71,7 @@ class Processes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, child: asyncio.subprocess.Process, begun: ProcessStanding) -> None:
+    async def _watch(self, child: asyncio.subprocess.Process, begun: ProcessStatus) -> None:
         assert child.stderr is not None
         told = b""
         try:

@@ -16,19 +16,19 @@ from crystal_node.base.wording import iso
 from crystal_node.device.activity import Moment, read_moments
 from crystal_node.device.device import Device
 from crystal_node.surfaces.gateway.chat import (
-    Answered,
+    ChatAnswer,
     ChatRequest,
     answer,
     completion_chunks,
     completion_document,
     provider_of,
 )
-from crystal_node.surfaces.gateway.desk import Desk
+from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import ProcessDocument, ProcessRequest, PublishedStatus
-from crystal_node.surfaces.gateway.errors import BadRequest, GatewayError, Running
+from crystal_node.surfaces.gateway.errors import GatewayError, InvalidRequest, Running
 from crystal_node.surfaces.gateway.limits import CHAT_BYTES_MAX, CHATS_MAX
 from crystal_node.surfaces.gateway.processes import Processes
-from crystal_node.surfaces.gateway.replies import JsonReply, error_document, error_words
+from crystal_node.surfaces.gateway.replies import DocumentReply, error_document, error_words
 from crystal_node.surfaces.gateway.requests import json_of, no_query
 
 CHAT_PATH = "/v1/chat/completions"
@@ -37,10 +37,10 @@ BEAT_SECONDS = 10.0
 Result = TypeVar("Result")
 
 
-class PublishedRoutes:
+class CompatibilityRoutes:
     """Over a desk. Close it at the end."""
 
-    def __init__(self, desk: Desk, processes: Processes) -> None:
+    def __init__(self, desk: Backend, processes: Processes) -> None:
         self._desk = desk
         self._processes = processes
         self._began = time.monotonic()
@@ -60,9 +60,9 @@ class PublishedRoutes:
         asked = await json_of(request, ProcessRequest)
         agent = asked.agent_id or asked.agentId
         if agent is None:
-            raise BadRequest("agent_id is missing")
+            raise InvalidRequest("agent_id is missing")
         await self._processes.start(asked.action, agent, asked.mode)
-        return JsonReply(
+        return DocumentReply(
             ProcessDocument(
                 status="accepted",
                 action=asked.action,
@@ -77,7 +77,7 @@ class PublishedRoutes:
         no_query(request)
         settings = self._desk.settings
         role, woven = await self._desk.with_device(_role_and_woven)
-        return JsonReply(
+        return DocumentReply(
             PublishedStatus(
                 status="ok",
                 role=role,
@@ -96,7 +96,7 @@ class PublishedRoutes:
         llm = await self._desk.thread(lambda: provider_of(self._desk.settings))
         identity = llm.identity
         await llm.aclose()
-        return JsonReply(
+        return DocumentReply(
             {
                 "object": "list",
                 "data": [
@@ -113,12 +113,12 @@ class PublishedRoutes:
             raise Running(f"{CHATS_MAX} conversations are being answered; wait for one to end")
         if asked.stream:
             return StreamingResponse(self._streamed(asked), media_type="text/event-stream")
-        return JsonReply(completion_document(await _unless_gone(request, self._answered(asked))))
+        return DocumentReply(completion_document(await _unless_gone(request, self._answered(asked))))
 
     async def aclose(self) -> None:
         await self._processes.aclose()
 
-    async def _answered(self, asked: ChatRequest) -> Answered:
+    async def _answered(self, asked: ChatRequest) -> ChatAnswer:
         self._chats += 1
         try:
             return await answer(self._desk, asked)
@@ -145,7 +145,7 @@ class PublishedRoutes:
                 await task
 
 
-class ClientGone(GatewayError):
+class ClientLeft(GatewayError):
     """Nobody is left to be answered."""
 
     status = 499
@@ -159,7 +159,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> R
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone("the client has gone")
+            raise ClientLeft("the client has gone")
         return task.result()
     finally:
         for each in (task, gone):

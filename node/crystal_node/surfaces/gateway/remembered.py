@@ -26,7 +26,7 @@ from crystal_node.search.memories import (
     remember_text,
     revive_memory,
 )
-from crystal_node.surfaces.gateway.desk import Desk
+from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import (
     ForgetRequest,
     ForgottenDocument,
@@ -35,8 +35,8 @@ from crystal_node.surfaces.gateway.documents import (
     MemoryRequest,
     WhichMemories,
 )
-from crystal_node.surfaces.gateway.errors import BadRequest
-from crystal_node.surfaces.gateway.replies import JsonReply
+from crystal_node.surfaces.gateway.errors import InvalidRequest
+from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import json_of, no_query, query_of
 from crystal_node.sync.artefact_places import is_made_here
 from crystal_node.sync.replication.searching import files_with
@@ -45,7 +45,7 @@ from crystal_node.sync.replication.searching import files_with
 class MemoryRoutes:
     """Over a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Backend) -> None:
         self._desk = desk
 
     def routes(self) -> list[Route]:
@@ -60,32 +60,32 @@ class MemoryRoutes:
     async def memories(self, request: Request) -> Response:
         """The memories, the newest first."""
         asked = query_of(request, MemoriesQuery)
-        return JsonReply(await self._desk.with_device(partial(_listed, asked)))
+        return DocumentReply(await self._desk.with_device(partial(_listed, asked)))
 
     async def remember(self, request: Request) -> Response:
         """Keep a sentence. What is almost the same stays, and is named in the answer."""
         no_query(request)
         asked = await json_of(request, MemoryRequest)
-        return JsonReply(await self._desk.with_device(partial(_remember, asked)), 201)
+        return DocumentReply(await self._desk.with_device(partial(_remember, asked)), 201)
 
     async def change(self, request: Request) -> Response:
         """Change a memory. Other words make a new one that takes its place."""
         no_query(request)
         asked = await json_of(request, MemoryChange)
         work = partial(_change, str(request.path_params["id"]), asked)
-        return JsonReply(await self._desk.with_device(work))
+        return DocumentReply(await self._desk.with_device(work))
 
     async def history(self, request: Request) -> Response:
         """How a memory came to be what it is."""
         no_query(request)
         given = str(request.path_params["id"])
-        return JsonReply(await self._desk.with_device(lambda device: history_of(device, given)))
+        return DocumentReply(await self._desk.with_device(lambda device: history_of(device, given)))
 
     async def forget(self, request: Request) -> Response:
         """Remove texts everywhere, for good."""
         no_query(request)
         asked = await json_of(request, ForgetRequest)
-        return JsonReply(await self._desk.with_device(partial(_forget, asked)))
+        return DocumentReply(await self._desk.with_device(partial(_forget, asked)))
 
 
 def _listed(asked: MemoriesQuery, device: Device) -> MemoriesDocument:
@@ -114,7 +114,7 @@ def _change(given: str, asked: MemoryChange, device: Device) -> MemoryDocument:
     if asked.status is None:
         found = edit_memory(device, given, text=asked.text, category=category, confidence=asked.confidence)
     elif asked.text is not None:
-        raise BadRequest("a memory gets other words, or another status, not both at once")
+        raise InvalidRequest("a memory gets other words, or another status, not both at once")
     elif asked.status == "active" and category is None and asked.confidence is None:
         found = revive_memory(device, given)
     else:

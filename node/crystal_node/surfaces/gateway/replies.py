@@ -36,7 +36,7 @@ MISTAKE = ErrorDocument(
 )
 
 
-class JsonReply(Response):
+class DocumentReply(Response):
     """A document."""
 
     media_type = "application/json"

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from crystal_node.search.finding.schemawords import Unfit, decoded, words_of
-from crystal_node.surfaces.gateway.errors import BadRequest, TooLarge, TooSlow
+from crystal_node.surfaces.gateway.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 
 QUERY_FIELDS_MAX = 16
@@ -18,12 +18,12 @@ Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY_BYTES_MAX) -> Parsed:
     """The body. Raises BadRequest, TooLarge, TooSlow."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise BadRequest("the body has to be application/json")
+        raise InvalidRequest("the body has to be application/json")
     body = await _body(request, bytes_max)
     try:
         return decoded(body, kind)
     except Unfit as error:
-        raise BadRequest(str(error)) from error
+        raise InvalidRequest(str(error)) from error
 
 
 def query_of(request: Request, kind: type[Parsed]) -> Parsed:
@@ -37,19 +37,19 @@ def query_of(request: Request, kind: type[Parsed]) -> Parsed:
             errors="strict",
         )
     except ValueError as error:
-        raise BadRequest("the query cannot be read") from error
+        raise InvalidRequest("the query cannot be read") from error
     if len({name for name, _ in pairs}) < len(pairs):
-        raise BadRequest("a parameter comes twice")
+        raise InvalidRequest("a parameter comes twice")
     try:
         return msgspec.convert(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(words_of(error, kind)) from error
+        raise InvalidRequest(words_of(error, kind)) from error
 
 
 def no_query(request: Request) -> None:
     """Raises BadRequest."""
     if request.scope["query_string"]:
-        raise BadRequest("this address takes no query")
+        raise InvalidRequest("this address takes no query")
 
 
 async def _body(request: Request, bytes_max: int) -> bytes:
@@ -60,10 +60,10 @@ async def _body(request: Request, bytes_max: int) -> bytes:
             async for piece in request.stream():
                 size += len(piece)
                 if size > bytes_max:
-                    raise TooLarge(f"a body has at most {bytes_max // 1024} KiB here")
+                    raise BodyTooLarge(f"a body has at most {bytes_max // 1024} KiB here")
                 pieces.append(piece)
     except TimeoutError as error:
-        raise TooSlow("the body did not come in time") from error
+        raise BodyTooSlow("the body did not come in time") from error
     except ClientDisconnect as error:
-        raise BadRequest("the body broke off") from error
+        raise InvalidRequest("the body broke off") from error
     return b"".join(pieces)

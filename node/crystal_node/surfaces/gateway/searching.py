@@ -5,10 +5,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_node.search.finding.documents import SearchRequest, ShowRequest
-from crystal_node.surfaces.gateway.desk import Desk
+from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import ShowQuery
-from crystal_node.surfaces.gateway.errors import BadRequest
-from crystal_node.surfaces.gateway.replies import JsonReply
+from crystal_node.surfaces.gateway.errors import InvalidRequest
+from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import json_of, no_query, query_of
 
 ID_CHARS_MIN, ID_CHARS_MAX = 8, 64
@@ -17,7 +17,7 @@ ID_CHARS_MIN, ID_CHARS_MAX = 8, 64
 class SearchRoutes:
     """Over a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Backend) -> None:
         self._desk = desk
 
     def routes(self) -> list[Route]:
@@ -30,13 +30,13 @@ class SearchRoutes:
         """Find texts."""
         no_query(request)
         asked = await json_of(request, SearchRequest)
-        return JsonReply(await self._desk.find(lambda finding: finding.search(asked)))
+        return DocumentReply(await self._desk.find(lambda finding: finding.search(asked)))
 
     async def show(self, request: Request) -> Response:
         """A text whole, with what stands around it."""
         given = str(request.path_params["id"])
         if not ID_CHARS_MIN <= len(given) <= ID_CHARS_MAX:
-            raise BadRequest(f"an id has {ID_CHARS_MIN} to {ID_CHARS_MAX} digits")
+            raise InvalidRequest(f"an id has {ID_CHARS_MIN} to {ID_CHARS_MAX} digits")
         around = query_of(request, ShowQuery)
         asked = ShowRequest(id=given, before=around.before, after=around.after)
-        return JsonReply(await self._desk.find(lambda finding: finding.show(asked)))
+        return DocumentReply(await self._desk.find(lambda finding: finding.show(asked)))

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from crystal_node.base.errors import LocalStorage
-from crystal_node.surfaces.gateway.errors import PortTaken
+from crystal_node.surfaces.gateway.errors import PortInUse
 from crystal_node.surfaces.gateway.limits import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
@@ -55,7 +55,7 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"port {port} of {HOST} is taken by another program") from None
+            raise PortInUse(f"port {port} of {HOST} is taken by another program") from None
         raise LocalStorage(f"cannot listen on port {port} of {HOST} ({error.strerror})") from None
     return listener
 

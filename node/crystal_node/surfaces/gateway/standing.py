@@ -8,15 +8,15 @@ from crystal_node.agent.health.document import status_document
 from crystal_node.agent.health.status import standing
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
-from crystal_node.surfaces.gateway.desk import Desk
-from crystal_node.surfaces.gateway.replies import JsonReply
+from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import no_query
 
 
 class StatusRoutes:
     """Over a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Backend) -> None:
         self._desk = desk
 
     def routes(self) -> list[Route]:
@@ -28,12 +28,12 @@ class StatusRoutes:
     async def status(self, request: Request) -> Response:
         """How this device stands, its devices and channels."""
         no_query(request)
-        return JsonReply(await self._desk.with_device(_document))
+        return DocumentReply(await self._desk.with_device(_document))
 
     async def sources(self, request: Request) -> Response:
         """The sources of documents, and how each stands."""
         no_query(request)
-        return JsonReply(await self._desk.with_device(sources_status))
+        return DocumentReply(await self._desk.with_device(sources_status))
 
 
 def _document(device: Device) -> dict[str, object]:

@@ -13,7 +13,7 @@ from crystal_node.search.finding.documents import (
     OFFSET_MAX,
     QUERY_CHARS_MAX,
     Depth,
-    Kind,
+    ResultKind,
 )
 
 HITS_MAX = 50
@@ -77,7 +77,7 @@ class SearchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(max_length=NAME_CHARS_MAX, description="Only what this role said: user, assistant or thinking."),
     ] = ""
     kind: Annotated[
-        Kind | None,
+        ResultKind | None,
         Meta(description="Only pieces of conversations, only memories, or only documents of sources."),
     ] = None
     source: Annotated[

@@ -30,7 +30,7 @@ class NotAgreed(Usage):
     hint = "Nothing was changed. Do not ask again unless the person wants it."
 
 
-class Stopped(Usage):
+class CallCancelled(Usage):
     """The client does not want the answer any more."""
 
     hint = "Call it again: what was done already is not done twice."
@@ -87,4 +87,4 @@ class Call:
     def check(self) -> None:
         """Between two steps of something long. Raises Stopped if nobody wants it any more."""
         if self.over.is_set():
-            raise Stopped("the call was cancelled")
+            raise CallCancelled("the call was cancelled")

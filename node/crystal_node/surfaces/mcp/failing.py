@@ -7,7 +7,7 @@ from crystal_node.base.errors import ExitCode, describe
 _log = logging.getLogger(__name__)
 
 
-def failure_text(what: str, error: Exception) -> str:
+def error_sentence(what: str, error: Exception) -> str:
     """What a client is told. Of what is a bug, only its kind: the text of such an error may hold anything."""
     failure = describe(error)
     if failure.exit_code == ExitCode.UNEXPECTED:

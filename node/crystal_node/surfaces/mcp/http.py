@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
-from crystal_node.surfaces.gateway.access import Access
-from crystal_node.surfaces.gateway.guard import Guard
+from crystal_node.surfaces.gateway.access import GatewayAccess
+from crystal_node.surfaces.gateway.guard import GatewayGuard
 from crystal_node.surfaces.gateway.serving import HOST, port_of, serve
 from crystal_node.surfaces.mcp.server import CrystalServer
 
@@ -25,7 +25,7 @@ _NAMES = (HOST, "localhost", "[::1]")
 
 
 def serve_http(
-    server: CrystalServer, access: Access, listener: socket.socket, ready: Callable[[], None]
+    server: CrystalServer, access: GatewayAccess, listener: socket.socket, ready: Callable[[], None]
 ) -> None:
     """Serves until SIGTERM or SIGINT. ``ready`` is called once connections are accepted."""
     # The SDK names addresses that were asked for; they come from anywhere.
@@ -36,7 +36,7 @@ def serve_http(
 class _Guarded:
     """The SDK's application behind the guard."""
 
-    def __init__(self, server: CrystalServer, access: Access, port: int) -> None:
+    def __init__(self, server: CrystalServer, access: GatewayAccess, port: int) -> None:
         self._server = server
         hosts = [f"{name}:{port}" for name in _NAMES]
         application = server.protocol.streamable_http_app(
@@ -48,7 +48,7 @@ class _Guarded:
                 allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
             ),
         )
-        self._guard = Guard(application, access, port, open_paths=())
+        self._guard = GatewayGuard(application, access, port, open_paths=())
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -3,9 +3,9 @@
 import mcp_types as types
 
 from crystal_node.surfaces.mcp.prompts import PROMPTS
-from crystal_node.surfaces.mcp.resources import CHUNK, MEMORIES, RECENT, SESSION, Listed
+from crystal_node.surfaces.mcp.resources import CHUNK, MEMORIES, RECENT, SESSION, ResourceLink
 from crystal_node.surfaces.mcp.schemas import schema_of
-from crystal_node.surfaces.mcp.tools import Tool
+from crystal_node.surfaces.mcp.tools import McpTool
 
 INSTRUCTIONS = (
     "Crystal is the person's own memory: what was said in earlier sessions with any agent on any of their machines, what was "
@@ -16,7 +16,7 @@ INSTRUCTIONS = (
 _PLAIN = "text/plain"
 
 
-def listed_tool(tool: Tool) -> types.Tool:
+def listed_tool(tool: McpTool) -> types.Tool:
     """A tool with its schemas and hints."""
     return types.Tool(
         name=tool.name,
@@ -34,7 +34,7 @@ def listed_tool(tool: Tool) -> types.Tool:
     )
 
 
-def listed_resource(found: Listed) -> types.Resource:
+def listed_resource(found: ResourceLink) -> types.Resource:
     """One of the newest texts."""
     return types.Resource(uri=found.uri, name=found.title, mime_type=_PLAIN, size=found.size)
 

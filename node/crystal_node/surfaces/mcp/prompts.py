@@ -8,7 +8,7 @@ _ARGUMENT_CHARS_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptTemplate:
     """One prompt with one argument. ``text`` has a place for it."""
 
     name: str
@@ -36,7 +36,7 @@ _CARE = (
 )
 
 PROMPTS = (
-    Prompt(
+    PromptTemplate(
         "recall",
         "Recall",
         "What was said and decided earlier about something.",
@@ -46,7 +46,7 @@ PROMPTS = (
         "stands around important results with crystal_show. Then tell me what was said and decided, newest first. "
         + _CARE,
     ),
-    Prompt(
+    PromptTemplate(
         "summarise-what-we-know",
         "Summarise what we know",
         "A short summary of everything in the memory about something.",
@@ -56,7 +56,7 @@ PROMPTS = (
         "part of, and with questions about it. Give me, briefly: what it is, what was decided and why, how it stands, what is "
         "open. " + _CARE,
     ),
-    Prompt(
+    PromptTemplate(
         "remember-this-session",
         "Remember what matters of this session",
         "Keeps the few facts, decisions and preferences of this conversation that later ones need.",

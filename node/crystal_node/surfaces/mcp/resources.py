@@ -46,7 +46,7 @@ ORDER BY c.rowid DESC LIMIT ?
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ResourceLink:
     """One text in the list."""
 
     uri: str
@@ -60,7 +60,7 @@ class UnknownResource(NoSuchEntry):
     hint = "What there is: resources/list and resources/templates/list."
 
 
-def page(call: Call, cursor: str | None) -> tuple[list[Listed], str | None]:
+def page(call: Call, cursor: str | None) -> tuple[list[ResourceLink], str | None]:
     """A page of the newest texts, and the cursor of the next; None at the end.
 
     Raises:
@@ -71,7 +71,9 @@ def page(call: Call, cursor: str | None) -> tuple[list[Listed], str | None]:
         rows = database.rows(_NEWEST, (below, min(PAGE, LISTED_MAX - listed) + 1))
     shown = rows[:PAGE]
     found = [
-        Listed(CHUNK + row[1].hex(), one_line(row[2], _TITLE_CHARS), len(row[2].encode("utf-8", "replace")))
+        ResourceLink(
+            CHUNK + row[1].hex(), one_line(row[2], _TITLE_CHARS), len(row[2].encode("utf-8", "replace"))
+        )
         for row in shown
     ]
     listed += len(shown)

@@ -24,7 +24,7 @@ from crystal_node.search.finding.keeping import Keeper
 from crystal_node.surfaces.mcp import resources
 from crystal_node.surfaces.mcp.agreeing import agreed
 from crystal_node.surfaces.mcp.calls import Call, Pledges
-from crystal_node.surfaces.mcp.failing import failure_text
+from crystal_node.surfaces.mcp.failing import error_sentence
 from crystal_node.surfaces.mcp.listing import (
     INSTRUCTIONS,
     PROMPTS_LISTED,
@@ -35,7 +35,7 @@ from crystal_node.surfaces.mcp.listing import (
 )
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.schemas import read_as
-from crystal_node.surfaces.mcp.tools import TOOLS, Tool
+from crystal_node.surfaces.mcp.tools import TOOLS, McpTool
 
 THREADS = 4
 """So many tools run at once; more wait."""
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 class CrystalServer:
     """The server of one process, whatever its transport. ``tools`` are those that it offers."""
 
-    def __init__(self, keeper: Keeper, tools: tuple[Tool, ...] = TOOLS) -> None:
+    def __init__(self, keeper: Keeper, tools: tuple[McpTool, ...] = TOOLS) -> None:
         self._keeper = keeper
         self._pledges = Pledges()
         self._tools = {tool.name: tool for tool in tools}
@@ -111,7 +111,7 @@ class CrystalServer:
                     return asking
             answer, text = await self._run(call, lambda: tool.call(call, given))
         except Exception as error:  # noqa: BLE001  where every error becomes a result
-            text = failure_text(tool.name, error)
+            text = error_sentence(tool.name, error)
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
@@ -174,7 +174,7 @@ class CrystalServer:
         try:
             return await self._run(call, work)
         except Exception as error:  # noqa: BLE001  where every error becomes an answer
-            raise MCPError(types.INVALID_PARAMS, failure_text("this", error)) from None
+            raise MCPError(types.INVALID_PARAMS, error_sentence("this", error)) from None
 
     async def _run(self, call: Call, work: Callable[[], _T]) -> _T:
         """Does it in a thread. When the client does not want it any more the thread is told, and not waited for."""

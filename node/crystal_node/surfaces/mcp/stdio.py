@@ -12,10 +12,10 @@ from mcp.server.stdio import stdio_server
 
 from crystal_node.search.finding.keeping import Keeper
 from crystal_node.surfaces.mcp.server import CrystalServer
-from crystal_node.surfaces.mcp.tools import Tool
+from crystal_node.surfaces.mcp.tools import McpTool
 
 
-def serve(keeper: Keeper, tools: tuple[Tool, ...]) -> None:
+def serve(keeper: Keeper, tools: tuple[McpTool, ...]) -> None:
     """Serves until the client is gone; then ends this process."""
     # A thread reads standard input and cannot be woken: a signal ends the process by itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -35,7 +35,7 @@ from crystal_node.surfaces.mcp.calls import Call, Question
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class McpTool:
     """One tool. ``call`` may raise any error; the server makes a sentence of it. ``question``: what a person is asked before,
     where the client can ask. The hints are what a client may tell its user; no tool reaches beyond this vault."""
 
@@ -61,7 +61,7 @@ def _later(module: str, function: str) -> Callable[[Call, Any], Any]:
 
 
 TOOLS = (
-    Tool(
+    McpTool(
         "crystal_search",
         "Search memory",
         "Finds what was said, remembered or decided earlier, in any session on any of the person's machines, and documents of "
@@ -73,7 +73,7 @@ TOOLS = (
         reads_only=True,
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_show",
         "Show a text whole",
         "Gives a text that a search found, whole, with what was said or written before and behind it. Use it when a result is "
@@ -84,7 +84,7 @@ TOOLS = (
         reads_only=True,
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_remember",
         "Remember",
         "Keeps one fact, preference, event, opinion or skill for good, on all of the person's devices. Use it for what will "
@@ -96,7 +96,7 @@ TOOLS = (
         _later("writing", "remember"),
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_memories",
         "List memories",
         "Lists what was remembered on purpose, newest first, with category, confidence and what became of it. Use it to see "
@@ -107,7 +107,7 @@ TOOLS = (
         reads_only=True,
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_forget",
         "Forget",
         "Removes texts from all of the person's devices, for good, by their ids. Only when the person themselves asks for it, "
@@ -120,7 +120,7 @@ TOOLS = (
         repeatable=True,
         question=_later("writing", "forget_question"),
     ),
-    Tool(
+    McpTool(
         "crystal_status",
         "How the memory stands",
         "Says how much is remembered, whether conversations are recorded, when this device last synced, and what is stuck and "
@@ -131,7 +131,7 @@ TOOLS = (
         reads_only=True,
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_sources_add",
         "Add a source",
         "Makes a folder of documents or code on this machine a source: found in searches on every device, and kept up to "
@@ -144,7 +144,7 @@ TOOLS = (
         repeatable=True,
         question=_later("sourcing", "add_question"),
     ),
-    Tool(
+    McpTool(
         "crystal_sources_sync",
         "Read the sources",
         "Reads what is new or changed in the sources of this device, and removes what is gone. Files that did not change are "
@@ -155,7 +155,7 @@ TOOLS = (
         _later("sourcing", "sync"),
         repeatable=True,
     ),
-    Tool(
+    McpTool(
         "crystal_sources_status",
         "How the sources stand",
         "Lists all sources with their folders, how much of them is in the memory, and what was not read and why.",

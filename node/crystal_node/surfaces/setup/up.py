@@ -21,7 +21,7 @@ from crystal_node.capture.history import History
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import prepare_node
-from crystal_node.surfaces.mcp.clients.installing import EntryState, McpClients
+from crystal_node.surfaces.mcp.clients.installing import ClientState, McpClients
 from crystal_node.surfaces.setup import choosing
 from crystal_node.surfaces.setup.steps import SetupStep
 
@@ -136,13 +136,15 @@ def _mcp(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     there = agents.named(())
 
     def is_so() -> bool:
-        return all(agents.look(client).state in (EntryState.INSTALLED, EntryState.OTHER) for client in there)
+        return all(
+            agents.look(client).state in (ClientState.INSTALLED, ClientState.OTHER) for client in there
+        )
 
     def install() -> str:
         names = [
             client.title
             for client in there
-            if agents.look(client).state is not EntryState.OTHER and agents.install(client)
+            if agents.look(client).state is not ClientState.OTHER and agents.install(client)
         ]
         return ", ".join(names)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_node.search.finding.documents import Kind, ResultDocument
+from crystal_node.search.finding.documents import ResultDocument, ResultKind
 from crystal_node.search.finding.explaining import how, why
 
 FAST: dict[str, float | int | str | None] = {
@@ -20,7 +20,7 @@ FAST: dict[str, float | int | str | None] = {
 
 def result(explain: dict[str, float | int | str | None]) -> ResultDocument:
     return ResultDocument(
-        id="0" * 64, text="", snippet="", marks=[], score=0.039344, kind=Kind.MEMORY, agent="", session="", role="",
+        id="0" * 64, text="", snippet="", marks=[], score=0.039344, kind=ResultKind.MEMORY, agent="", session="", role="",
         created_at="", project="", repository="", source="", freshness="stale", explain=explain,
     )  # fmt: skip
 

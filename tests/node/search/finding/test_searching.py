@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import Usage
-from crystal_node.search.finding.documents import Kind, SearchRequest, ShowRequest
+from crystal_node.search.finding.documents import ResultKind, SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.requesting import scope_of
 from tests.node.search.finding.deep_memory import SAID, settings_of
@@ -110,12 +110,12 @@ def test_a_text_that_is_not_there_or_no_id_is_named(memory: Machine) -> None:
 def test_a_memory_stands_alone(memory: Machine) -> None:
     with Finder(settings_of(memory)) as finder:
         made = json.loads(memory.call("remember", "--json", "Cranes are oiled in March.").out)["id"]
-        (hit,) = finder.search(SearchRequest(query="oiled March", kind=Kind.MEMORY)).results
+        (hit,) = finder.search(SearchRequest(query="oiled March", kind=ResultKind.MEMORY)).results
         assert (hit.id, hit.memory, hit.provisional) == (made, "fact", True)
         shown = finder.show(ShowRequest(id=made, before=5, after=5))
-        assert (shown.kind, shown.memory, len(shown.pieces)) == (Kind.MEMORY, "fact", 1)
+        assert (shown.kind, shown.memory, len(shown.pieces)) == (ResultKind.MEMORY, "fact", 1)
         memory.call("forget", made)
-        assert finder.search(SearchRequest(query="oiled March", kind=Kind.MEMORY)).results == []
+        assert finder.search(SearchRequest(query="oiled March", kind=ResultKind.MEMORY)).results == []
 
 
 def test_a_request_beyond_the_limits_is_refused_by_the_finder_itself(memory: Machine) -> None:

@@ -17,7 +17,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.search.finding import reaching
-from crystal_node.search.finding.asking import AgentAway, AnsweredError, ask_agent, finding
+from crystal_node.search.finding.asking import ServiceAway, ServiceRefused, ask_agent, memory_client
 from crystal_node.search.finding.documents import Depth, SearchRequest, ShowRequest
 from crystal_node.search.finding.serving import CALLERS_MAX, FinderService
 from crystal_node.search.finding.wire import REQUEST_BYTES_MAX, Failure, NotUnderstood, frame, read_frame
@@ -50,7 +50,7 @@ def served(machine: Machine) -> Generator[Settings]:
 
 
 def search(settings: Settings, query: str = "retry budget") -> list[str]:
-    with finding(settings) as found:
+    with memory_client(settings) as found:
         return [hit.text for hit in found.search(SearchRequest(query=query, depth=Depth.FAST)).results]
 
 
@@ -71,10 +71,10 @@ def raw(settings: Settings, data: bytes) -> bytes:
 def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
     settings = settings_of(core)
     request = SearchRequest(query="retry budget", depth=Depth.FAST, explain=True)
-    with finding(settings) as here:
+    with memory_client(settings) as here:
         alone = here.search(request)
         whole = here.show(ShowRequest(id=alone.results[0].id))
-    with served(core), finding(settings) as asked:
+    with served(core), memory_client(settings) as asked:
         answered = asked.search(request)
         assert msgspec.structs.replace(answered, took_ms=0.0) == msgspec.structs.replace(alone, took_ms=0.0)
         assert asked.show(ShowRequest(id=alone.results[0].id)) == whole
@@ -86,7 +86,7 @@ def test_errors_are_the_same_with_an_agent_and_without(core: Machine) -> None:
 
     def codes() -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
-        with finding(settings) as asked:
+        with memory_client(settings) as asked:
             for ask in (
                 lambda: asked.search(SearchRequest(query="x", since="whenever", depth=Depth.FAST)),
                 lambda: asked.search(SearchRequest(query="   ", depth=Depth.FAST)),
@@ -216,7 +216,7 @@ def test_a_memory_put_in_the_place_of_another_is_the_one_that_answers(core: Mach
 
 def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) -> None:
     settings = settings_of(core)
-    with pytest.raises(AgentAway):
+    with pytest.raises(ServiceAway):
         ask_agent(settings, "search", b"{}")
     listening = socket.socket(socket.AF_UNIX)
     with reaching.reached(str(settings.home.finder_socket)) as name:
@@ -245,7 +245,7 @@ def test_a_home_whose_path_is_too_long_for_a_socket_is_answered_all_the_same(
 ) -> None:
     longer = tmp_path / ("long" * 30)
     core.home.parent.rename(longer)
-    with served(Machine(longer, core.extra)) as settings, finding(settings) as asked:
+    with served(Machine(longer, core.extra)) as settings, memory_client(settings) as asked:
         request = SearchRequest(query="retry budget", depth=Depth.FAST)
         assert [hit.text for hit in asked.search(request).results] == [TEXT]
         assert asked._here is None, "the agent answered"
@@ -268,5 +268,5 @@ def test_a_message_is_read_as_it_was_framed() -> None:
     assert read_answer(frame("ok", b"{}")) == ("ok", b"{}")
     with pytest.raises(NotUnderstood):
         read_answer(frame("ok", b"{}")[:-1])
-    error = AnsweredError(Failure("no", "do", 10))
+    error = ServiceRefused(Failure("no", "do", 10))
     assert (str(error), error.hint, error.exit_code) == ("no", "do", 10)

@@ -5,7 +5,7 @@ import pytest
 from crystal_core.search import Searcher
 from crystal_mirror.operations import PutDocument, PutSource
 from crystal_node.base.errors import NoSuchEntry, Usage
-from crystal_node.search.finding.documents import Kind, ShowRequest
+from crystal_node.search.finding.documents import ResultKind, ShowRequest
 from crystal_node.search.finding.showing import shown
 from tests.core.builders import NOW, apply, capture, content_hash, forget, new_replica, origin
 
@@ -27,7 +27,11 @@ def test_a_piece_of_a_document_stands_between_its_neighbours() -> None:
     replica = new_replica()
     apply(replica, PutSource("notes", "", ("*.md",), (), NOW), put("1", PIECES))
     document = shown(replica.database, ShowRequest(id=id_of(PIECES[2]), before=1, after=5))
-    assert (document.kind, document.source, document.path) == (Kind.DOCUMENT, "notes", "pumps/handbook.md")
+    assert (document.kind, document.source, document.path) == (
+        ResultKind.DOCUMENT,
+        "notes",
+        "pumps/handbook.md",
+    )
     assert document.title == "Pump > Care"
     assert [piece.text for piece in document.pieces] == list(PIECES[1:])
     assert [piece.asked for piece in document.pieces] == [False, True, False, False]

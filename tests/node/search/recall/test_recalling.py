@@ -9,9 +9,9 @@ import pytest
 
 from crystal_node.base.settings import resolve
 from crystal_node.search.finding import wire
-from crystal_node.search.finding.documents import Kind, ResultDocument
+from crystal_node.search.finding.documents import ResultDocument, ResultKind
 from crystal_node.search.recall import quick
-from crystal_node.search.recall.book import RecallBook
+from crystal_node.search.recall.book import RecallDatabase
 from crystal_node.search.recall.recalling import _warm_start, fits  # pyright: ignore[reportPrivateUsage]
 from crystal_node.search.recall.telling import PROMPT_CHARS_MAX, RECORD_CHARS_MAX, loaded
 from tests.node.agent.daemon.running import agent, ended
@@ -190,7 +190,7 @@ def _result(text: str, **more: Any) -> ResultDocument:
         "snippet": text,
         "marks": [],
         "score": 1.0,
-        "kind": Kind.CONVERSATION,
+        "kind": ResultKind.CONVERSATION,
         "agent": "cc-mini",
         "session": "s",
         "role": "user",
@@ -245,7 +245,7 @@ def test_marks_of_a_session_do_not_show_what_they_were(machine: Machine) -> None
     machine.root.mkdir(exist_ok=True)
     path = machine.root / "recall.db"
     name = "cd" * 32
-    book = RecallBook.open(path)
+    book = RecallDatabase.open(path)
     book.note("session", [name], 1)
     assert book.given("session", [name, "ef" * 32]) == {name}
     assert book.given("other", [name]) == set()
@@ -261,7 +261,7 @@ def test_a_damaged_book_is_begun_anew(machine: Machine) -> None:
     machine.root.mkdir(exist_ok=True)
     path = machine.root / "recall.db"
     path.write_bytes(b"no database" * 1000)
-    book = RecallBook.open(path)
+    book = RecallDatabase.open(path)
     assert book.given("session", ["ab"]) == set()
     book.close()
 

@@ -14,7 +14,7 @@ from crystal_node.base.home import Home
 from crystal_node.surfaces.gateway.access import (
     LINK_SECONDS,
     SESSION_SECONDS,
-    Access,
+    GatewayAccess,
     kept_token,
     new_link,
     token_file,
@@ -140,7 +140,7 @@ def test_a_token_that_can_be_guessed_or_not_be_sent_is_refused(tmp_path: Path, g
 
 def test_a_link_opens_the_page_once_and_only_for_ten_minutes(tmp_path: Path) -> None:
     home, now = Home(tmp_path), [1_000_000]
-    access = Access(home, "a-token-of-the-tests", lambda: now[0])
+    access = GatewayAccess(home, "a-token-of-the-tests", lambda: now[0])
     code = new_link(home, now[0])
     session = access.open_session(code)
     assert session is not None
@@ -154,7 +154,7 @@ def test_a_link_opens_the_page_once_and_only_for_ten_minutes(tmp_path: Path) -> 
 
 def test_a_session_ends_when_it_is_left_or_nobody_uses_it(tmp_path: Path) -> None:
     home, now = Home(tmp_path), [1_000_000]
-    access = Access(home, "a-token-of-the-tests", lambda: now[0])
+    access = GatewayAccess(home, "a-token-of-the-tests", lambda: now[0])
     left, idle = (access.open_session(new_link(home, now[0])) for _ in range(2))
     access.close_session(f"Bearer {left}".encode())
     assert not access.admits(f"Bearer {left}".encode())
@@ -172,7 +172,7 @@ def test_what_is_kept_of_links_opens_nothing(tmp_path: Path) -> None:
     code = new_link(home, 1_000_000)
     kept = (home.gateway_folder / "links.json").read_text()
     assert code not in kept
-    access = Access(home, "a-token-of-the-tests", lambda: 1_000_000)
+    access = GatewayAccess(home, "a-token-of-the-tests", lambda: 1_000_000)
     assert access.open_session(json.loads(kept)[0]["digest"]) is None
 
 
@@ -180,7 +180,7 @@ def test_a_damaged_list_of_links_opens_nothing_and_hinders_no_new_one(tmp_path: 
     home = Home(tmp_path)
     new_link(home, 1_000_000)
     (home.gateway_folder / "links.json").write_bytes(b"\xff[")
-    access = Access(home, "a-token-of-the-tests", lambda: 1_000_000)
+    access = GatewayAccess(home, "a-token-of-the-tests", lambda: 1_000_000)
     assert access.open_session("anything") is None
     assert access.open_session(new_link(home, 1_000_000)) is not None
 

@@ -81,7 +81,7 @@ def test_the_gateway_does_what_its_description_says(
 def test_every_route_is_described(gateway: Gateway) -> None:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.gateway.access import Access
+    from crystal_node.surfaces.gateway.access import GatewayAccess
 
     environment = gateway.machine.environment | {"CRYSTAL_HOME": str(gateway.machine.home)}
 
@@ -89,7 +89,7 @@ def test_every_route_is_described(gateway: Gateway) -> None:
         return resolve(None, environment)
 
     application = Application(
-        settled, Access(settled().home, "a-token-of-the-tests", now_ms), gateway.port, {}
+        settled, GatewayAccess(settled().home, "a-token-of-the-tests", now_ms), gateway.port, {}
     )
     served = {
         (route.path, method.lower())

@@ -12,14 +12,14 @@ _HOME = "CRYSTAL_HOME"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class EntryOwner:
     """Whose entries are meant: those of one home."""
 
     home: Path
     person: Path
 
     @classmethod
-    def of(cls, settings: Settings) -> "Owner":
+    def of(cls, settings: Settings) -> "EntryOwner":
         return cls(settings.home.root, settings.person_home)
 
     def entry(self, *, typed: bool) -> dict[str, object]:

@@ -17,11 +17,11 @@ from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.base.errors import NoSuchEntry, Usage
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients import jsonform, tomlform
-from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
-from crystal_node.surfaces.mcp.clients.places import Client, Form, clients_of
+from crystal_node.surfaces.mcp.clients.entries import NAME, EntryOwner
+from crystal_node.surfaces.mcp.clients.places import FileForm, McpClient, clients_of
 
 
-class EntryState(StrEnum):
+class ClientState(StrEnum):
     """How one client stands.
 
     ABSENT: there is no such program. OTHER: it has a server of our name that is not ours. OUTDATED: of an earlier place.
@@ -44,22 +44,22 @@ class NotOurs(Usage):
 class ClientLook:
     """One client and how it stands."""
 
-    client: Client
-    state: EntryState
+    client: McpClient
+    state: ClientState
 
 
 class McpClients:
     """See the module."""
 
     def __init__(self, settings: Settings) -> None:
-        self._owner = Owner.of(settings)
+        self._owner = EntryOwner.of(settings)
         self._clients = clients_of(settings)
 
     @property
-    def all(self) -> list[Client]:
+    def all(self) -> list[McpClient]:
         return self._clients
 
-    def named(self, names: Sequence[str]) -> list[Client]:
+    def named(self, names: Sequence[str]) -> list[McpClient]:
         """Those clients; without names those that are there. Raises Usage."""
         known = {client.name: client for client in self._clients}
         unknown = [name for name in names if name not in known]
@@ -69,21 +69,21 @@ class McpClients:
             return [known[name] for name in dict.fromkeys(names)]
         return [client for client in self._clients if client.there]
 
-    def look(self, client: Client) -> ClientLook:
+    def look(self, client: McpClient) -> ClientLook:
         """How it stands. Raises DamagedDocument."""
         if not client.there:
-            return ClientLook(client, EntryState.ABSENT)
+            return ClientLook(client, ClientState.ABSENT)
         with _named(client.file):
             text = jsonfile.read_text(client.file) or ""
-            found = (tomlform if client.form is Form.TOML else jsonform).entry_in(text, client.at)
+            found = (tomlform if client.form is FileForm.TOML else jsonform).entry_in(text, client.at)
         if found is None:
-            return ClientLook(client, EntryState.MISSING)
+            return ClientLook(client, ClientState.MISSING)
         if not self._owner.owns(found):
-            return ClientLook(client, EntryState.OTHER)
+            return ClientLook(client, ClientState.OTHER)
         current = found == self._owner.entry(typed=client.typed)
-        return ClientLook(client, EntryState.INSTALLED if current else EntryState.OUTDATED)
+        return ClientLook(client, ClientState.INSTALLED if current else ClientState.OUTDATED)
 
-    def install(self, client: Client) -> bool:
+    def install(self, client: McpClient) -> bool:
         """Puts the entry in. Returns whether anything was changed.
 
         Raises:
@@ -91,42 +91,42 @@ class McpClients:
             NotOurs, DamagedDocument, HomeBusy, LocalStorage: nothing was changed.
         """
         state = self.look(client).state
-        if state is EntryState.ABSENT:
+        if state is ClientState.ABSENT:
             raise NoSuchEntry(
                 f"there is no {client.title} on this machine: no folder {client.folder}",
                 hint="Start it once, or put the entry in by hand: docs/mcp.md.",
             )
-        if state is EntryState.OTHER:
+        if state is ClientState.OTHER:
             raise NotOurs(f"{client.file} has an MCP server {NAME} that is not this home's")
         entry = self._owner.entry(typed=client.typed)
-        form = tomlform if client.form is Form.TOML else jsonform
+        form = tomlform if client.form is FileForm.TOML else jsonform
         with _named(client.file):
             return jsonfile.change(
                 client.file, lambda text: form.with_entry(text, client.at, entry), backup=client.backup
             )
 
-    def uninstall(self, client: Client) -> list[Path]:
+    def uninstall(self, client: McpClient) -> list[Path]:
         """Takes the entry out, wherever this program may have it. Returns the files that had one. Raises as ``install``."""
         changed = [file for file in self.holding(client) if self._take_out(client, file)]
         self._tidy(client, changed=client.file in changed)
         return changed
 
-    def holding(self, client: Client) -> list[Path]:
+    def holding(self, client: McpClient) -> list[Path]:
         """The files that hold an entry of ours. Raises DamagedDocument."""
         return [file for file in dict.fromkeys((client.file, *client.also)) if self._holds(client, file)]
 
-    def _holds(self, client: Client, file: Path) -> bool:
+    def _holds(self, client: McpClient, file: Path) -> bool:
         with _named(file):
             text = jsonfile.read_text(file)
             if text is None or NAME not in text:
                 return False
-            if client.form is Form.TOML:
+            if client.form is FileForm.TOML:
                 return self._owner.owns(tomlform.entry_in(text, client.at))
             return any(jsonform.ours_in(text, client.at, self._owner))
 
-    def _take_out(self, client: Client, file: Path) -> bool:
+    def _take_out(self, client: McpClient, file: Path) -> bool:
         def taken(text: str) -> str:
-            if client.form is Form.TOML:
+            if client.form is FileForm.TOML:
                 left = tomlform.without_entry(text, client.at, self._owner)
             else:
                 left = jsonform.without_entries(text, client.at, self._owner)
@@ -137,7 +137,7 @@ class McpClients:
         with _named(file):
             return jsonfile.change(file, taken)
 
-    def _tidy(self, client: Client, *, changed: bool) -> None:
+    def _tidy(self, client: McpClient, *, changed: bool) -> None:
         """Leaves nothing of ours behind: a copy of what the file is again, or a file that only we had something in."""
         text, kept = jsonfile.read_text(client.file), jsonfile.read_text(client.backup)
         if kept is not None and kept == text:
@@ -147,9 +147,9 @@ class McpClients:
             jsonfile.remove(client.file)
 
 
-def _same(client: Client, left: str, before: str) -> bool:
+def _same(client: McpClient, left: str, before: str) -> bool:
     """Whether two states of a file differ by empty places alone that came with our entry."""
-    if client.form is Form.TOML:
+    if client.form is FileForm.TOML:
         return left.strip() == before.strip()
     if not before.strip():
         return _empty(client, left)
@@ -158,7 +158,7 @@ def _same(client: Client, left: str, before: str) -> bool:
     return False
 
 
-def _pruned(client: Client, text: str) -> object:
+def _pruned(client: McpClient, text: str) -> object:
     """A JSON document without the objects on the way to the servers that are empty."""
     for depth in range(len(client.at), 0, -1):
         if jsondocument.value_at(jsondocument.parse(text), client.at[:depth]) == {}:
@@ -166,8 +166,8 @@ def _pruned(client: Client, text: str) -> object:
     return jsondocument.parse(text)
 
 
-def _empty(client: Client, text: str) -> bool:
-    return not text.strip() if client.form is Form.TOML else _pruned(client, text) == {}
+def _empty(client: McpClient, text: str) -> bool:
+    return not text.strip() if client.form is FileForm.TOML else _pruned(client, text) == {}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from crystal_node.agent.hooks import jsondocument
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
+from crystal_node.surfaces.mcp.clients.entries import NAME, EntryOwner
 
 _PROJECTS = "projects"
 
@@ -17,7 +17,7 @@ def entry_in(text: str, at: tuple[str, ...]) -> object:
     return jsondocument.value_at(_checked(text, at), (*at, NAME)) if text.strip() else None
 
 
-def ours_in(text: str, at: tuple[str, ...], owner: Owner) -> Iterator[jsondocument.Path]:
+def ours_in(text: str, at: tuple[str, ...], owner: EntryOwner) -> Iterator[jsondocument.Path]:
     """Where entries of ours are: the person's own, and those of single projects."""
     if f'"{NAME}"' not in text:
         return
@@ -47,7 +47,7 @@ def with_entry(text: str, at: tuple[str, ...], entry: dict[str, object]) -> str:
     return jsondocument.with_member(text, at, NAME, entry)
 
 
-def without_entries(text: str, at: tuple[str, ...], owner: Owner) -> str:
+def without_entries(text: str, at: tuple[str, ...], owner: EntryOwner) -> str:
     """The file without any entry of ours."""
     for path in list(ours_in(text, at, owner)):
         text = jsondocument.without(text, path)

@@ -13,7 +13,7 @@ from crystal_node.base.settings import Settings
 _SERVERS = ("mcpServers",)
 
 
-class Form(StrEnum):
+class FileForm(StrEnum):
     """How the file is written."""
 
     JSON = "json"
@@ -21,7 +21,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class McpClient:
     """One program. ``at``: where in the file the servers are, by name. ``typed``: an entry says there that it is a process.
     ``also``: other files that may hold an entry of ours, which is only ever taken out of them."""
 
@@ -30,7 +30,7 @@ class Client:
     folder: Path
     file: Path
     at: tuple[str, ...] = _SERVERS
-    form: Form = Form.JSON
+    form: FileForm = FileForm.JSON
     typed: bool = False
     also: tuple[Path, ...] = ()
 
@@ -43,7 +43,7 @@ class Client:
         return self.file.with_name(self.file.name + ".before-crystal")
 
 
-def clients_of(settings: Settings) -> list[Client]:
+def clients_of(settings: Settings) -> list[McpClient]:
     """All that are known."""
     person, capture = settings.person_home, settings.capture
     claude = settings.claude_folder
@@ -54,7 +54,7 @@ def clients_of(settings: Settings) -> list[Client]:
     )
     desktop, code = applications / "Claude", applications / "Code" / "User"
     return [
-        Client(
+        McpClient(
             "claude-code",
             "Claude Code",
             claude,
@@ -62,19 +62,19 @@ def clients_of(settings: Settings) -> list[Client]:
             typed=True,
             also=claude_files,
         ),
-        Client("claude-desktop", "Claude Desktop", desktop, desktop / "claude_desktop_config.json"),
-        Client(
+        McpClient("claude-desktop", "Claude Desktop", desktop, desktop / "claude_desktop_config.json"),
+        McpClient(
             "codex",
             "Codex",
             capture.codex_folder,
             capture.codex_folder / "config.toml",
             ("mcp_servers",),
-            Form.TOML,
+            FileForm.TOML,
         ),
-        Client("gemini-cli", "Gemini CLI", capture.gemini_folder, capture.gemini_folder / "settings.json"),
-        Client("cursor", "Cursor", person / ".cursor", person / ".cursor" / "mcp.json"),
-        Client("vscode", "VS Code", code, code / "mcp.json", ("servers",), typed=True),
-        Client(
+        McpClient("gemini-cli", "Gemini CLI", capture.gemini_folder, capture.gemini_folder / "settings.json"),
+        McpClient("cursor", "Cursor", person / ".cursor", person / ".cursor" / "mcp.json"),
+        McpClient("vscode", "VS Code", code, code / "mcp.json", ("servers",), typed=True),
+        McpClient(
             "openclaw",
             "OpenClaw",
             capture.openclaw_folder,

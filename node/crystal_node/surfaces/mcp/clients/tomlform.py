@@ -9,7 +9,7 @@ import re
 import tomllib
 
 from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
-from crystal_node.surfaces.mcp.clients.entries import NAME, Owner
+from crystal_node.surfaces.mcp.clients.entries import NAME, EntryOwner
 
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*([^\[\]]+?)[ \t]*\][ \t]*(#.*)?$")
 
@@ -37,7 +37,7 @@ def with_entry(text: str, at: tuple[str, ...], entry: dict[str, object]) -> str:
     return added
 
 
-def without_entry(text: str, at: tuple[str, ...], owner: Owner) -> str:
+def without_entry(text: str, at: tuple[str, ...], owner: EntryOwner) -> str:
     """The file without the entry, if that is ours."""
     return _cut(text, at) if owner.owns(entry_in(text, at)) else text
 

@@ -21,11 +21,10 @@ from jeepney import (
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
-from crystal_node.agent.health.check import Check, State
+from crystal_node.agent.health.findings import Check, State
 from crystal_node.agent.notices import needs as needs_module
 from crystal_node.agent.notices.desktop import FreeDesktop, MacOs, command, desktop_here
-from crystal_node.agent.notices.job import SHOWN_MS_MIN, Notices
-from crystal_node.agent.notices.needs import LINES_MAX, body, look_around, needs
+from crystal_node.agent.notices.job import LINES_MAX, SHOWN_MS_MIN, Notices, body, look_around, needs
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.sync import Syncer
 from crystal_node.sync.work import JobContext

@@ -35,8 +35,7 @@ def actions_of(work: JobContext) -> dict[Action, Do]:
 
 
 async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> Done:
-    from crystal_node.agent.health.document import status_document
-    from crystal_node.agent.health.status import standing
+    from crystal_node.agent.health.status import standing, status_document
     from crystal_node.base.wording import counted
 
     found = standing(work.device)
@@ -186,8 +185,7 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Do
 
 def _check_live(settings: "Settings", agent: str) -> None:
     """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
-    from crystal_node.derive.catalog.agents import State
-    from crystal_node.derive.staging.listing import staged
+    from crystal_node.derive.catalog.agents import State, staged
 
     if agent in ("", settings.agent_id):
         return

@@ -24,11 +24,10 @@ from typing import Any
 from crystal_node.agent.commands.service import CommandDesk
 from crystal_node.agent.daemon.actions import actions_of
 from crystal_node.agent.daemon.logs import logged, logging_to
-from crystal_node.agent.daemon.network import is_metered
 from crystal_node.agent.daemon.power import on_battery
 from crystal_node.agent.daemon.registry import duties
 from crystal_node.agent.daemon.serving import serve, when_it_opens
-from crystal_node.agent.heartbeat import Mark, Pulse, mark_of
+from crystal_node.agent.heartbeat import Mark, Pulse, is_metered, mark_of
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.agent.jobs.status import PURPOSE, Noted

@@ -7,9 +7,9 @@ network. ``mend`` does what is safe (``check.Mend``), and looks at all of it aga
 
 from collections.abc import Callable
 
-from crystal_node.agent.health.check import Check, State, failed, guarded
 from crystal_node.agent.health.checks.home import leftovers_here, permissions, room
 from crystal_node.agent.health.checks.keys import key_store, passphrase
+from crystal_node.agent.health.findings import Check, State, failed, guarded
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.settings import Settings
 

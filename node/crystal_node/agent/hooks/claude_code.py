@@ -5,6 +5,8 @@ earlier version, or of another place that this program was installed in, are rep
 copied to ``settings.json.before-crystal``; when the last of our hooks goes and the file is again what it was, so does the copy.
 """
 
+import os
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,10 +14,65 @@ from enum import StrEnum
 from pathlib import Path
 
 from crystal_node.agent.hooks import jsondocument, jsonfile
-from crystal_node.agent.hooks.entries import HookEvent, hook, is_ours
-from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.base.errors import NoSuchEntry
+from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
+from crystal_node.agent.hooks.program import program, words_after
+from crystal_node.base.errors import LocalStorage, NoSuchEntry
 from crystal_node.base.settings import Settings
+
+TIMEOUT_SECONDS = 5
+_EVEN_IF_GONE = " || true"
+"""After Crystal was removed without `crystal uninstall`, the shell's "not found" must not be a failed hook."""
+
+
+class HookEvent(StrEnum):
+    """The moments, by Claude Code's names."""
+
+    SESSION_START = "SessionStart"
+    USER_PROMPT_SUBMIT = "UserPromptSubmit"
+    STOP = "Stop"
+    PRE_COMPACT = "PreCompact"
+    SESSION_END = "SessionEnd"
+
+
+RECALLING = frozenset({HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT})
+"""The moments at which a hook has something to say."""
+_WORDS = {False: ("nudge",), True: ("recall", "--hook")}
+
+
+def command(home: Path, *, recalls: bool = False) -> str:
+    """The shell command that wakes the agent of that home, and recalls. Raises LocalStorage: no settings file can hold its
+    path."""
+    if os.fsencode(home).decode("utf-8", "replace") != str(home):
+        raise LocalStorage(f"the path {str(home)!r} is no UTF-8", hint="Use a home whose path is.")
+    return shlex.join([*program(), *_WORDS[recalls], "--home", str(home)]) + _EVEN_IF_GONE
+
+
+def hook(event: HookEvent, home: Path) -> dict[str, object]:
+    """The hook of one event."""
+    recalls = event in RECALLING
+    entry: dict[str, object] = {
+        "type": "command",
+        "command": command(home, recalls=recalls),
+        "timeout": TIMEOUT_SECONDS,
+    }
+    return entry if recalls or event is HookEvent.SESSION_END else entry | {"async": True}
+
+
+def is_ours(entry: object, home: Path, default_home: Path) -> bool:
+    """Whether a hook wakes the agent of that home, whatever the program's place was when it came there.
+
+    A command that names no home means the default one.
+    """
+    given = members(entry).get("command")
+    words = words_after(given) if isinstance(given, str) else None
+    if not words or words[0] not in ("nudge", "recall"):
+        return False
+    named = default_home
+    options = words[2:] if words[1:2] == ["--hook"] else words[1:]
+    if options[:1] == ["--home"] and len(options) > 1:
+        named = default_home.parent / options[1].removeprefix("~/")  # an absolute path stays what it is
+    return named == home
+
 
 _HOOKS = "hooks"
 _EVERYTHING = ("", "*")

@@ -1,11 +1,36 @@
 """Installing the service and starting it, up to the agent that has its home: for `crystal agent install` and `crystal up`."""
 
+import os
+import signal
 import time
+from dataclasses import dataclass
 
-from crystal_node.agent.jobs.status import holder_of
-from crystal_node.agent.service.checking import check_startable
+from crystal_crypto.errors import PassphraseNeeded
+from crystal_node.agent.jobs.status import Holder, holder_of
 from crystal_node.agent.service.manager import Manager, ServiceState, ServiceUnavailable
+from crystal_node.base.errors import HomeBusy, NotSetUp
 from crystal_node.base.settings import Settings
+from crystal_node.device.keys.report import PassphraseState, key_report
+
+_HOW = (
+    "Write it to a file that only you can read (chmod 600), and run the command again with CRYSTAL_PASSPHRASE_FILE naming that "
+    "file: the service then knows the file's name, never the passphrase."
+)
+
+
+def check_startable(settings: Settings) -> None:
+    """Raises:
+    NotSetUp: there is no vault here yet.
+    PassphraseNeeded: the keys need a passphrase that nobody can type there, and no file is named.
+    """
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    found = key_report(settings)
+    if found.passphrase is PassphraseState.SET and not found.passphrase_file:
+        raise PassphraseNeeded(
+            "this device's keys are closed by a passphrase, and nobody can type it for a service", hint=_HOW
+        )
+
 
 STARTS_SECONDS_MAX = 30.0
 _LOOK_SECONDS = 0.05
@@ -53,3 +78,62 @@ def _by_hand(settings: Settings, manager: Manager) -> str:
         return ""
     who = f"process {holder.pid} ({holder.purpose})" if holder.pid is not None else "another process"
     return f"It takes over when {who} ends, which was started by hand and watches this home."
+
+
+STOP_SECONDS_MAX = 40.0
+"""A round may take 5 s to end, a job's thread 10; a service manager kills after 30."""
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """``ran``: there was one to stop. ``by``: the service manager's name, or "" for a signal."""
+
+    ran: bool
+    by: str
+    seconds: float
+
+
+def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SECONDS_MAX) -> Stopped:
+    """Returns when none runs any more.
+
+    Raises:
+        HomeBusy: it did not end in time, it is not known for certain which process it is, or what runs is no agent but a
+            person's own `crystal sync --watch`.
+        ServiceUnavailable: the service manager refused.
+    """
+    started = time.monotonic()
+    holder = holder_of(settings.home)
+    by = ""
+    if manager.state() is ServiceState.RUNNING:
+        manager.stop()
+        by = manager.name
+        holder = holder_of(settings.home)  # one that was started by hand, for whose end the service waited
+    if holder is not None:
+        _signal(holder)
+    while (left := holder_of(settings.home)) is not None:
+        if left.pid is not None and holder is not None and left.pid != holder.pid:
+            break  # somebody started another one
+        if time.monotonic() - started > seconds:
+            raise HomeBusy(
+                f"the agent did not end within {seconds:.0f} seconds",
+                hint=f"It may be killed without any loss: kill -KILL {left.pid}"
+                if left.pid
+                else HomeBusy.hint,
+            )
+        time.sleep(_POLL_SECONDS)
+    return Stopped(bool(by) or holder is not None, by, time.monotonic() - started)
+
+
+def _signal(holder: Holder) -> None:
+    if holder.pid is None:
+        raise HomeBusy(
+            "some process watches this home, and it cannot be told which",
+            hint="Stop it where it was started.",
+        )
+    if not holder.is_agent:
+        raise HomeBusy(
+            f"it is no agent that watches this home, but process {holder.pid} ({holder.purpose})",
+            hint="Stop it where it was started, with Ctrl-C.",
+        )
+    os.kill(holder.pid, signal.SIGTERM)

@@ -8,8 +8,14 @@ import os
 import pwd
 from pathlib import Path
 
-from crystal_node.agent.service.calling import Called, call, required
-from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable
+from crystal_node.agent.service.manager import (
+    Called,
+    NotInstalled,
+    ServiceState,
+    ServiceUnavailable,
+    call,
+    required,
+)
 from crystal_node.agent.service.program import DESCRIPTION, RESTART_SECONDS, STOP_SECONDS, Program
 from crystal_node.base.home import DIRECTORY_MODE, write_private
 from crystal_node.base.settings.user_session import Surroundings

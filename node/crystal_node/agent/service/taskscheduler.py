@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from crystal_node.agent.service.calling import call, required
-from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable
+from crystal_node.agent.service.manager import NotInstalled, ServiceState, ServiceUnavailable, call, required
 from crystal_node.agent.service.program import DESCRIPTION, Program
 from crystal_node.base.home import write_private
 from crystal_node.base.settings.user_session import Surroundings

@@ -33,7 +33,7 @@ from crystal_node.derive.sources.results import (
     SourceStatus,
     SourceSynced,
 )
-from crystal_node.derive.sources.sync import Progress, Synced, sync_source
+from crystal_node.derive.sources.syncer import Progress, Synced, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.files.scan import shown

@@ -32,8 +32,7 @@ def _staged_before(home: Home) -> bool:
 
 async def _run(work: "JobContext") -> str:
     from crystal_node.derive.artefacts.builder import works_lock
-    from crystal_node.derive.staging.advancing import advance, dream_weaver
-    from crystal_node.derive.staging.service import leave_lead
+    from crystal_node.derive.staging.service import advance, dream_weaver, leave_lead
 
     def progress(text: str) -> None:
         work.report(WatchEvent.PROGRESS, text)

@@ -80,8 +80,7 @@ async def _weave(work: "JobContext") -> str:
 
 def agents_to_weave(settings: "Settings") -> dict[str, int]:
     """Whom a run by itself is about, and from when on (milliseconds, 0 for all)."""
-    from crystal_node.derive.catalog.agents import State, Weave
-    from crystal_node.derive.staging.listing import staged
+    from crystal_node.derive.catalog.agents import State, Weave, staged
 
     usual = settings.dreams.staging
     live = {

@@ -8,12 +8,16 @@ note of the batch that they are from, in the same journal, so that a crash can n
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from crystal_core.memories import memory as kept_memory
 from crystal_core.weaver.answers import Memory
 from crystal_core.weaver.book import WeaverBook
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
-from crystal_core.weaver.records import Method
+from crystal_core.weaver.records import Method, Run
+from crystal_core.weaver.sources import Source
 from crystal_mirror.operations import Remember
 from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.errors import LocalStorage, Usage
@@ -153,3 +157,33 @@ def _clean(text: str) -> str:
         return clean_text(text).text
     except Usage:  # nothing is left of it
         return ""
+
+
+class _Woven(msgspec.Struct, frozen=True):
+    book: Annotated[str, msgspec.Meta(max_length=64)]
+    until: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    version: int = 1
+
+
+def take_over(output: DeviceOutput, book: WeaverBook, agent: str, now_ms: int) -> None:
+    """Believes what another book has left. Idempotent."""
+    found = _read(output)
+    if found is None or found.book == book.id or found.until > now_ms:
+        return
+    if found.until > book.assumed_until(agent):
+        book.assume(agent, found.until)
+
+
+def hand_on(output: DeviceOutput, book: WeaverBook, run: Run, sources: Sequence[Source], now_ms: int) -> None:
+    """Leaves word for the next Core, at the end of a run that a model wrote. A message from the future moves nothing."""
+    until = max((one.moment for one in sources if one.moment <= now_ms), default=0)
+    text = msgspec.json.format(msgspec.json.encode(_Woven(book.id, until)), indent=2).decode() + "\n"
+    output.write(WOVEN, text, run.method, run.id)
+
+
+def _read(output: DeviceOutput) -> _Woven | None:
+    text = output.read(WOVEN)
+    try:
+        return msgspec.json.decode(text, type=_Woven) if text else None
+    except msgspec.MsgspecError:
+        return None

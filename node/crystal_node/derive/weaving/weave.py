@@ -30,9 +30,8 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings.again import options_again
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive.weaving.forget import let_go_of_forgotten
-from crystal_node.derive.weaving.handing import hand_on, take_over
 from crystal_node.derive.weaving.models import llm_of
-from crystal_node.derive.weaving.output import DeviceOutput
+from crystal_node.derive.weaving.output import DeviceOutput, hand_on, take_over
 from crystal_node.derive.weaving.request import (
     Progress,
     WeaveMode,

@@ -105,9 +105,9 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent stop
     """
-    from crystal_node.agent.daemon.stopping import stop_agent
     from crystal_node.agent.jobs.status import agent_standing
     from crystal_node.agent.service import manager_for
+    from crystal_node.agent.service.control import stop_agent
 
     settings = _settings()
     if not as_json and agent_standing(settings.home).running:

@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.agent.health.check import Check
+    from crystal_node.agent.health.findings import Check
 
 Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody: leave the relay out.")]
 Deep = Annotated[

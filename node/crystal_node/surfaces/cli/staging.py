@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
-    from crystal_node.derive.staging.listing import Staged
+    from crystal_node.derive.catalog.agents import Staged
     from crystal_node.derive.staging.service import Desk
 
 group = typer.Typer(
@@ -54,8 +55,7 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
     """
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
-    from crystal_node.derive.catalog.agents import WAITING
-    from crystal_node.derive.staging.listing import staged
+    from crystal_node.derive.catalog.agents import WAITING, staged
 
     found = [one for one in staged(resolve().home) if every or one.state in WAITING]
     if as_json:
@@ -84,9 +84,8 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     from crystal_node.base.clock import now_ms
     from crystal_node.base.errors import ExitCode
     from crystal_node.base.settings import resolve
-    from crystal_node.derive.catalog.agents import State, Weave
-    from crystal_node.derive.staging.advancing import advance, dream_weaver
-    from crystal_node.derive.staging.listing import named, staged
+    from crystal_node.derive.catalog.agents import State, Weave, named, staged
+    from crystal_node.derive.staging.service import advance, dream_weaver
     from crystal_node.device.device import opened
     from crystal_node.sync.replication.leading import check_is_core
 
@@ -141,7 +140,7 @@ def reject(
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.derive.artefacts.builder import workshop
-    from crystal_node.derive.staging.listing import named, staged
+    from crystal_node.derive.catalog.agents import named, staged
     from crystal_node.derive.staging.service import Desk, forget_agent
     from crystal_node.device.device import opened
     from crystal_node.sync.replication.leading import check_is_core

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 import time
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.console.options import is_terminal
 from crystal_node.surfaces.cli.console.output import emit_line
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
             return
         found = standing(device)
         if as_json:
-            from crystal_node.agent.health.document import status_document
+            from crystal_node.agent.health.status import status_document
 
             emit(status_document(device, found))
             return
@@ -79,7 +79,7 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
 @contextmanager
 def _opened(settings: "Settings") -> "Generator[Device]":
     """The device; where its disk keeps it from being opened, the error says so."""
-    from crystal_node.agent.health.disks import disks_of
+    from crystal_node.agent.health.facts import disks_of
     from crystal_node.base.errors import ExitCode, LocalStorage, describe
     from crystal_node.device.device import Device
 
@@ -319,7 +319,7 @@ def follow(device: "Device", *, as_json: bool) -> None:
 
 
 def _documents(device: "Device") -> None:
-    from crystal_node.agent.health.document import status_document, without_ages
+    from crystal_node.agent.health.status import status_document, without_ages
 
     before: object = None
     for found in _standings(device):

@@ -45,7 +45,7 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
 async def _once(device: "Device", as_json: bool) -> None:
     from crystal_mirror.status import status
-    from crystal_node.agent.daemon.without import keep_up
+    from crystal_node.agent.daemon.registry import keep_up
     from crystal_node.base.notice_texts import notice_text
     from crystal_node.base.wording import size
     from crystal_node.sync.files.rounds import words as file_words

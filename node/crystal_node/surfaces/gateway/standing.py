@@ -4,8 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crystal_node.agent.health.document import status_document
-from crystal_node.agent.health.status import standing
+from crystal_node.agent.health.status import standing, status_document
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
 from crystal_node.surfaces.gateway.desk import Backend

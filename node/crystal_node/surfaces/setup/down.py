@@ -3,9 +3,9 @@
 Nothing of the home is touched: what was recorded stays, and what was decided is there for the next `crystal up`.
 """
 
-from crystal_node.agent.daemon.stopping import stop_agent
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
 from crystal_node.agent.service import ServiceState, manager_for
+from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients.installing import McpClients

@@ -20,7 +20,7 @@ from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
 from crystal_node.agent.daemon import network
-from crystal_node.agent.daemon.network import is_metered
+from crystal_node.agent.heartbeat import is_metered
 
 _NAME = "org.freedesktop.NetworkManager"
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.agent.daemon.network import network
 from crystal_node.agent.daemon.power import on_battery
-from crystal_node.agent.heartbeat import NETWORK_BEATS, Pulse, sleeping_clock
+from crystal_node.agent.heartbeat import NETWORK_BEATS, Pulse, network, sleeping_clock
 
 _ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 

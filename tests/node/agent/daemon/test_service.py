@@ -10,9 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from crystal_node.agent.daemon.stopping import stop_agent
 from crystal_node.agent.service import NotInstalled, ServiceState, ServiceUnavailable
-from crystal_node.agent.service.control import await_agent, install_and_start
+from crystal_node.agent.service.control import await_agent, install_and_start, stop_agent
 from crystal_node.agent.service.launchd import Launchd
 from crystal_node.agent.service.program import Program, Unwritable, program_of
 from crystal_node.agent.service.systemd import Systemd

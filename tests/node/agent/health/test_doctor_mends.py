@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_node.agent.health.disks import FREE_BYTES_MIN, disks_of
+from crystal_node.agent.health.facts import FREE_BYTES_MIN, disks_of
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import Job, Outcome

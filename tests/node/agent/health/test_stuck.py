@@ -7,10 +7,8 @@ import pytest
 
 from crystal_mirror.notices import Notice
 from crystal_node.agent.health.channels import Channels, CommandsOpen, Conversations, FilesOut, MirrorIn
-from crystal_node.agent.health.disks import Disk
-from crystal_node.agent.health.facts import Background, JobTrouble
+from crystal_node.agent.health.facts import Background, Disk, JobTrouble, Others, Waiting
 from crystal_node.agent.health.findings import CoreSeen, Facts, StuckName, stuck
-from crystal_node.agent.health.others import Others, Waiting
 from crystal_node.agent.jobs.status import PURPOSE, Holder
 from crystal_node.base.errors import ExitCode
 from crystal_node.device.access import Access

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.entries import HookEvent
+from crystal_node.agent.hooks.claude_code import HookEvent
 from crystal_node.agent.hooks.program import program
 from tests.support.machine import Machine
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from crystal_node.derive.artefacts.conversation import Conversation, Spoken
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import day_of
-from crystal_node.derive.artefacts.named import NAMES_MAX, Named
-from crystal_node.derive.artefacts.summaries import Digest, extract, summary
+from crystal_node.derive.artefacts.summaries import NAMES_MAX, Digest, Named, extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
 from crystal_node.sync.artefact_seal import ArtefactForm, ArtefactState, look_at, sealed
 from tests.core.builders import DEVICE, NOW

@@ -13,8 +13,8 @@ from crystal_node.base.errors import Usage
 from crystal_node.derive.sources import batches, scan
 from crystal_node.derive.sources.database import SourceBook
 from crystal_node.derive.sources.filetypes import Skipped
-from crystal_node.derive.sources.operations import PIECES_AT_ONCE
 from crystal_node.derive.sources.service import add_source, remove_source, sources_status
+from crystal_node.derive.sources.syncer import PIECES_AT_ONCE
 from crystal_node.device.privacy import PrivateNow, read_privacy, write_privacy
 from tests.node.agent.daemon.running import children
 from tests.node.derive.sources.conftest import Folder

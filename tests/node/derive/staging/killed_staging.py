@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crystal_node.derive.catalog.agents import State
-from crystal_node.derive.staging.listing import named, staged
+from crystal_node.derive.catalog.agents import State, named, staged
 from crystal_node.derive.staging.service import Desk
 from tests.core.builders import capture
 from tests.support.dying_process import kill_at_each_step

@@ -9,8 +9,7 @@ import pytest
 
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.derive.artefacts.builder import works_lock
-from crystal_node.derive.catalog.agents import CannotStage, State, Weave
-from crystal_node.derive.staging.listing import Staged, named, staged
+from crystal_node.derive.catalog.agents import CannotStage, Staged, State, Weave, named, staged
 from crystal_node.derive.staging.service import Desk, Moves, leave_lead
 from tests.core.builders import NOW, capture, forget, texts
 from tests.support.workbench import Workbench, texts_of

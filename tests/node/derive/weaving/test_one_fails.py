@@ -11,7 +11,7 @@ from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings import resolve
 from crystal_node.derive.artefacts import job as artefacts_job
 from crystal_node.derive.catalog.agents import Weave
-from crystal_node.derive.staging.advancing import advance
+from crystal_node.derive.staging.service import advance
 from crystal_node.derive.weaving import job as weaving_job
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import PrivateNow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.entries import HookEvent
+from crystal_node.agent.hooks.claude_code import HookEvent
 from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess

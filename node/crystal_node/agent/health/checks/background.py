@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.health.check import Check, State, warned
+from crystal_node.agent.health.findings import Check, State, warned
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
@@ -116,7 +116,7 @@ def jobs(settings: Settings) -> Iterator[Check]:
 
 def staging(settings: Settings) -> Iterator[Check]:
     """Agents that wait for a person, on a Core."""
-    from crystal_node.agent.health.others import STAGED_MAX, others
+    from crystal_node.agent.health.facts import STAGED_MAX, others
 
     found = others(settings.home)
     if len(found.asking) > STAGED_MAX:

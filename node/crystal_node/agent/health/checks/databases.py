@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from crystal_node.agent.health.check import Check, State
+from crystal_node.agent.health.findings import Check, State
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import Home
 from crystal_node.base.settings import Settings

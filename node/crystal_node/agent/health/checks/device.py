@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from crystal_node.agent.health.check import Check, State, guarded
 from crystal_node.agent.health.checks.memory import embedding, indexes
-from crystal_node.agent.health.findings import CLOCK_BACK_MS, STRANGE_REMEDY, strange_text
-from crystal_node.agent.health.kitreminder import KIT_FIX, kit_reminder
+from crystal_node.agent.health.findings import (
+    CLOCK_BACK_MS,
+    KIT_FIX,
+    STRANGE_REMEDY,
+    Check,
+    State,
+    guarded,
+    kit_reminder,
+    strange_text,
+)
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings

@@ -3,8 +3,8 @@
 import stat
 from collections.abc import Iterator
 
-from crystal_node.agent.health.check import Check, State
-from crystal_node.agent.health.disks import disks_of
+from crystal_node.agent.health.facts import disks_of
+from crystal_node.agent.health.findings import Check, State
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Exposure, exposure
 from crystal_node.base.settings import Settings

@@ -1,6 +1,6 @@
 """The key store, which is asked to keep and return a test secret where it is a keyring, and its passphrase."""
 
-from crystal_node.agent.health.check import Check, State
+from crystal_node.agent.health.findings import Check, State
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import keyring_store
 from crystal_node.device.keys.report import PassphraseState, key_report

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crystal_core.errors import VaultDamaged
-from crystal_node.agent.health.check import Check, State
+from crystal_node.agent.health.findings import Check, State
 from crystal_node.base.errors import ExitCode, LocalStorage
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted

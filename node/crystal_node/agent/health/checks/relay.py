@@ -17,7 +17,7 @@ from crystal_mirror.logsync import log_is_whole
 from crystal_mirror.member import Member
 from crystal_mirror.pull import Standing, tail_agrees
 from crystal_mirror.requests import Flow, Get
-from crystal_node.agent.health.check import Check, State, failed
+from crystal_node.agent.health.findings import Check, State, failed
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness import Row, timed, value_at_most
-from crystal_mirror.files.ports import Seen
-from crystal_mirror.files.tree import Agreed, Content, content_digest
+from crystal_mirror.files.ports import SeenFile
+from crystal_mirror.files.tree import AgreedFile, FileContent, content_digest
 from crystal_mirror.operations import PutFile
 from crystal_mirror.types import Origin
 from tests.support.desks import Desk, Desks
@@ -84,20 +84,20 @@ def _write(desk: Desk, number: int) -> None:
 
 def _agree_on_all(desk: Desk) -> None:
     """As if all files had been synced long ago."""
-    read: list[tuple[Seen, PutFile]] = []
+    read: list[tuple[SeenFile, PutFile]] = []
     for local in desk.disk.scan():
         parts = tuple(desk.disk.cut(local))
         put = PutFile(local.path, None, local.executable, local.modified_at, parts)
-        read.append((Seen(local, content_digest(parts)), put))
-    agreed: list[Agreed] = []
+        read.append((SeenFile(local, content_digest(parts)), put))
+    agreed: list[AgreedFile] = []
     with desk.replica.transaction() as transaction:
         for number, (seen, put) in enumerate(read):
             origin = Origin(desk.member.device_id, _INCARNATION, number)
             transaction.apply(origin, put, lambda _text: [])
-            agreed.append(Agreed(put.path, origin, Content(seen.digest, put.executable)))
+            agreed.append(AgreedFile(put.path, origin, FileContent(seen.digest, put.executable)))
     time.sleep(2.1)  # what was written just before is not trusted to be unchanged
     quiet = {local.path: local for local in desk.disk.scan()}
-    desk.book.note_seen(*((Seen(quiet[put.path], seen.digest), put.parts) for seen, put in read))
+    desk.book.note_seen(*((SeenFile(quiet[put.path], seen.digest), put.parts) for seen, put in read))
     desk.book.set_agreed(*agreed)
 
 

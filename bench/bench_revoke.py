@@ -13,7 +13,7 @@ from bench.harness import Row, timed, value_at_most
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import Newcomer, add_device, renew_generation, revoke
+from crystal_mirror.administer import NewDevice, add_device, renew_generation, revoke
 from crystal_mirror.founding import found
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.member import Member, load_keys, load_log
@@ -85,7 +85,7 @@ class _Vault:
 
     def add(self, number: int) -> DeviceIdentity:
         identity = DeviceIdentity.generate()
-        newcomer = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+        newcomer = NewDevice(identity.id, identity.signing.public, identity.exchange.public)
         self.run(add_device(self.core, newcomer, name=f"device {number}", system="", now_ms=_NOW_MS))
         return identity
 

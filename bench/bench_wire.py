@@ -29,7 +29,7 @@ from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.batch import Batch, encode_batch, seal_mirror
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.offers import seal_offer
 from crystal_mirror.operations import Capture, Piece, encode_operation
 from crystal_mirror.ports import Stream
@@ -103,7 +103,7 @@ class Maker:
         self.device = DeviceIdentity.generate(self.random.randbytes)
         self.key = GenerationKey(1, self.random.randbytes(32))
         self.vault = bytes.fromhex(member.vault)
-        self.keys = VaultKeys(self.vault)
+        self.keys = StoreKeys(self.vault)
         self.member = bytes.fromhex(member.device)
         self.sentences = sentences()
         self.code = b"".join(path.read_bytes() for path in sorted(Path(random.__file__).parent.glob("*.py")))

@@ -53,7 +53,7 @@ _UNSEALED = bytes(BUNDLE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
+class NewDevice:
     """A device that is to be added: its id and public keys, as it gave them."""
 
     device: bytes
@@ -84,7 +84,7 @@ class RevokeReport:
 
 
 def add_device(
-    member: Member, newcomer: Newcomer, *, name: str, system: str, now_ms: int, grant: bool = False
+    member: Member, newcomer: NewDevice, *, name: str, system: str, now_ms: int, grant: bool = False
 ) -> Flow[Added]:
     """Takes a device in, by this device's authority, with the generation in force; older keys follow from it.
 

@@ -22,16 +22,16 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
 from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Pulled, Standing, lower_floor, pull, read_floor
+from crystal_mirror.pull import PullOutcome, PullReport, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
 from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
-from crystal_mirror.voids import doubt_voids
+from crystal_mirror.voids import find_valid_void
 
 META_NEXT_CLAIM = "claim.next"
 CLAIM_BYTES = 16
@@ -85,7 +85,7 @@ def claim(
             return None
         return seal_record(
             log,
-            LeadRecord(lead.epoch + 1, member.device_id, fresh),
+            LeadRecord(lead.epoch + 1, member.device_id, fresh),  # §11.9-1
             by=claimant(member, root),
             key=member.generation_key,
             salt=member.salt(),
@@ -128,7 +128,7 @@ def adopt_claim(member: Member) -> None:
     lead = member.log.lead
     if lead is None or lead.device != member.device_id:
         return
-    if member.journal.meta_get(META_NEXT_CLAIM) == lead.claim:
+    if member.journal.meta_get(META_NEXT_CLAIM) == lead.claim:  # §17.1-3
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_CLAIM, lead.claim)
             transaction.meta_set(META_NEXT_CLAIM, None)
@@ -143,14 +143,14 @@ def finish_claim(member: Member) -> Flow[None]:
     """
     lead = member.log.lead
     assert lead is not None and member.is_core, "only the Core by the log seals"
-    patience = Patience("a seal")
-    while (position := member.replica.position()).epoch < lead.epoch:
+    patience = RetryBudget("a seal")
+    while (position := member.replica.position()).epoch < lead.epoch:  # §11.9-1
         yield from _follow(member)
         position = member.replica.position()
         if position.epoch >= lead.epoch:
             break
         patience.lose()
-        if (position.epoch, position.sequence) < read_floor(member):
+        if (position.epoch, position.sequence) < read_floor(member):  # §11.9-2
             raise BehindTheFloor(
                 f"this device had verified epoch {read_floor(member)[0]}, slot {read_floor(member)[1]}, "
                 f"the relay ends at epoch {position.epoch}, slot {position.sequence}"
@@ -181,7 +181,12 @@ def _follow(member: Member) -> Flow[None]:
     pulled = yield from pull(member)
     for _ in range(3):
         # Where the next slot is free a seal may be due; or the log below a snapshot was let go of, and goes on behind it.
-        free = pulled.standing in (Standing.CAUGHT_UP, Standing.GAP, Standing.LOG_BEHIND, Standing.HELD)
+        free = pulled.standing in (
+            PullOutcome.CAUGHT_UP,
+            PullOutcome.GAP,
+            PullOutcome.LOG_BEHIND,
+            PullOutcome.HELD,
+        )
         if free and (yield from catch_up_by_snapshot(member)):
             pulled = yield from pull(member)
             continue
@@ -189,15 +194,15 @@ def _follow(member: Member) -> Flow[None]:
             raise BehindTheFloor(
                 "the log goes on behind what was let go of, and no snapshot is shown from which this device could follow"
             )
-        if pulled.standing in (Standing.CAUGHT_UP, Standing.GAP):
+        if pulled.standing in (PullOutcome.CAUGHT_UP, PullOutcome.GAP):
             return
-        if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
-            fork = (yield from doubt_voids(member)) or (
+        if pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
+            fork = (yield from find_valid_void(member)) or (
                 yield from find_fork(member, need_seal=not _led(member), ends=_is_damaged(member, pulled))
             )
             if fork is not None:
                 yield from begin_rebuild(member, fork)
-            elif pulled.standing is Standing.LOG_BEHIND:
+            elif pulled.standing is PullOutcome.LOG_BEHIND:
                 yield from restore_mirror(member)
             else:
                 break
@@ -205,10 +210,10 @@ def _follow(member: Member) -> Flow[None]:
     raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.standing.value}")
 
 
-def _is_damaged(member: Member, pulled: Pulled) -> bool:
+def _is_damaged(member: Member, pulled: PullReport) -> bool:
     """Whether this device leads by the log, and the relay shows other bytes where it has verified an entry: what is lost by
     that, it and the others offer again."""
-    return member.is_core and pulled.standing is Standing.DIVERGED
+    return member.is_core and pulled.standing is PullOutcome.DIVERGED  # §11.11-3
 
 
 def _led(member: Member) -> bool:
@@ -220,7 +225,7 @@ def _led(member: Member) -> bool:
 def _refuse_if_behind_others(member: Member) -> Flow[None]:
     position = member.replica.position()
     for cursor in (yield from read_cursors(member)):
-        if cursor.device != member.device_id and (cursor.epoch, cursor.sequence) > position[:2]:
+        if cursor.device != member.device_id and (cursor.epoch, cursor.sequence) > position[:2]:  # §17.3-1
             raise BehindTheFloor(
                 f"device {cursor.device.hex()[:8]} has applied epoch {cursor.epoch}, slot {cursor.sequence - 1}, "
                 f"which the relay does not show here"

@@ -13,11 +13,11 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.ports import ReplicaTransaction
-from crystal_mirror.snapshot_base import META_MODEL, META_RESTORE, take_decrees
+from crystal_mirror.snapshot_base import META_MODEL, META_RESTORE, take_control_entry
 from crystal_mirror.types import EntryState, Position
 
 
-def decree(
+def write_control_entry(
     member: Member,
     *,
     announced: Announced | None = None,
@@ -99,4 +99,4 @@ def keep_batch(member: Member, transaction: ReplicaTransaction, batch: Batch, po
     )
     transaction.keep_entry(position.epoch, position.sequence, sealed, EntryState.UNSENT)
     transaction.set_position(Position(position.epoch, position.sequence + 1, parse(sealed).hash))
-    take_decrees(transaction, batch, (position.epoch, position.sequence))
+    take_control_entry(transaction, batch, (position.epoch, position.sequence))

@@ -12,7 +12,7 @@ from crystal_mirror.authority import Authority, in_force, seal_record
 from crystal_mirror.devicelog import FIRST_GENERATION, ROOT_SENDER, DeviceLog
 from crystal_mirror.errors import Revoked, WrongVault
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import append, read_log
 from crystal_mirror.member import META_CLAIM, SALT_BYTES, load_log
 from crystal_mirror.ports import Journal, Random
@@ -31,7 +31,7 @@ def found(
         LogForked: the relay shows another device log than this device has verified.
     """
     log = load_log(journal, root.vault)
-    keys = VaultKeys(root.vault)
+    keys = StoreKeys(root.vault)
     fresh = (
         GenerationKey(FIRST_GENERATION, random(32)),
         VaultSecret(random(32)),
@@ -96,7 +96,7 @@ def join(
     """
     vault = vault if vault is not None else root.vault
     log = load_log(journal, vault)
-    keys = VaultKeys(vault)
+    keys = StoreKeys(vault)
     yield from read_log(log, journal, keys)
     if log.root is None:
         raise WrongVault(f"the relay has no device log for the vault {vault.hex()}")
@@ -128,7 +128,7 @@ def _check_in_force(log: DeviceLog, root: Root) -> None:
 def _add(
     log: DeviceLog,
     journal: Journal,
-    keys: VaultKeys,
+    keys: StoreKeys,
     identity: DeviceIdentity,
     root: Root,
     random: Random,

@@ -23,7 +23,7 @@ from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.errors import NotAllowed, NotAMember, TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.offers import open_offer, stands_at
-from crystal_mirror.orphans import forget_orphans, orphans_of
+from crystal_mirror.orphans import drop_held_entries, held_entries
 from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.streamends import FETCH_AT_ONCE, listed_places
@@ -98,7 +98,7 @@ def drop_held(member: Member, device: bytes) -> Flow[int]:
     """
     places = yield from held_places(member, device)
     with member.journal.transaction() as orphans:
-        forget_orphans(orphans, device)
+        drop_held_entries(orphans, device)
     if places and not member.is_core:  # §9.9-3
         raise NotAllowed("only the Core drops what a revoked device left on the relay")
     yield from _call_done(member, places)
@@ -120,13 +120,13 @@ def _accept_orphans(member: Member, device: bytes) -> int:
                 known.add(origin)
                 member.seal_row(transaction, operation, origin)
                 taken += 1
-        forget_orphans(transaction, device)
+        drop_held_entries(transaction, device)
     return taken
 
 
 def _orphaned(member: Member, device: bytes) -> list[tuple[Origin, bytes]]:
     operations: list[tuple[Origin, bytes]] = []
-    for data in orphans_of(member.journal, device):
+    for data in held_entries(member.journal, device):
         entry = parse(data)
         key = member.key_for(entry.header.generation)
         if key is not None:

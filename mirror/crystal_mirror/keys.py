@@ -18,7 +18,7 @@ def slot_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class VaultKeys:
+class StoreKeys:
     """The names of one vault's objects in the store."""
 
     vault: bytes
@@ -55,7 +55,7 @@ class VaultKeys:
     def epoch_prefix(self, epoch: int) -> str:
         return f"{self.mirror_prefix}{epoch:0{_EPOCH_DIGITS}d}/"
 
-    def mirror(self, epoch: int, sequence: int) -> str:
+    def mirror(self, epoch: int, sequence: int) -> str:  # §11.1-1
         return self.epoch_prefix(epoch) + slot_name(sequence)
 
     @property

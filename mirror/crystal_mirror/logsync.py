@@ -10,9 +10,9 @@ from hashlib import sha256
 
 from crystal_mirror.devicelog import DeviceLog, Verdict
 from crystal_mirror.errors import LogForked
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.notices import Notice, NoticeBoard
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.ports import Journal, JournalView
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 
@@ -28,7 +28,7 @@ _SLOT_BYTES = 8
 
 
 def read_log(
-    log: DeviceLog, journal: Journal, keys: VaultKeys, notices: NoticeBoard | None = None
+    log: DeviceLog, journal: Journal, keys: StoreKeys, notices: NoticeBoard | None = None
 ) -> Flow[bool]:
     """Takes in what the relay's log has beyond ours; every new slot is kept before it counts.
 
@@ -68,7 +68,7 @@ def read_log(
             if data is None:
                 return True
             take_slot(log, journal, slot, data)
-        if min(log.trailing_voids, log.next_slot - known) >= VOIDS_AT_ONCE_MAX:
+        if min(log.trailing_voids, log.next_slot - known) >= VOIDS_AT_ONCE_MAX:  # §11.12-2
             return True
         ahead = min(ahead * 2, READ_AHEAD_MAX)
     return complete
@@ -87,7 +87,7 @@ def catch_up(log: DeviceLog, journal: Journal) -> None:
         log.extend(data)
 
 
-def _retract_voids(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[None]:
+def _retract_voids(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[None]:
     """Steps back over the void slots behind the head, from the first that the relay shows otherwise now.
 
     Junk that a relay showed once must not shut a device out for good. Void slots before the head stay: to take an entry in
@@ -131,7 +131,7 @@ def own_slots(journal: JournalView) -> frozenset[int]:
     )
 
 
-def log_is_whole(log: DeviceLog, keys: VaultKeys) -> Flow[bool]:
+def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
     """Whether the relay lists every slot that this device has taken in: nobody reads past one that is missing."""
     expected, after = 0, ""
     while expected < log.next_slot:
@@ -147,13 +147,13 @@ def log_is_whole(log: DeviceLog, keys: VaultKeys) -> Flow[bool]:
     return expected >= log.next_slot
 
 
-def restore_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:
+def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
     """Puts every kept slot that the relay lacks back as it was. Returns how many. Needs the right to write the log."""
     restored = 0
     with journal.transaction() as transaction:
         transaction.meta_set(META_PUT_BACK, b"yes")
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
-        created = yield PutNew(keys.log(slot), data)
+        created = yield PutNew(keys.log(slot), data)  # §11.13-1
         restored += created
     return restored
 
@@ -161,7 +161,7 @@ def restore_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:
 def append(
     log: DeviceLog,
     journal: Journal,
-    keys: VaultKeys,
+    keys: StoreKeys,
     build: Callable[[DeviceLog], bytes | None],
 ) -> Flow[bool]:
     """Adds an entry at the head, or decides again at the new head when another writer was first.
@@ -170,7 +170,7 @@ def append(
     to add any more: also when an earlier attempt of ours, whose reply was lost, turns out to have landed. Returns
     whether this call added an entry.
     """
-    patience = Patience("a device-log entry")
+    patience = RetryBudget("a device-log entry")
     yield from read_log(log, journal, keys)
     while True:
         sealed = build(log)

@@ -19,7 +19,7 @@ from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import Revoked
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.notices import NoticeBoard
 from crystal_mirror.offers import seal_offer
 from crystal_mirror.operations import Operation, decode_operation, encode_operation
@@ -64,7 +64,7 @@ class Member:
     ring: KeyRing
     root: Root | None = None
     """The root that this device keeps. Whether it is still in force, the log says (``authority.py``)."""
-    keys: VaultKeys = field(init=False)
+    keys: StoreKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
     names_compared: bool = field(init=False, default=False)
@@ -73,7 +73,7 @@ class Member:
     """The log's head when all void slots were last judged."""
 
     def __post_init__(self) -> None:
-        self.keys = VaultKeys(self.vault)
+        self.keys = StoreKeys(self.vault)
         self.notices = NoticeBoard(self.journal)
 
     @classmethod

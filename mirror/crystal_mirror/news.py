@@ -23,7 +23,7 @@ META_SHOWN = "news.shown"
 _SLOT_BYTES = 8
 
 
-class NewsKind(StrEnum):
+class ChangeKind(StrEnum):
     """What happened."""
 
     ADDED = "added"
@@ -38,7 +38,7 @@ class NewsKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class VaultChange:
     """One of them. ``device`` is whom it is about, None for the root and for a freeze.
 
     ``by`` is the device that signed; for what the root signed (``by_root``), the one that the entry names, None if it names
@@ -46,7 +46,7 @@ class News:
     """
 
     slot: int
-    kind: NewsKind
+    kind: ChangeKind
     device: bytes | None
     name: str | None
     by: bytes | None
@@ -55,7 +55,7 @@ class News:
     at: int
 
 
-def news(member: Member, after: int | None = None) -> list[News]:
+def vault_changes(member: Member, after: int | None = None) -> list[VaultChange]:
     """What the person has not been shown yet, in order; with ``after``, what stands behind that slot."""
     shown = shown_slot(member) if after is None else after
     own = own_slots(member.journal)
@@ -82,26 +82,28 @@ def mark_shown(journal: Journal, slot: int) -> None:
             transaction.meta_set(META_SHOWN, slot.to_bytes(_SLOT_BYTES, "big"))
 
 
-def _told(member: Member, event: LogEvent) -> News | None:
+def _told(member: Member, event: LogEvent) -> VaultChange | None:
     device: bytes | None = None
     match event.record:
         case AddRecord():
-            kind, device = NewsKind.ADDED, event.record.device
+            kind, device = ChangeKind.ADDED, event.record.device
             if device == member.device_id:
                 return None
         case RevokeRecord():
-            kind, device = NewsKind.REVOKED, event.record.device
+            kind, device = ChangeKind.REVOKED, event.record.device
         case RootRecord():
             if event.slot == 0:
                 return None
-            kind = NewsKind.ROOT_REPLACED
+            kind = ChangeKind.ROOT_REPLACED
         case LeadRecord():
             if event.record.epoch == 1:  # the founder's: it is no other Core than before
                 return None
             freezes = event.record.device == NOBODY
-            kind, device = (NewsKind.FROZEN, None) if freezes else (NewsKind.NEW_CORE, event.record.device)
+            kind, device = (
+                (ChangeKind.FROZEN, None) if freezes else (ChangeKind.NEW_CORE, event.record.device)
+            )
         case GrantRecord():
-            kind, device = NewsKind.GRANTED, event.record.device
+            kind, device = ChangeKind.GRANTED, event.record.device
         case _:
             return None
     details = details_of(member, event.entry)
@@ -109,7 +111,7 @@ def _told(member: Member, event: LogEvent) -> News | None:
     by: bytes | None = event.sender
     if by_root:
         by = details.by if details is not None and member.log.member(details.by) is not None else None
-    return News(
+    return VaultChange(
         slot=event.slot,
         kind=kind,
         device=device,

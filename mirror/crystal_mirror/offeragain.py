@@ -7,11 +7,11 @@ from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import opened_batch
 from crystal_mirror.member import Member
-from crystal_mirror.orphans import keep_orphan
+from crystal_mirror.orphans import hold_entry
 from crystal_mirror.types import EntryState, KeptEntry
 
 
-def offer_again(member: Member, orphans: Iterable[KeptEntry], *, unless_done: bool = False) -> None:
+def reoffer(member: Member, orphans: Iterable[KeptEntry], *, unless_done: bool = False) -> None:
     """Puts every operation of the orphaned entries into the outbox, unless it is there already; with ``unless_done`` also not
     those that the state here has done: for who has gone over to the believed state already. Idempotent.
 
@@ -32,14 +32,14 @@ def offer_again(member: Member, orphans: Iterable[KeptEntry], *, unless_done: bo
                 batch = opened_batch(entry, key)
             except CryptoError as error:
                 raise AssertionError("an entry that was applied here opens") from error
-            doubtful = not member.log.is_active(entry.header.sender)
+            doubtful = not member.log.is_active(entry.header.sender)  # §9.10-4
             lacking = [
                 (origin, operation)
                 for origin, operation in batch.operations
                 if not (unless_done and member.replica.done(origin))
             ]
             if doubtful and any(origin.device != member.device_id for origin, _ in lacking):
-                keep_orphan(transaction, entry)
+                hold_entry(transaction, entry)  # §9.10-4
             for origin, operation in lacking:
                 if doubtful and origin.device != member.device_id:
                     continue

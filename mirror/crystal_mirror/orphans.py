@@ -23,7 +23,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[_Place]] = msgspec.msgpack.Decoder(list[_Place])
 
 
-def keep_orphan(transaction: JournalTransaction, entry: Entry) -> None:
+def hold_entry(transaction: JournalTransaction, entry: Entry) -> None:
     """Keeps an entry's bytes. Idempotent."""
     place = _Place(entry.header.sender, f"{META_HELD}orphan.{entry.hash.hex()}")
     index = _index(transaction)
@@ -32,13 +32,13 @@ def keep_orphan(transaction: JournalTransaction, entry: Entry) -> None:
         transaction.meta_set(_INDEX, _encoder.encode([*index, place]))
 
 
-def orphans_of(journal: JournalView, device: bytes) -> list[bytes]:
+def held_entries(journal: JournalView, device: bytes) -> list[bytes]:
     """The entries that are kept of a device."""
     kept = [journal.meta_get(place.name) for place in _index(journal) if place.device == device]
     return [data for data in kept if data is not None]
 
 
-def note_orphans(journal: JournalView, notices: NoticeBoard) -> None:
+def note_held_entries(journal: JournalView, notices: NoticeBoard) -> None:
     """Says so, in each round, as long as anything is kept."""
     for place in _index(journal)[:1]:
         notices.put(
@@ -47,7 +47,7 @@ def note_orphans(journal: JournalView, notices: NoticeBoard) -> None:
         )
 
 
-def forget_orphans(transaction: JournalTransaction, device: bytes) -> None:
+def drop_held_entries(transaction: JournalTransaction, device: bytes) -> None:
     """Lets go of what is kept of a device."""
     index = _index(transaction)
     for place in index:

@@ -22,7 +22,7 @@ from crystal_mirror.effects import has_effect
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
@@ -55,7 +55,7 @@ def push(member: Member) -> Flow[int]:
     May begin a new incarnation on the way; what is pending is then sealed anew and put by the same call.
     """
     pushed = 0
-    patience = Patience("an entry of this device")
+    patience = RetryBudget("an entry of this device")
     if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
         # The first of all rounds may have ended before it came here: the relay was away.
         yield from _give_names_up(member)
@@ -117,7 +117,7 @@ def _check_first_stored(member: Member) -> Flow[None]:
             Notice.STREAM_LOST, f"the relay lost entry {row.sequence} of this device; it is put back"
         )
         with member.journal.transaction() as transaction:
-            transaction.set_all_states(OutboxState.STORED, OutboxState.PENDING)
+            transaction.set_all_states(OutboxState.STORED, OutboxState.PENDING)  # §11.13-1
         return
     yield from _give_way(member, row, there)
 
@@ -309,7 +309,7 @@ def settle(member: Member) -> int:
     clashes: set[Origin] = set()
     renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
-        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):
+        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):  # §12.2-7
             return 0
         stream = transaction.stream()
         for row in transaction.names():

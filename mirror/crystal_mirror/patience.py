@@ -6,10 +6,10 @@ for ever, and have it write for ever. Races between honest writers end long befo
 
 from crystal_mirror.errors import RelayMisbehaves
 
-TRIES_MAX = 32
+RETRIES_MAX = 32
 
 
-class Patience:
+class RetryBudget:
     """Counts what went wrong with one thing."""
 
     def __init__(self, what: str) -> None:
@@ -19,7 +19,7 @@ class Patience:
     def lose(self) -> None:
         """Raises RelayMisbehaves when it was tried often enough."""
         self._tries += 1
-        if self._tries >= TRIES_MAX:
+        if self._tries >= RETRIES_MAX:  # §11.12-1
             raise RelayMisbehaves(
                 f"the relay lets nothing be written: {self._what} was tried {self._tries} times"
             )

@@ -17,8 +17,8 @@ from enum import Enum
 from crystal_crypto.entry import Frame, Kind, parse
 from crystal_mirror.batch import seal_mirror
 from crystal_mirror.member import Member
-from crystal_mirror.patience import Patience
-from crystal_mirror.pull import Standing, judge_current, note_sent, take_slot
+from crystal_mirror.patience import RetryBudget
+from crystal_mirror.pull import PullOutcome, judge_current, note_sent, take_slot
 from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
 from crystal_mirror.slots import SlotKind
 from crystal_mirror.types import EntryState, KeptEntry, Position
@@ -33,7 +33,7 @@ class Published(Enum):
 
 def publish(member: Member) -> Flow[Published]:
     """Puts every unsent batch, then looks whether anybody else wrote behind them."""
-    patience = Patience("a mirror slot")
+    patience = RetryBudget("a mirror slot")
     while True:
         unsent = member.replica.kept(EntryState.UNSENT)
         if not unsent:
@@ -41,11 +41,11 @@ def publish(member: Member) -> Flow[Published]:
         entry = unsent[0]
         key = member.keys.mirror(entry.epoch, entry.sequence)
         outdated = parse(entry.data).header.generation < member.log.generation
-        if outdated and (yield Get(key)) is None:
+        if outdated and (yield Get(key)) is None:  # §9.7-5
             patience.lose()
             _seal_anew(member, entry)
             continue
-        created = yield PutNew(key, entry.data)
+        created = yield PutNew(key, entry.data)  # §11.8-1
         there = entry.data if created else (yield Get(key))
         if there != entry.data:
             patience.lose()
@@ -57,20 +57,20 @@ def publish(member: Member) -> Flow[Published]:
         position = Position(entry.epoch, entry.sequence, parse(entry.data).header.previous)
         slot = yield from judge_current(member, there, position)
         if slot.kind is SlotKind.VOID:
-            _seal_anew(member, entry, junk=there)
+            _seal_anew(member, entry, junk=there)  # §11.8-2
             continue
         return _taken(slot.kind)
 
 
 def _taken(kind: SlotKind) -> Published:
     if kind is SlotKind.SEAL:
-        return Published.SUPERSEDED
-    return Published.CLONED if kind is SlotKind.BATCH else Published.FORKED
+        return Published.SUPERSEDED  # §11.8-3
+    return Published.CLONED if kind is SlotKind.BATCH else Published.FORKED  # §11.8-4
 
 
 def _peek(member: Member) -> Flow[Published]:
     """Looks at the slot behind our last: it must be free, or void."""
-    patience = Patience("the end of the mirror")
+    patience = RetryBudget("the end of the mirror")
     while True:
         patience.lose()
         position = member.replica.position()
@@ -81,7 +81,7 @@ def _peek(member: Member) -> Flow[Published]:
         if slot.kind is not SlotKind.VOID:
             return _taken(slot.kind)
         taken = take_slot(member, slot, data, position)
-        if taken.standing is not Standing.CAUGHT_UP:
+        if taken.standing is not PullOutcome.CAUGHT_UP:
             return (
                 Published.DONE
             )  # another process of this home makes the rows anew: nothing is written on them
@@ -134,11 +134,11 @@ def restore_mirror(member: Member) -> Flow[int]:
         if last is None:
             continue
         present = yield from _present(member, epoch)
-        first = oldest[1] if epoch == oldest[0] else 0
+        first = oldest[1] if epoch == oldest[0] else 0  # §11.13-2
         for sequence in sorted(set(range(first, last.sequence + 1)) - present):
             for entry in member.replica.entries(epoch, sequence, 1):
                 if entry.state is not EntryState.UNSENT and entry.sequence == sequence:
-                    restored += yield PutNew(member.keys.mirror(epoch, sequence), entry.data)
+                    restored += yield PutNew(member.keys.mirror(epoch, sequence), entry.data)  # §11.13-1
     return restored
 
 

@@ -37,11 +37,11 @@ from crystal_mirror.snapshot_base import (
     note_announcement,
     note_end,
     note_forget,
-    take_decrees,
+    take_control_entry,
 )
 from crystal_mirror.snapshots.packs import PackReader
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
-from crystal_mirror.voids import doubt_voids, last_entry_end, retract_voids
+from crystal_mirror.voids import find_valid_void, last_entry_end, retract_voids
 
 READ_AHEAD_MAX = 16
 VOIDS_AT_ONCE_MAX = 256
@@ -50,7 +50,7 @@ META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
 
 
-class Standing(Enum):
+class PullOutcome(Enum):
     """How a reader stands to the relay's mirror after a pull."""
 
     CAUGHT_UP = "caught up"
@@ -62,16 +62,16 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SlotResult:
     """What became of one slot, and how many operations it applied."""
 
-    standing: Standing
+    standing: PullOutcome
     operations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    standing: Standing
+class PullReport:
+    standing: PullOutcome
     entries: int
     operations: int
     bytes: int
@@ -81,23 +81,23 @@ class DigestMismatch(Exception):
     """Applying a batch did not lead to the state that the Core states. Rolls the transaction back."""
 
 
-def tail_agrees(member: Member) -> Flow[Standing]:
+def tail_agrees(member: Member) -> Flow[PullOutcome]:
     """Whether the relay still holds the last slot that this device has verified, as it verified it."""
     position = member.replica.position()
     last = last_kept(member, position)
     if last is None:
-        return Standing.CAUGHT_UP
+        return PullOutcome.CAUGHT_UP
     there = yield Get(member.keys.mirror(last[0], last[1]))
     if there == last[2]:
-        return Standing.CAUGHT_UP
+        return PullOutcome.CAUGHT_UP
     if there is not None:
-        return Standing.DIVERGED
+        return PullOutcome.DIVERGED
     ahead = yield Get(member.keys.mirror(position.epoch, position.sequence))
     if ahead is not None and judge_slot(ahead, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
         return (
-            Standing.CAUGHT_UP
+            PullOutcome.CAUGHT_UP
         )  # what was let go of ends right before our place, and the log goes on from there
-    return Standing.LOG_BEHIND
+    return PullOutcome.LOG_BEHIND
 
 
 def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:
@@ -118,16 +118,16 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
     return None
 
 
-def pull(member: Member) -> Flow[Pulled]:
+def pull(member: Member) -> Flow[PullReport]:
     """Applies everything that the relay's mirror has beyond this device's position."""
     replay_kept(member)
     yield from _confirm_unsent(member)
     yield from retract_voids(member)
     standing = yield from tail_agrees(member)
-    if standing is not Standing.CAUGHT_UP:
-        name = Notice.MIRROR_ROLLED_BACK if standing is Standing.LOG_BEHIND else Notice.MIRROR_FORKED
+    if standing is not PullOutcome.CAUGHT_UP:
+        name = Notice.MIRROR_ROLLED_BACK if standing is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
         member.notices.put(name, f"{standing.value}, at {_place(member.replica.position())}")
-        return Pulled(standing, 0, 0, 0)
+        return PullReport(standing, 0, 0, 0)
     entries = operations = size = voids = 0
     ahead = 2
     closed = ClosedEpochs()
@@ -141,43 +141,46 @@ def pull(member: Member) -> Flow[Pulled]:
                     Notice.EPOCH_OPEN,
                     f"the end of epoch {position.epoch} is not shown behind {_place(position)}",
                 )
-                return Pulled(Standing.HELD, entries, operations, size)
+                return PullReport(PullOutcome.HELD, entries, operations, size)
             closed = read
         packed = yield from packs.slots(member, position)
         keys = tuple(member.keys.mirror(position.epoch, position.sequence + i) for i in range(ahead))
         found: Sequence[bytes | None] = packed or (yield GetMany(keys))
         if found[0] is None:
             if any(data is not None for data in found):
+                # §11.12-3
                 member.notices.put(Notice.MIRROR_GAP, f"the relay lacks the slot at {_place(position)}")
-                return Pulled(Standing.GAP, entries, operations, size)
-            return Pulled(Standing.CAUGHT_UP, entries, operations, size)
+                return PullReport(PullOutcome.GAP, entries, operations, size)
+            return PullReport(PullOutcome.CAUGHT_UP, entries, operations, size)
         for data in found:
             if data is None or (needs_its_end(member, position.epoch) and not closed.covers(position)):
                 break
             if closed.covers(position) and not closed.holds(position, data):  # §9.10-2
                 member.notices.put(Notice.MIRROR_TAMPERED, f"the slot at {_place(position)} was exchanged")
-                return Pulled(Standing.HELD, entries, operations, size)
+                return PullReport(PullOutcome.HELD, entries, operations, size)
             slot = yield from judge_current(member, data, position)
             if packed and slot.kind in (SlotKind.VOID, SlotKind.DIVERGED):
+                # §11.14-5
                 packs.give_up()  # that verdict is passed on the slot alone
                 break
-            if not (yield from _log_explains(member, slot)):
+            if not (yield from _log_explains(member, slot)):  # §11.1-2
                 member.notices.put(
                     Notice.PEER_AHEAD,
                     f"the entry at {_place(position)} names a device log that is not shown here",
                 )
-                return Pulled(Standing.HELD, entries, operations, size)
+                return PullReport(PullOutcome.HELD, entries, operations, size)
+            # §11.7-3
             if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, slot, position)):
                 slot = VOID
             taken = take_slot(member, slot, data, position)
-            if taken.standing is not Standing.CAUGHT_UP:
-                return Pulled(taken.standing, entries, operations, size)
+            if taken.standing is not PullOutcome.CAUGHT_UP:
+                return PullReport(taken.standing, entries, operations, size)
             packs.slots_read += 1
             entries += slot.kind is not SlotKind.VOID
             voids = voids + 1 if slot.kind is SlotKind.VOID else 0
-            if voids >= VOIDS_AT_ONCE_MAX:
+            if voids >= VOIDS_AT_ONCE_MAX:  # §11.12-2
                 member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows nothing but junk")
-                return Pulled(Standing.HELD, entries, operations, size)
+                return PullReport(PullOutcome.HELD, entries, operations, size)
             operations += taken.operations
             size += len(data)
             after = member.replica.position()
@@ -192,7 +195,7 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
     slot = judge_slot(data, position, member.log)
     if slot.kind is SlotKind.VOID:
         yield from read_log(member.log, member.journal, member.keys, member.notices)
-        slot = judge_slot(data, position, member.log)
+        slot = judge_slot(data, position, member.log)  # §11.7-5
     return slot
 
 
@@ -225,20 +228,20 @@ def _is_void_for_all(member: Member, slot: Slot, position: Position) -> Flow[boo
         Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
     )
     assert slot.entry is not None, "what diverges is an entry"
-    if (yield from tail_agrees(member)) is not Standing.CAUGHT_UP:
+    if (yield from tail_agrees(member)) is not PullOutcome.CAUGHT_UP:
         return False
-    if (yield from doubt_voids(member)) is not None:
+    if (yield from find_valid_void(member)) is not None:
         return False
     return (yield from first_difference(member, slot.entry.header.previous)) is None
 
 
-def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Taken:
+def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> SlotResult:
     """Takes in one judged slot, in one transaction."""
     if slot.kind is SlotKind.DIVERGED:
         member.notices.put(
             Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
         )
-        return Taken(Standing.DIVERGED)
+        return SlotResult(PullOutcome.DIVERGED)
     batch: Batch | None = None
     operations: list[tuple[Origin, Operation]] = []
     if slot.kind is SlotKind.BATCH and slot.entry is not None:
@@ -252,27 +255,27 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Ta
             member.notices.put(
                 Notice.MIRROR_UNREADABLE, f"the entry at {_place(position)} cannot be opened: {error}"
             )
-            return Taken(Standing.HELD)
+            return SlotResult(PullOutcome.HELD)
     try:
         with member.replica.transaction() as transaction:
             if transaction.meta_get(META_RESTORE) is not None:
-                return Taken(Standing.HELD)  # another process of this home reads a snapshot
+                return SlotResult(PullOutcome.HELD)  # another process of this home reads a snapshot
             if transaction.position() != position:
-                return Taken(Standing.CAUGHT_UP)
+                return SlotResult(PullOutcome.CAUGHT_UP)
             if batch is not None:
                 _apply(member, transaction, batch, operations, position)
-            state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT
-            transaction.keep_entry(position.epoch, position.sequence, data, state)
+            state = EntryState.VOID if slot.kind is SlotKind.VOID else EntryState.SENT  # §11.7-4
+            transaction.keep_entry(position.epoch, position.sequence, data, state)  # §11.3-6
             transaction.set_position(slot.after(position))
             if slot.kind is SlotKind.SEAL:
                 note_end(transaction, (position.epoch, position.sequence))
             note_announcement(transaction, (position.epoch, position.sequence), data)
             if batch is not None:
-                take_decrees(transaction, batch, (position.epoch, position.sequence))
-    except DigestMismatch as error:
+                take_control_entry(transaction, batch, (position.epoch, position.sequence))
+    except DigestMismatch as error:  # §11.3-7
         member.notices.put(Notice.QUARANTINED, f"at {_place(position)}: {error}")
-        return Taken(Standing.QUARANTINED)
-    return Taken(Standing.CAUGHT_UP, len(operations))
+        return SlotResult(PullOutcome.QUARANTINED)
+    return SlotResult(PullOutcome.CAUGHT_UP, len(operations))
 
 
 class CryptoErrorNoKey(CryptoError):
@@ -288,8 +291,8 @@ def _apply(
     operations: Sequence[tuple[Origin, Operation]],
     position: Position,
 ) -> None:
-    if batch.drops_vectors:
-        transaction.drop_vectors()
+    if batch.drops_vectors:  # §11.3-1
+        transaction.drop_vectors()  # §11.14-4
     if batch.model:
         transaction.meta_set(META_MODEL, batch.model.encode())
     vectors = iter(batch.vectors)
@@ -301,20 +304,20 @@ def _apply(
             raise DigestMismatch("the batch has fewer vectors than new chunks") from None
 
     for origin, operation in operations:
-        transaction.apply(origin, operation, next_vectors)
+        transaction.apply(origin, operation, next_vectors)  # §11.3-2
         transaction.mark_done(origin)
     for origin in batch.also_done:
         transaction.mark_done(origin)
     for content in batch.embedded_anew:
-        transaction.embed_anew(content, next_vectors(""))
+        transaction.embed_anew(content, next_vectors(""))  # §11.3-3
     if batch.condemned:
-        transaction.condemn(batch.condemned)
+        transaction.condemn(batch.condemned)  # §11.3-4
     if transaction.left_out or any(isinstance(operation, Forget) for _, operation in operations):
         note_forget(transaction, (position.epoch, position.sequence))
-    if next(vectors, None) is not None:
+    if next(vectors, None) is not None:  # §11.3-3
         raise DigestMismatch("the batch has more vectors than new chunks")
     digest = transaction.digest().to_bytes()
-    if digest != batch.digest:
+    if digest != batch.digest:  # §11.3-5
         raise DigestMismatch(f"the digest is {digest.hex()[:16]}, the Core states {batch.digest.hex()[:16]}")
     note_own(member, transaction, batch)
 
@@ -327,7 +330,7 @@ def replay_kept(member: Member) -> None:
         if not kept or kept[0].sequence != position.sequence or kept[0].state is EntryState.UNSENT:
             return
         slot = judge_slot(kept[0].data, position, member.log)
-        if take_slot(member, slot, kept[0].data, position).standing is not Standing.CAUGHT_UP:
+        if take_slot(member, slot, kept[0].data, position).standing is not PullOutcome.CAUGHT_UP:
             return
 
 

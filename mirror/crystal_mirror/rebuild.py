@@ -18,7 +18,7 @@ from crystal_crypto.entry import Kind, parse
 from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.offeragain import offer_again
+from crystal_mirror.offeragain import reoffer
 from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
@@ -35,7 +35,7 @@ from crystal_mirror.snapshot_base import (
 from crystal_mirror.snapshots.blobs import BlobDamaged
 from crystal_mirror.snapshots.finding import find_snapshot
 from crystal_mirror.snapshots.making import is_whole
-from crystal_mirror.snapshots.restoring import Source, parts_below, resume_restore, start_restore
+from crystal_mirror.snapshots.restoring import RestoreSource, parts_below, resume_restore, start_restore
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from crystal_mirror.voids import Fork, previous_of
 
@@ -66,7 +66,7 @@ def find_fork(
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:
-            return None if need_seal and not ends else fork
+            return None if need_seal and not ends else fork  # §11.10-1
         slot = yield from judge_current(member, data, position)
         if slot.kind is SlotKind.DIVERGED:
             slot = VOID  # for whoever has read the relay's mirror up to here
@@ -170,7 +170,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
     source = yield from _source(member, place if orphans or mark != b"all" else None)
     if source is not None and source.orphans:
         orphans = []  # what that state lacks is offered again when it stands, and no more: ``snapshots/restoring.py``
-    offer_again(member, orphans)
+    reoffer(member, orphans)  # §11.10-2
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:
             return  # another process of this home was faster, and keeps by now what it has read since
@@ -198,7 +198,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
     replay_kept(member)
 
 
-def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]:
+def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource | None]:
     """The snapshot to make the state of: the base, if the fork is not below it and the relay has it all; else the newest that
     counts. None if there is no base: all that is kept goes back to the first slot."""
     base = read_base(member.replica)
@@ -208,7 +208,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]
     if slot is not None and fork is not None and slot >= fork:
         slot = None
     if (fork is None or fork >= (base.epoch, base.sequence)) and (yield from is_whole(member, base)):
-        return Source(base, slot, None, orphans=False)
+        return RestoreSource(base, slot, None, orphans=False)
     found = yield from find_snapshot(member, beyond=(base.epoch, base.sequence))
     if (
         found is not None
@@ -216,7 +216,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[Source | None]
         and (yield from is_whole(member, found.announced))
         and not (yield from parts_below(member, found.announced))
     ):
-        return Source(found.announced, found.slot, found.entry, orphans=True)
+        return RestoreSource(found.announced, found.slot, found.entry, orphans=True)
     raise BlobDamaged("the state has to be made anew, and the relay does not have the snapshot for it")
 
 

@@ -14,23 +14,23 @@ from crystal_crypto.entry import parse
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import LogForked
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import log_is_whole, read_log, restore_log
 from crystal_mirror.member import Member
 from crystal_mirror.outbox import restart_stream
 from crystal_mirror.ports import Journal, ReplicaView
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import Standing, pull, read_floor
+from crystal_mirror.pull import PullOutcome, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.slots import VOID, SlotKind, judge_slot
 from crystal_mirror.snapshot_base import first_position
 from crystal_mirror.types import EntryState, Position
-from crystal_mirror.voids import Fork, doubt_voids
+from crystal_mirror.voids import Fork, find_valid_void
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingEntries:
     """What a device had applied beyond what is here. ``device`` None: this very copy had, by its journal."""
 
     device: bytes | None
@@ -38,7 +38,7 @@ class Missing:
     sequence: int
 
 
-def log_complete(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[bool]:
+def log_complete(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[bool]:
     """Takes in what the relay's device log has beyond ours. Returns whether the relay has all that is here. Writes nothing.
 
     Raises:
@@ -67,7 +67,7 @@ def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
     return position if position[:2] < replica.position()[:2] else None
 
 
-def put_back_log(log: DeviceLog, journal: Journal, keys: VaultKeys) -> Flow[int]:
+def put_back_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
     """Gives the relay every kept slot of the device log that it lacks. Returns how many.
 
     Raises:
@@ -96,8 +96,8 @@ def put_back_mirror(member: Member) -> Flow[int]:
         yield from finish_rebuild(member)
     pulled = yield from pull(member)
     restored = 0
-    if pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED):
-        fork = (yield from doubt_voids(member)) or (yield from find_fork(member, need_seal=True))
+    if pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
+        fork = (yield from find_valid_void(member)) or (yield from find_fork(member, need_seal=True))
         if fork is not None:
             yield from begin_rebuild(member, fork)
         else:
@@ -107,16 +107,16 @@ def put_back_mirror(member: Member) -> Flow[int]:
     return restored
 
 
-def missing(member: Member) -> list[Missing]:
+def missing(member: Member) -> list[MissingEntries]:
     """Who had applied more than is here, as far as this copy ever heard."""
     position = member.replica.position()[:2]
     behind = [
-        Missing(cursor.device, cursor.epoch, cursor.sequence)
+        MissingEntries(cursor.device, cursor.epoch, cursor.sequence)
         for cursor in seen_cursors(member)
         if (cursor.epoch, cursor.sequence) > position
     ]
     floor = read_floor(member)
-    return [*behind, *([Missing(None, *floor)] if floor > position else [])]
+    return [*behind, *([MissingEntries(None, *floor)] if floor > position else [])]
 
 
 def _put_unsent(member: Member) -> Flow[int]:

@@ -12,7 +12,7 @@ words. New text gets vectors of the new model as it comes.
 from dataclasses import dataclass
 
 from crystal_crypto.errors import TooLarge
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.errors import TransactionStale, Unready
 from crystal_mirror.member import Member
 from crystal_mirror.publish import Published, publish
@@ -34,7 +34,7 @@ def begin_reembedding(member: Member, model: str, *, anew: bool = False) -> Flow
     kept = member.replica.meta_get(META_MODEL)
     if kept == model.encode() and not anew:
         return False
-    decree(member, model=model, drops_vectors=True)
+    write_control_entry(member, model=model, drops_vectors=True)
     yield from publish(member)
     return True
 
@@ -53,14 +53,14 @@ def reembed(member: Member, model: str) -> Flow[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReembedStep:
     """What one step embedded; ``bytes`` are of text."""
 
     texts: int
     bytes: int
 
 
-def embed_some(member: Member, model: str) -> Flow[Step | None]:
+def embed_some(member: Member, model: str) -> Flow[ReembedStep | None]:
     """One step: some of what has no vectors, in one entry. None if nothing is left.
 
     Raises:
@@ -74,14 +74,14 @@ def embed_some(member: Member, model: str) -> Flow[Step | None]:
         windows: list[list[bytes]] = yield Embed(tuple(text for _, text in waiting), needed=True)
         embedded = [(content, tuple(some)) for (content, _), some in zip(waiting, windows, strict=True)]
         try:
-            decree(member, model=model, embedded=embedded)
+            write_control_entry(member, model=model, embedded=embedded)
         except TooLarge:
             if at_once > 1:
                 at_once = max(1, at_once // 2)
                 continue
             # The windows of one text do not fit an entry: it is found by its beginning.
             content, some = embedded[0]
-            decree(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
+            write_control_entry(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
         if (yield from publish(member)) is not Published.DONE:
             raise TransactionStale("the log went on elsewhere")
-        return Step(len(waiting), sum(len(text.encode()) for _, text in waiting))
+        return ReembedStep(len(waiting), sum(len(text.encode()) for _, text in waiting))

@@ -21,14 +21,22 @@ from crystal_mirror.member import Member
 from crystal_mirror.moving.handover import heed, holds
 from crystal_mirror.moving.terms import tidy
 from crystal_mirror.notices import Notice
-from crystal_mirror.orphans import note_orphans
+from crystal_mirror.orphans import note_held_entries
 from crystal_mirror.outbox import FULL_CHECK_ROUNDS, push, settle
 from crystal_mirror.publish import Published, publish, restore_mirror
-from crystal_mirror.pull import META_QUARANTINE, Pulled, Standing, pull, raise_floor, read_floor, tail_agrees
+from crystal_mirror.pull import (
+    META_QUARANTINE,
+    PullOutcome,
+    PullReport,
+    pull,
+    raise_floor,
+    read_floor,
+    tail_agrees,
+)
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.forgets import note_forgets
-from crystal_mirror.retention.looks import doubt_relay, let_go_below_base, retain
+from crystal_mirror.retention.looks import doubt_relay, drop_below_base, retain
 from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.making import announce
 from crystal_mirror.snapshots.restoring import (
@@ -41,7 +49,7 @@ from crystal_mirror.snapshots.restoring import (
     start_from_snapshot,
 )
 from crystal_mirror.types import EntryState
-from crystal_mirror.voids import doubt_voids, retract_voids
+from crystal_mirror.voids import find_valid_void, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2
@@ -106,7 +114,7 @@ def sync_round(
             yield from resume_restore(member)
             report.rebuilt = True
         adopt_claim(member)
-        if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:
+        if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:  # §11.7-6
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
         if member.is_core:
@@ -132,7 +140,7 @@ def sync_round(
 
 def _doubt(member: Member, report: RoundReport) -> Flow[None]:
     """Looks again at all void slots: a relay that has shown us junk in place of an entry has led us astray."""
-    fork = yield from doubt_voids(member)
+    fork = yield from find_valid_void(member)
     if fork is not None:
         member.notices.put(
             Notice.MIRROR_TAMPERED, f"the relay had shown junk at epoch {fork.epoch}, slot {fork.sequence}"
@@ -143,7 +151,7 @@ def _doubt(member: Member, report: RoundReport) -> Flow[None]:
 
 def _end(member: Member) -> None:
     """What a round leaves behind however it ended, unless it was dropped half way."""
-    note_orphans(member.journal, member.notices)
+    note_held_entries(member.journal, member.notices)
     raise_floor(member)
     member.rounds += 1
     member.notices.save()
@@ -172,23 +180,23 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     pulled = yield from pull(member)
     _count(report, pulled)
     if (
-        pulled.standing in (Standing.LOG_BEHIND, Standing.GAP, Standing.HELD)
-        or (pulled.standing is Standing.CAUGHT_UP and _others_are_ahead(member))
+        pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.GAP, PullOutcome.HELD)
+        or (pulled.standing is PullOutcome.CAUGHT_UP and _others_are_ahead(member))
     ) and (yield from catch_up_by_snapshot(member)):
         report.rebuilt = True
         pulled = yield from pull(member)
         _count(report, pulled)
-    if announcement_holds(member) is False:
+    if announcement_holds(member) is False:  # §12.2-5
         give_snapshot_up(member)
         return
-    if pulled.standing is Standing.QUARANTINED:
+    if pulled.standing is PullOutcome.QUARANTINED:
         pulled = yield from _replay_once(member, report)
     elif (
-        pulled.standing in (Standing.LOG_BEHIND, Standing.DIVERGED)
+        pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED)
         or member.replica.kept(EntryState.UNSENT)
         or _waits_for_a_seal(member)
     ):
-        fork = (yield from doubt_voids(member)) or (yield from find_fork(member, need_seal=True))
+        fork = (yield from find_valid_void(member)) or (yield from find_fork(member, need_seal=True))
         if fork is None and _waits_for_a_seal(member):
             fork = yield from find_fork(member, need_seal=True, whole=True)
         if fork is not None:
@@ -196,8 +204,8 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
-    report.caught_up = pulled.standing is Standing.CAUGHT_UP
-    report.relay_lost |= pulled.standing is Standing.LOG_BEHIND
+    report.caught_up = pulled.standing is PullOutcome.CAUGHT_UP
+    report.relay_lost |= pulled.standing is PullOutcome.LOG_BEHIND
     if report.caught_up:
         # Only now is all that was applied here on the relay: what it has lost since is not durable.
         report.settled += settle(member)
@@ -215,14 +223,14 @@ def _waits_for_a_seal(member: Member) -> bool:
     is to end it yet."""
     lead = member.log.last_core
     behind = lead is not None and member.replica.position().epoch < lead.epoch
-    return behind and member.rounds % FULL_CHECK_ROUNDS == 0
+    return behind and member.rounds % FULL_CHECK_ROUNDS == 0  # §11.11-2
 
 
-def _replay_once(member: Member, report: RoundReport) -> Flow[Pulled]:
+def _replay_once(member: Member, report: RoundReport) -> Flow[PullReport]:
     """The state differs from the Core's: replays everything once; if it differs again at the same place, holds there."""
     place = b"%d %d" % member.replica.position()[:2]
-    if member.replica.meta_get(META_QUARANTINE) == place:
-        return Pulled(Standing.QUARANTINED, 0, 0, 0)
+    if member.replica.meta_get(META_QUARANTINE) == place:  # §11.3-7
+        return PullReport(PullOutcome.QUARANTINED, 0, 0, 0)
     with member.replica.transaction() as transaction:
         transaction.meta_set(META_QUARANTINE, place)
     yield from begin_rebuild(member, None)
@@ -237,7 +245,7 @@ def _lead(
 ) -> Flow[None]:
     """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
     report.core = True
-    if (yield from holds(member, now_ms)):
+    if (yield from holds(member, now_ms)):  # §17.2-2
         report.bytes_pushed += yield from push(member)
         return
     lead = member.log.lead
@@ -318,17 +326,17 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             )
         )
     standing = yield from tail_agrees(member)
-    if standing is Standing.LOG_BEHIND:
+    if standing is PullOutcome.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
         report.relay_lost = True
         doubt_relay(member)
-    if standing is Standing.LOG_BEHIND or full:
+    if standing is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         standing = yield from tail_agrees(member)
-    damaged = (yield from find_damage(member)) if full else None
+    damaged = (yield from find_damage(member)) if full else None  # §11.11-1
     if damaged is not None and damaged.below_base:
         member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
-        let_go_below_base(member)
+        drop_below_base(member)
         damaged = None
     elif damaged is not None:
         member.notices.put(
@@ -340,9 +348,9 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
         if damaged.fork:
             yield from begin_rebuild(member, damaged.fork)
             report.rebuilt = True
-    behind_floor = member.replica.position()[:2] < read_floor(member)
+    behind_floor = member.replica.position()[:2] < read_floor(member)  # §11.9-2
     outcome = Published.CLONED if behind_floor else Published.FORKED
-    if standing is Standing.CAUGHT_UP and not behind_floor and damaged is None:
+    if standing is PullOutcome.CAUGHT_UP and not behind_floor and damaged is None:
         outcome = yield from publish(member)
         if outcome is Published.DONE:
             return True
@@ -374,6 +382,6 @@ def _have_beyond(member: Member, epoch: int, sequence: int) -> bool:
     return member.replica.position()[:2] > (epoch, sequence)
 
 
-def _count(report: RoundReport, pulled: Pulled) -> None:
+def _count(report: RoundReport, pulled: PullReport) -> None:
     report.operations_applied += pulled.operations
     report.bytes_pulled += pulled.bytes

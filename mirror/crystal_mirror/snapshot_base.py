@@ -137,7 +137,7 @@ def awaited_announcement(view: ReplicaView) -> Place | None:
 def note_announcement(transaction: ReplicaTransaction, place: Place, data: bytes) -> None:
     """A slot is taken: if the announcement was awaited there, and it is this, nothing is awaited any more."""
     kept = transaction.meta_get(META_ANNOUNCED_AT)
-    if kept is not None and _awaited_decoder.decode(kept) == (*place, sha256(data).digest()):
+    if kept is not None and _awaited_decoder.decode(kept) == (*place, sha256(data).digest()):  # §12.2-5
         transaction.meta_set(META_ANNOUNCED_AT, None)
 
 
@@ -151,23 +151,23 @@ def is_of_before(announced: Announced, place: Place) -> bool:
     return announced.epoch == place[0] and announced.sequence <= place[1]
 
 
-def take_decrees(transaction: ReplicaTransaction, batch: Batch, place: Place) -> None:
+def take_control_entry(transaction: ReplicaTransaction, batch: Batch, place: Place) -> None:
     """What a batch at this place says beside its operations, after they were applied: for its maker and for every reader."""
     if batch.condemned:
         transaction.condemn(batch.condemned)
-    if batch.announced is not None and is_of_before(batch.announced, place):
+    if batch.announced is not None and is_of_before(batch.announced, place):  # §11.14-1
         set_snapshot(transaction, batch.announced, place)
-    if batch.packs is not None:
+    if batch.packs is not None:  # §11.14-5
         transaction.meta_set(META_PACKS, _encoder.encode(batch.packs))
         transaction.meta_set(META_PACKS_SLOT, _encoder.encode(place))
-    if batch.floor is not None and batch.floor > published_floor(transaction):
+    if batch.floor is not None and batch.floor > published_floor(transaction):  # §11.14-2
         newest = newest_snapshot(transaction)
-        if newest is None or (newest.epoch, newest.sequence) < batch.floor:
+        if newest is None or (newest.epoch, newest.sequence) < batch.floor:  # §11.14-2
             return  # a floor without a snapshot that covers it binds nobody
         transaction.meta_set(META_PUBLISHED_FLOOR, _encoder.encode(batch.floor))
         transaction.meta_set(META_FLOOR_SLOT, _encoder.encode(place))
         set_base(transaction, newest)
-        transaction.drop_entries_before(*batch.floor)
+        transaction.drop_entries_before(*batch.floor)  # §11.14-2
 
 
 def _announced(data: bytes | None) -> Announced | None:

@@ -7,7 +7,7 @@ shows it a free slot there, as it shows one at the true end; but behind the true
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.member import Member
-from crystal_mirror.pull import Standing, last_kept, tail_agrees
+from crystal_mirror.pull import PullOutcome, last_kept, tail_agrees
 from crystal_mirror.requests import Flow, GetMany, Has, List, Listing
 from crystal_mirror.slots import SlotKind, judge_slot
 from crystal_mirror.types import Position
@@ -23,7 +23,7 @@ def is_passed(member: Member) -> Flow[bool]:
     replaced. What is let go of goes from the start.
     """
     position = member.replica.position()
-    if last_kept(member, position) is not None and (yield from tail_agrees(member)) is Standing.CAUGHT_UP:
+    if last_kept(member, position) is not None and (yield from tail_agrees(member)) is PullOutcome.CAUGHT_UP:
         return False
     key = member.keys.mirror(position.epoch, position.sequence)
     there = yield Has((key,))

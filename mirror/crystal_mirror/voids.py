@@ -75,7 +75,7 @@ def retract_voids(member: Member) -> Flow[bool]:
         (
             kept
             for kept, data in zip(voids, there, strict=True)
-            if kept.data != data or _stands_now(member, kept, kept.data, previous)
+            if kept.data != data or _stands_now(member, kept, kept.data, previous)  # §11.7-5
         ),
         None,
     )
@@ -94,7 +94,7 @@ def retract_voids(member: Member) -> Flow[bool]:
     return True
 
 
-def doubt_voids(member: Member) -> Flow[Fork | None]:
+def find_valid_void(member: Member) -> Flow[Fork | None]:
     """The first slot that is void here and holds, on the relay, an entry that continues our history before it."""
     voids = member.replica.kept(EntryState.VOID)
     for start in range(0, len(voids), VOIDS_AT_ONCE):
@@ -104,7 +104,7 @@ def doubt_voids(member: Member) -> Flow[Fork | None]:
             yield from read_log(member.log, member.journal, member.keys, member.notices)
         for kept, data in zip(some, there, strict=True):
             previous = previous_of(member, kept.epoch, kept.sequence)
-            if data is not None and _stands_now(member, kept, data, previous):
+            if data is not None and _stands_now(member, kept, data, previous):  # §11.7-6
                 return Fork(kept.epoch, kept.sequence)
     return None
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from crystal_mirror.commands.asking import take_report, withdraw
 from crystal_mirror.commands.messages import EXPIRES_AFTER_ENTRIES, REPORTED, Action, CommandState, Report
 from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import TRIES_MAX, Claims, begin, finish, next_due
+from crystal_mirror.commands.running import TRIES_MAX, HeldClaims, begin, finish, next_due
 from crystal_mirror.commands.sending import send
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.types import Position
@@ -46,7 +46,7 @@ class Target(Office):
             return
 
     def dies(self) -> None:
-        self.desk.claims = Claims()
+        self.desk.claims = HeldClaims()
         row = next_due(self.desk.book)
         if row is not None and row.state is not ReceivedState.RECEIVED:
             self.begins()

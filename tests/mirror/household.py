@@ -4,12 +4,12 @@ from crystal_core.replica import Replica
 from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror.administer import Newcomer, add_device
+from crystal_mirror.administer import NewDevice, add_device
 from crystal_mirror.administer import revoke as revoke_flow
 from crystal_mirror.authority import authority, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
 from crystal_mirror.founding import found, join
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.records import GenerationRecord
@@ -45,7 +45,7 @@ class Household:
         )
         self.store.run(flow)
         journal = SqliteJournal.open(":memory:")
-        self.store.run(read_log(DeviceLog(self.root.vault), journal, VaultKeys(self.root.vault)))
+        self.store.run(read_log(DeviceLog(self.root.vault), journal, StoreKeys(self.root.vault)))
         return self.open(identity, journal)
 
     def by_kit(self, name: str) -> Member:
@@ -99,8 +99,8 @@ def another_process(member: Member) -> Member:
     )
 
 
-def newcomer(identity: DeviceIdentity) -> Newcomer:
-    return Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+def newcomer(identity: DeviceIdentity) -> NewDevice:
+    return NewDevice(identity.id, identity.signing.public, identity.exchange.public)
 
 
 def has(member: Member, text: str) -> bool:

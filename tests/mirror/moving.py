@@ -5,7 +5,7 @@ from typing import Any
 from crystal_core.replica import Replica
 from crystal_mirror.cursors import About
 from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import ask, look, take, withdraw
+from crystal_mirror.moving.asking import ask, follow_up, take, withdraw
 from crystal_mirror.moving.handover import call_off, freeze, offer
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import RoundReport, sync_round
@@ -49,7 +49,7 @@ class Moving(Household):
         self.run(ask(member, more.get("root"), self.about))
 
     def look(self, member: Member) -> Any:
-        return self.run(look(member, self.about))
+        return self.run(follow_up(member, self.about))
 
     def take(self, member: Member, **more: Any) -> Any:
         return self.run(take(member, more.get("root"), self.about))

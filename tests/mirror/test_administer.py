@@ -10,7 +10,7 @@ from crystal_crypto.identity import DeviceIdentity, ExchangePublic
 from crystal_mirror import administer, devicelog
 from crystal_mirror.administer import (
     GENERATION_DAYS_MAX,
-    Newcomer,
+    NewDevice,
     add_device,
     generation_due,
     grant_lead,
@@ -146,10 +146,10 @@ def test_a_newcomer_that_the_log_would_not_take_is_refused_before_anything_is_wr
     fresh, theirs = new_device("fresh"), home.lost.identity
     home.revoke(home.lost)
     posing = {
-        "signing": Newcomer(fresh.id, theirs.signing.public, fresh.exchange.public),
-        "exchange": Newcomer(fresh.id, fresh.signing.public, theirs.exchange.public),
-        "id of the root": Newcomer(bytes(16), fresh.signing.public, fresh.exchange.public),
-        "no key": Newcomer(fresh.id, fresh.signing.public, ExchangePublic.from_bytes(bytes(32))),
+        "signing": NewDevice(fresh.id, theirs.signing.public, fresh.exchange.public),
+        "exchange": NewDevice(fresh.id, fresh.signing.public, theirs.exchange.public),
+        "id of the root": NewDevice(bytes(16), fresh.signing.public, fresh.exchange.public),
+        "no key": NewDevice(fresh.id, fresh.signing.public, ExchangePublic.from_bytes(bytes(32))),
     }[taken]
     before = dict(home.store)
     with pytest.raises((Malformed, NotAllowed)):

@@ -9,7 +9,7 @@ from crystal_mirror.authority import Authority, seal_record
 from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, Verdict
 from crystal_mirror.errors import LogForked, WrongVault
 from crystal_mirror.founding import found, join, root_keys
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log, restore_log
 from crystal_mirror.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
@@ -28,7 +28,7 @@ class Vault:
         self.journal = SqliteJournal.open(":memory:")
         self.store.run(found(self.core, self.root, self.journal, seeded("found"), DETAILS))
         self.log: DeviceLog = load_log(self.journal, self.root.vault)
-        self.keys = VaultKeys(self.root.vault)
+        self.keys = StoreKeys(self.root.vault)
         self.generation: GenerationKey = root_keys(self.root, self.log)[0]
 
     def add_record(self, device: DeviceIdentity) -> AddRecord:

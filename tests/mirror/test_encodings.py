@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_mirror.batch import Batch, decode_batch, encode_batch
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.operations import (
     OPERATION_BYTES_MAX,
     PIECE_BYTES_MAX,
@@ -187,7 +187,7 @@ def test_random_frames_are_refused_as_malformed_and_nothing_else(head: bytes, ve
 
 @given(origins.filter(lambda origin: origin.sequence < 10**16))
 def test_stream_keys_parse_back(origin: Origin) -> None:
-    keys = VaultKeys(bytes(16))
+    keys = StoreKeys(bytes(16))
     assert keys.parse_stream(keys.conversation(*origin)) == origin
 
 
@@ -202,7 +202,7 @@ def test_stream_keys_parse_back(origin: Origin) -> None:
     ],
 )
 def test_junk_keys_are_not_streams(tail: str) -> None:
-    keys = VaultKeys(bytes(16))
+    keys = StoreKeys(bytes(16))
     assert keys.parse_stream(keys.conversations_prefix + tail) is None
 
 

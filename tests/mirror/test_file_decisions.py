@@ -9,11 +9,11 @@ from crystal_mirror.files.tree import (
     FUSE_FILES_MAX,
     FUSE_FREE_FILES,
     FUSED,
-    Action,
-    Agreed,
-    Content,
-    Direction,
-    Planned,
+    AgreedFile,
+    DeletionDirection,
+    FileAction,
+    FileContent,
+    PlannedAction,
     content_digest,
     content_of,
     decide,
@@ -37,12 +37,12 @@ def row(number: int, version: int, *, gone: bool = False, executable: bool = Fal
     return FileRow(PATH, origin, executable, 0, () if gone else (part(number),), gone)
 
 
-def content(number: int, *, executable: bool = False) -> Content:
-    return Content(content_digest([part(number)]), executable)
+def content(number: int, *, executable: bool = False) -> FileContent:
+    return FileContent(content_digest([part(number)]), executable)
 
 
-def agreed(number: int, version: int, *, aside: bool = False) -> Agreed:
-    return Agreed(PATH, Origin(bytes(16), bytes(8), version), content(number), aside)
+def agreed(number: int, version: int, *, aside: bool = False) -> AgreedFile:
+    return AgreedFile(PATH, Origin(bytes(16), bytes(8), version), content(number), aside)
 
 
 LOCALS = [None, content(1), content(2), content(1, executable=True)]
@@ -53,21 +53,21 @@ ALL = list(product(LOCALS, REMOTES, AGREED))
 
 def test_nothing_is_removed_without_a_tombstone() -> None:
     for local, remote, past in ALL:
-        if decide(local, remote, past) is Action.REMOVE:
+        if decide(local, remote, past) is FileAction.REMOVE:
             assert remote is not None
             assert remote.gone
 
 
 def test_nothing_is_removed_or_overwritten_here_that_was_not_agreed() -> None:
     for local, remote, past in ALL:
-        if local is not None and decide(local, remote, past) in (Action.REMOVE, Action.FETCH):
+        if local is not None and decide(local, remote, past) in (FileAction.REMOVE, FileAction.FETCH):
             assert past is not None
             assert past.content == local
 
 
 def test_a_deletion_is_passed_on_only_for_the_very_version_that_was_here() -> None:
     for local, remote, past in ALL:
-        if decide(local, remote, past) is Action.DROP:
+        if decide(local, remote, past) is FileAction.DROP:
             assert local is None
             assert remote is not None
             assert past is not None
@@ -77,7 +77,7 @@ def test_a_deletion_is_passed_on_only_for_the_very_version_that_was_here() -> No
 
 def test_what_was_excluded_is_never_passed_on_as_deleted() -> None:
     for remote in REMOTES:
-        assert decide(None, remote, agreed(1, 1, aside=True)) is not Action.DROP
+        assert decide(None, remote, agreed(1, 1, aside=True)) is not FileAction.DROP
 
 
 def test_a_local_change_is_always_offered() -> None:
@@ -85,17 +85,17 @@ def test_a_local_change_is_always_offered() -> None:
         if local is not None and (past is None or past.content != local):
             living = remote is not None and not remote.gone
             same = living and remote is not None and content_of(remote) == local
-            assert decide(local, remote, past) is (Action.ADOPT if same else Action.PUT)
+            assert decide(local, remote, past) is (FileAction.ADOPT if same else FileAction.PUT)
 
 
 def test_equal_states_rest() -> None:
-    assert decide(content(1), row(1, 1), agreed(1, 1)) is Action.NOTHING
-    assert decide(None, None, None) is Action.NOTHING
-    assert decide(None, row(0, 9, gone=True), None) is Action.NOTHING
+    assert decide(content(1), row(1, 1), agreed(1, 1)) is FileAction.NOTHING
+    assert decide(None, None, None) is FileAction.NOTHING
+    assert decide(None, row(0, 9, gone=True), None) is FileAction.NOTHING
 
 
 def test_what_is_offered_waits_whatever_stands_there() -> None:
-    assert {decide(*states, pending=True) for states in ALL} == {Action.WAIT}
+    assert {decide(*states, pending=True) for states in ALL} == {FileAction.WAIT}
 
 
 def test_every_action_leads_to_rest_if_nobody_interferes() -> None:
@@ -105,26 +105,26 @@ def test_every_action_leads_to_rest_if_nobody_interferes() -> None:
         for _ in range(4):
             action = decide(local, remote, past)
             match action:
-                case Action.NOTHING:
+                case FileAction.NOTHING:
                     break
-                case Action.ADOPT | Action.PUT:
+                case FileAction.ADOPT | FileAction.PUT:
                     assert local is not None
-                    if action is Action.PUT:
+                    if action is FileAction.PUT:
                         number = next(n for n in range(4) if content(n).digest == local.digest)
                         remote = row(number, 20, executable=local.executable)
                     assert remote is not None
-                    past = Agreed(PATH, remote.version, local)
-                case Action.FETCH:
+                    past = AgreedFile(PATH, remote.version, local)
+                case FileAction.FETCH:
                     assert remote is not None
                     local = content_of(remote)
-                    past = Agreed(PATH, remote.version, local)
-                case Action.REMOVE | Action.FORGET:
+                    past = AgreedFile(PATH, remote.version, local)
+                case FileAction.REMOVE | FileAction.FORGET:
                     local = past = None
-                case Action.DROP:
+                case FileAction.DROP:
                     remote, past = row(0, 30, gone=True), None
-                case Action.WAIT:
+                case FileAction.WAIT:
                     raise AssertionError("nothing is offered")
-        assert decide(local, remote, past) is Action.NOTHING
+        assert decide(local, remote, past) is FileAction.NOTHING
 
 
 @given(st.integers(0, 100_000))
@@ -135,29 +135,29 @@ def test_the_fuse_stands_three_deletions_a_tenth_and_never_more_than_twenty(file
 
 
 @given(
-    st.lists(st.sampled_from([Action.DROP, Action.REMOVE, Action.PUT]), max_size=60),
+    st.lists(st.sampled_from([FileAction.DROP, FileAction.REMOVE, FileAction.PUT]), max_size=60),
     st.integers(0, 300),
     st.integers(0, 30),
 )
 def test_more_deletions_than_the_fuse_stands_all_wait_and_nothing_else_does(
-    actions: list[Action], files: int, lately: int
+    actions: list[FileAction], files: int, lately: int
 ) -> None:
-    plan = [Planned(f"{number}", action) for number, action in enumerate(actions)]
-    held = fused(plan, files, {Direction.HERE: lately}, frozenset())
-    for direction in Direction:
+    plan = [PlannedAction(f"{number}", action) for number, action in enumerate(actions)]
+    held = fused(plan, files, {DeletionDirection.HERE: lately}, frozenset())
+    for direction in DeletionDirection:
         asked = [one.path for one in plan if FUSED.get(one.action) is direction]
-        before = lately if direction is Direction.HERE else 0
+        before = lately if direction is DeletionDirection.HERE else 0
         waits = [path for path, one in held if one is direction]
         assert waits in ([], asked)
         assert bool(waits) == (bool(asked) and len(asked) + before > fuse_limit(files + before))
 
 
 def test_what_a_person_has_confirmed_does_not_wait() -> None:
-    plan = [Planned(f"{number}", Action.DROP) for number in range(30)]
-    confirmed = frozenset((one.path, Direction.EVERYWHERE) for one in plan)
+    plan = [PlannedAction(f"{number}", FileAction.DROP) for number in range(30)]
+    confirmed = frozenset((one.path, DeletionDirection.EVERYWHERE) for one in plan)
     assert fused(plan, 100, {}, confirmed) == []
-    assert len(fused([*plan, Planned("more", Action.DROP)], 100, {}, confirmed)) == 0
-    more = [Planned(f"more-{number}", Action.DROP) for number in range(30)]
+    assert len(fused([*plan, PlannedAction("more", FileAction.DROP)], 100, {}, confirmed)) == 0
+    more = [PlannedAction(f"more-{number}", FileAction.DROP) for number in range(30)]
     assert len(fused([*plan, *more], 100, {}, confirmed)) == 30
 
 
@@ -170,7 +170,7 @@ def test_three_sorted_states_are_met_path_by_path(one: list[str], two: list[str]
     found = list(
         merged(
             [(path, content(1)) for path in one],
-            [Agreed(path, version, content(1)) for path in two],
+            [AgreedFile(path, version, content(1)) for path in two],
             [FileRow(path, version, False, 0, (), gone=True) for path in three],
         )
     )

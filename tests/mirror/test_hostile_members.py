@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from crystal_mirror.batch import Announced
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.cursors import About, put_cursor, read_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.operations import Remember
 from crystal_mirror.publish import publish
 from crystal_mirror.retention.forgets import DAY_MS
 from crystal_mirror.retention.looks import retain
-from crystal_mirror.retention.outlook import outlook
+from crystal_mirror.retention.outlook import retention_status
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshot_base import newest_snapshot, published_floor
 from crystal_mirror.snapshots.making import make_snapshot
@@ -64,7 +64,7 @@ def test_a_node_that_says_it_is_ages_ahead_costs_the_core_no_time_and_raises_no_
     for look in range(3):
         home.store.run(retain(home.core, NOW + look * DAY_MS))
         home.store.run(sync_round(home.core, MODEL, about=About(now_ms=0)))
-        outlook(home.core, NOW)
+        retention_status(home.core, NOW)
     assert published_floor(home.core.replica) <= home.core.replica.position()[:2]
 
 
@@ -75,7 +75,7 @@ def test_a_core_that_announces_a_state_to_come_has_nobody_drop_what_it_keeps(
     announced = Announced(FAR, 0, bytes(32), bytes(32), bytes(32), 1, 0)
     with monkeypatch.context() as hostile:
         hostile.setattr("crystal_mirror.control_entries.take_decrees", _take_nothing)
-        decree(home.core, announced=announced, floor=(FAR, 0))
+        write_control_entry(home.core, announced=announced, floor=(FAR, 0))
     home.store.run(publish(home.core))
     home.sync(home.laptop)
     assert home.laptop.replica.position() == home.core.replica.position()

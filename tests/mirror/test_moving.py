@@ -6,8 +6,8 @@ from crystal_mirror.administer import revoke
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
 from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import Stage, stage_of
-from crystal_mirror.moving.handover import Giving, freeze, giving_of, look_for_calls, offer
+from crystal_mirror.moving.asking import HandoverStage, stage_of
+from crystal_mirror.moving.handover import CoreStage, freeze, giving_of, look_for_calls, offer
 from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from crystal_mirror.round import sync_round
 from tests.mirror.household import MODEL, has
@@ -31,17 +31,17 @@ def test_the_lead_moves_and_everybody_has_everything(home: Moving) -> None:
     for member in home.devices:
         member.accept(capture(f"before {member.device_id.hex()}"))
     home.ask(home.laptop)
-    assert stage_of(home.laptop) is Stage.ASKED
+    assert stage_of(home.laptop) is HandoverStage.ASKED
     home.round(home.core)
-    assert giving_of(home.core) is Giving.HOLDING
-    assert home.look(home.laptop) is Stage.DRAINED
+    assert giving_of(home.core) is CoreStage.HOLDING
+    assert home.look(home.laptop) is HandoverStage.DRAINED
     home.core.accept(capture("recorded while the Core held"))
     report = home.take(home.laptop)
-    assert (report.epoch, stage_of(home.laptop)) == (2, Stage.SEALED)
+    assert (report.epoch, stage_of(home.laptop)) == (2, HandoverStage.SEALED)
     home.round(home.laptop)
-    assert stage_of(home.laptop) is Stage.LEADING
+    assert stage_of(home.laptop) is HandoverStage.LEADING
     home.round(home.core)
-    assert giving_of(home.core) is Giving.NODE
+    assert giving_of(home.core) is CoreStage.NODE
     home.settle()
     home.settle()
     assert home.leader(home.tablet) == "laptop"
@@ -88,13 +88,13 @@ def test_a_device_that_never_comes_is_waited_for_no_longer_than_the_courtesy_tim
     assert due_in_ms(home.core, home.now) == COURTESY_MS
     home.now += COURTESY_MS - 1
     home.round(home.core)
-    assert giving_of(home.core) is Giving.HOLDING
+    assert giving_of(home.core) is CoreStage.HOLDING
     home.now += 1
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     for _ in range(3):
         home.round(home.core)
-        assert giving_of(home.core) is Giving.CORE, "one claim is held for once"
+        assert giving_of(home.core) is CoreStage.CORE, "one claim is held for once"
 
 
 @pytest.mark.parametrize("jump", [-3_600_000, 10**12])
@@ -103,7 +103,7 @@ def test_a_clock_that_is_set_while_the_core_holds_ends_it(home: Moving, jump: in
     home.round(home.core)
     home.now += jump
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
 
 
 def test_a_clock_that_stands_still_holds_nobody_for_ever(
@@ -113,7 +113,7 @@ def test_a_clock_that_stands_still_holds_nobody_for_ever(
     home.ask(home.laptop)
     home.round(home.core)
     rounds = 0
-    while giving_of(home.core) is Giving.HOLDING:
+    while giving_of(home.core) is CoreStage.HOLDING:
         home.round(home.core)
         rounds += 1
     assert rounds == 6
@@ -123,12 +123,12 @@ def test_a_request_that_is_withdrawn_ends_the_hold_at_once(home: Moving) -> None
     home.ask(home.laptop)
     home.round(home.core)
     home.withdraw(home.laptop)
-    assert stage_of(home.laptop) is Stage.READER
+    assert stage_of(home.laptop) is HandoverStage.READER
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     home.ask(home.laptop)
     home.round(home.core)
-    assert home.look(home.laptop) is Stage.DRAINED, "a new request is a new claim"
+    assert home.look(home.laptop) is HandoverStage.DRAINED, "a new request is a new claim"
 
 
 def test_a_request_that_nobody_pursues_is_withdrawn_by_the_next_round(home: Moving) -> None:
@@ -137,13 +137,13 @@ def test_a_request_that_nobody_pursues_is_withdrawn_by_the_next_round(home: Movi
     home.look(home.laptop)
     home.now += LEASE_MS - 1
     home.round(home.laptop)
-    assert stage_of(home.laptop) is Stage.ASKED, "somebody looked in between"
+    assert stage_of(home.laptop) is HandoverStage.ASKED, "somebody looked in between"
     home.laptop = home.restarted(home.laptop)
     home.now += LEASE_MS
     home.round(home.laptop)
-    assert stage_of(home.laptop) is Stage.READER
+    assert stage_of(home.laptop) is HandoverStage.READER
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
 
 
 def test_a_stolen_node_without_a_grant_is_never_drained_for(home: Moving) -> None:
@@ -156,14 +156,14 @@ def test_a_stolen_node_without_a_grant_is_never_drained_for(home: Moving) -> Non
     home.tablet.root = home.root  # what it says of the root is its own word
     home.round(home.tablet)
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     assert home.leader(home.core) == "core"
 
 
 def test_the_kit_in_force_lets_a_device_without_a_grant_ask(home: Moving) -> None:
     home.ask(home.tablet, root=home.root)
     home.round(home.core)
-    assert home.look(home.tablet) is Stage.DRAINED
+    assert home.look(home.tablet) is HandoverStage.DRAINED
     home.take(home.tablet, root=home.root)
     home.settle()
     assert home.leader(home.core) == "tablet"
@@ -178,7 +178,7 @@ def test_a_warrant_is_good_for_one_claim_and_one_epoch(home: Moving) -> None:
         transaction.meta_set("handover.warrant", warrant)
     home.round(home.tablet)
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     home.withdraw(home.tablet)
     home.ask(home.tablet, root=home.root)
     asks = home.tablet.journal.meta_get("handover.asks")
@@ -190,17 +190,17 @@ def test_a_warrant_is_good_for_one_claim_and_one_epoch(home: Moving) -> None:
         transaction.meta_set("handover.warrant", warrant)
     home.round(home.tablet)
     home.round(home.laptop)
-    assert giving_of(home.laptop) is Giving.CORE, "that warrant was for the epoch before"
+    assert giving_of(home.laptop) is CoreStage.CORE, "that warrant was for the epoch before"
 
 
 def test_the_core_gives_the_lead_to_a_device_that_has_no_grant(home: Moving) -> None:
     home.tablet.accept(capture("on its way"))
     home.offer(home.tablet)
-    assert giving_of(home.core) is Giving.OFFERING
+    assert giving_of(home.core) is CoreStage.OFFERING
     home.round(home.tablet)
-    assert stage_of(home.tablet) is Stage.ASKED
+    assert stage_of(home.tablet) is HandoverStage.ASKED
     home.round(home.core)
-    assert giving_of(home.core) is Giving.NODE
+    assert giving_of(home.core) is CoreStage.NODE
     home.round(home.tablet)
     home.settle()
     assert home.leader(home.core) == "tablet"
@@ -214,7 +214,7 @@ def test_the_lead_is_not_signed_before_the_relay_lets_the_device_write_as_a_core
     home.round(home.tablet)
     home.round(home.core)
     assert home.leader(home.core) == "core"
-    assert giving_of(home.core) is Giving.OFFERING
+    assert giving_of(home.core) is CoreStage.OFFERING
     home.offer(home.tablet)
     home.round(home.core)
     assert home.leader(home.core) == "tablet"
@@ -224,15 +224,15 @@ def test_an_offer_that_is_called_off_or_left_alone_is_let_go_of_by_both(home: Mo
     for end in ("called off", "left alone"):
         home.offer(home.tablet)
         home.round(home.tablet)
-        assert stage_of(home.tablet) is Stage.ASKED
+        assert stage_of(home.tablet) is HandoverStage.ASKED
         if end == "called off":
             home.call_off()
         else:
             home.now += LEASE_MS
         home.round(home.core)
-        assert giving_of(home.core) is Giving.CORE
+        assert giving_of(home.core) is CoreStage.CORE
         home.round(home.tablet)
-        assert stage_of(home.tablet) is Stage.READER
+        assert stage_of(home.tablet) is HandoverStage.READER
         home.round(home.core)
         assert home.leader(home.core) == "core"
 
@@ -333,7 +333,7 @@ def test_a_core_under_load_that_has_enough_of_a_round_hears_who_asks(home: Movin
     home.ask(home.laptop)
     report = home.store.run(sync_round(home.core, MODEL, about=home.about, enough=lambda: True))
     assert report.more
-    assert giving_of(home.core) is Giving.HOLDING, "what it has not taken is left to its successor"
+    assert giving_of(home.core) is CoreStage.HOLDING, "what it has not taken is left to its successor"
     home.look(home.laptop)
     home.take(home.laptop)
     home.settle()

@@ -5,8 +5,8 @@ import pytest
 from crystal_mirror.administer import revoke
 from crystal_mirror.claim import claim
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Revoked, Superseded
-from crystal_mirror.moving.asking import Stage, stage_of, take
-from crystal_mirror.moving.handover import Giving, freeze, giving_of
+from crystal_mirror.moving.asking import HandoverStage, stage_of, take
+from crystal_mirror.moving.handover import CoreStage, freeze, giving_of
 from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import sync_round
@@ -25,7 +25,7 @@ def home() -> Moving:
 def asked(home: Moving) -> None:
     home.ask(home.laptop)
     home.round(home.core)
-    assert home.look(home.laptop) is Stage.DRAINED
+    assert home.look(home.laptop) is HandoverStage.DRAINED
 
 
 def agreed(home: Moving, *texts: str) -> None:
@@ -60,9 +60,11 @@ def test_two_askers_get_it_one_after_the_other_and_one_wins(home: Moving) -> Non
     home.round(home.core)
     stages = [home.look(member) for member in (home.laptop, home.desk)]
     assert sorted(stage.value for stage in stages) == ["asked", "drained"]
-    first, second = (home.laptop, home.desk) if stages[0] is Stage.DRAINED else (home.desk, home.laptop)
+    first, second = (
+        (home.laptop, home.desk) if stages[0] is HandoverStage.DRAINED else (home.desk, home.laptop)
+    )
     home.take(first)
-    assert home.look(second) is Stage.READER, "its request is overtaken"
+    assert home.look(second) is HandoverStage.READER, "its request is overtaken"
     agreed(home)
     assert first.is_core
 
@@ -87,7 +89,7 @@ def test_a_core_that_dies_while_it_holds_comes_back_as_a_node(home: Moving) -> N
     home.round(home.laptop)
     home.now += 3_600_000
     home.round(home.core)
-    assert giving_of(home.core) is Giving.NODE
+    assert giving_of(home.core) is CoreStage.NODE
     agreed(home, "in the dead Core's outbox")
 
 
@@ -95,12 +97,12 @@ def test_a_core_that_comes_back_before_the_lead_is_taken_holds_on_or_resumes(hom
     asked(home)
     home.core = home.restarted(home.core)
     home.round(home.core)
-    assert giving_of(home.core) is Giving.HOLDING
+    assert giving_of(home.core) is CoreStage.HOLDING
     home.core = home.restarted(home.core)
     home.now += COURTESY_MS
     home.core.accept(capture("after it resumed"))
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     assert has(home.core, "after it resumed")
     home.take(home.laptop)  # late, and right all the same
     agreed(home, "after it resumed")
@@ -116,11 +118,11 @@ def test_an_asker_that_dies_right_after_a_write_leads_when_it_comes_back(home: M
     killed_at_write(home, take(home.laptop, None, home.about), prefix)
     home.laptop = home.restarted(home.laptop)
     home.round(home.core)
-    assert giving_of(home.core) is Giving.NODE
+    assert giving_of(home.core) is CoreStage.NODE
     home.round(home.laptop)
     assert home.laptop.is_core
     agreed(home, "under way")
-    assert stage_of(home.laptop) is Stage.LEADING
+    assert stage_of(home.laptop) is HandoverStage.LEADING
 
 
 def test_an_asker_that_dies_before_the_log_entry_is_forgotten_by_all(home: Moving) -> None:
@@ -130,7 +132,7 @@ def test_an_asker_that_dies_before_the_log_entry_is_forgotten_by_all(home: Movin
     home.core.accept(capture("the Core went on"))
     agreed(home, "the Core went on")
     assert home.core.is_core
-    assert stage_of(home.laptop) is Stage.READER
+    assert stage_of(home.laptop) is HandoverStage.READER
 
 
 @pytest.mark.parametrize("killed", range(0, 60, 3))
@@ -148,7 +150,7 @@ def test_a_giving_core_killed_at_any_step_resumes_or_lets_go(home: Moving, kille
     flow.close()
     home.core = home.restarted(home.core)
     home.round(home.core)
-    assert home.look(home.laptop) is Stage.DRAINED
+    assert home.look(home.laptop) is HandoverStage.DRAINED
     home.take(home.laptop)
     agreed(home, "collected while draining")
     assert home.laptop.is_core
@@ -158,7 +160,7 @@ def test_a_device_that_is_revoked_while_it_asks_is_held_for_no_longer(home: Movi
     asked(home)
     home.run(revoke(home.core, home.laptop.device_id, now_ms=home.now))
     home.round(home.core)
-    assert giving_of(home.core) is Giving.CORE
+    assert giving_of(home.core) is CoreStage.CORE
     with pytest.raises(Revoked):
         home.look(home.laptop)
     with pytest.raises(ProtocolError):

@@ -6,7 +6,7 @@ from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.administer import (
-    Newcomer,
+    NewDevice,
     add_device,
     grant_lead,
     rename,
@@ -19,10 +19,10 @@ from crystal_mirror.claim import claim
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import Revoked
 from crystal_mirror.founding import found, join
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import append, read_log
 from crystal_mirror.member import Member, load_keys, load_log
-from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
+from crystal_mirror.news import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
 from crystal_mirror.records import Details, GrantRecord, LeadRecord, Record
 from crystal_mirror.round import sync_round
 from crystal_node.device.journal import SqliteJournal
@@ -48,7 +48,7 @@ class Household:
 
     def invited(self, name: str) -> Member:
         identity, journal = new_device(name), SqliteJournal.open(":memory:")
-        newcomer = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+        newcomer = NewDevice(identity.id, identity.signing.public, identity.exchange.public)
         self.store.run(add_device(self.core, newcomer, name=name, system="Linux", now_ms=2000))
         for slot, data, void in self.core.journal.log_entries():
             with journal.transaction() as transaction:
@@ -74,7 +74,7 @@ class Household:
             return seal_record(log, record, by=Authority.of_root(self.root), key=key, salt=bytes(24))
 
         log, journal = DeviceLog(self.root.vault), SqliteJournal.open(":memory:")
-        assert self.store.run(append(log, journal, VaultKeys(log.vault), build))
+        assert self.store.run(append(log, journal, StoreKeys(log.vault), build))
 
 
 @pytest.fixture
@@ -82,13 +82,13 @@ def household() -> Household:
     return Household()
 
 
-def told(found: list[News]) -> list[tuple[str, str | None, str | None]]:
+def told(found: list[VaultChange]) -> list[tuple[str, str | None, str | None]]:
     return [(piece.kind.value, piece.name, piece.by_name) for piece in found]
 
 
-def shown(member: Member) -> list[News]:
+def shown(member: Member) -> list[VaultChange]:
     """What a person who looks is shown, and counts as shown from then on."""
-    found = news(member)
+    found = vault_changes(member)
     mark_shown(member.journal, member.log.next_slot - 1)
     return found
 
@@ -111,20 +111,20 @@ def test_a_newcomer_is_told_what_came_after_it_and_nothing_before(household: Hou
 def test_a_revocation_is_told_by_name_and_by_whom(household: Household) -> None:
     household.store.run(revoke(household.core, household.phone.device_id, now_ms=5000))
     household.sync(household.tablet)
-    found = news(household.tablet)[-1]
-    assert (found.kind, found.name, found.by_name, found.at) == (NewsKind.REVOKED, "phone", "core", 5000)
+    found = vault_changes(household.tablet)[-1]
+    assert (found.kind, found.name, found.by_name, found.at) == (ChangeKind.REVOKED, "phone", "core", 5000)
     with pytest.raises(Revoked):
         household.sync(household.phone)
-    own = news(household.phone)[-1]
-    assert (own.kind, own.device, own.by_name) == (NewsKind.REVOKED, household.phone.device_id, "core")
+    own = vault_changes(household.phone)[-1]
+    assert (own.kind, own.device, own.by_name) == (ChangeKind.REVOKED, household.phone.device_id, "core")
 
 
 def test_another_root_is_news(household: Household) -> None:
     household.store.run(rotate_root(household.core, household.root, new_root("next"), now_ms=7000))
     household.sync(household.tablet)
-    found = news(household.tablet)[-1]
-    assert (found.kind, found.by_root, found.by_name) == (NewsKind.ROOT_REPLACED, True, "core")
-    assert NewsKind.ROOT_REPLACED not in {piece.kind for piece in news(household.core)}
+    found = vault_changes(household.tablet)[-1]
+    assert (found.kind, found.by_root, found.by_name) == (ChangeKind.ROOT_REPLACED, True, "core")
+    assert ChangeKind.ROOT_REPLACED not in {piece.kind for piece in vault_changes(household.core)}
 
 
 def test_another_core_is_news_to_all_but_itself(household: Household) -> None:
@@ -134,7 +134,7 @@ def test_another_core_is_news_to_all_but_itself(household: Household) -> None:
     household.sync(household.phone, household.core)
     for member in (household.core, household.phone):
         (found,) = shown(member)
-        assert (found.kind, found.name, found.by_root) == (NewsKind.NEW_CORE, "tablet", True)
+        assert (found.kind, found.name, found.by_root) == (ChangeKind.NEW_CORE, "tablet", True)
     assert shown(household.tablet) == []
 
 
@@ -150,8 +150,8 @@ def test_a_device_that_a_thief_of_the_root_promotes_is_told_on_every_device_itse
     for member in everybody:
         household.store.run(read_log(member.log, member.journal, member.keys, member.notices))
         promoted = [(piece.kind, piece.device, piece.by_root) for piece in shown(member)]
-        led = (NewsKind.NEW_CORE, household.phone.device_id, True)
-        assert promoted == [(NewsKind.GRANTED, household.phone.device_id, True), led, led]
+        led = (ChangeKind.NEW_CORE, household.phone.device_id, True)
+        assert promoted == [(ChangeKind.GRANTED, household.phone.device_id, True), led, led]
 
 
 def test_a_grant_is_told_by_whom_and_taking_the_lead_by_it_as_well(household: Household) -> None:
@@ -162,16 +162,16 @@ def test_a_grant_is_told_by_whom_and_taking_the_lead_by_it_as_well(household: Ho
     household.store.run(claim(household.phone, None, force=True))
     household.sync(household.tablet, household.core)
     granted, led = shown(household.tablet)
-    assert (granted.kind, granted.name, granted.by_name) == (NewsKind.GRANTED, "phone", "core")
+    assert (granted.kind, granted.name, granted.by_name) == (ChangeKind.GRANTED, "phone", "core")
     assert (granted.by_root, granted.at) == (False, 6000)
-    assert (led.kind, led.name, led.by_name, led.by_root) == (NewsKind.NEW_CORE, "phone", "phone", False)
-    assert [piece.kind for piece in shown(household.core)] == [NewsKind.NEW_CORE], "the grant was its own"
-    assert [piece.kind for piece in shown(household.phone)] == [NewsKind.GRANTED], "the lead was its own"
+    assert (led.kind, led.name, led.by_name, led.by_root) == (ChangeKind.NEW_CORE, "phone", "phone", False)
+    assert [piece.kind for piece in shown(household.core)] == [ChangeKind.NEW_CORE], "the grant was its own"
+    assert [piece.kind for piece in shown(household.phone)] == [ChangeKind.GRANTED], "the lead was its own"
 
 
 def test_the_founders_own_lead_is_no_other_core(household: Household) -> None:
-    assert NewsKind.NEW_CORE not in {piece.kind for piece in news(household.core, -1)}
-    assert NewsKind.NEW_CORE not in {piece.kind for piece in news(household.tablet, -1)}
+    assert ChangeKind.NEW_CORE not in {piece.kind for piece in vault_changes(household.core, -1)}
+    assert ChangeKind.NEW_CORE not in {piece.kind for piece in vault_changes(household.tablet, -1)}
 
 
 def test_names_and_generations_are_no_news(household: Household) -> None:
@@ -190,7 +190,7 @@ def test_whoever_signs_cannot_hide_an_entry_from_a_device_by_saying_that_it_was_
     details = Details("thief", "Linux", 1000, household.tablet.device_id)
     household.store.run(join(thief, household.root, journal, seeded("thief"), details))
     household.sync(household.tablet)
-    assert told(news(household.tablet))[-1] == ("added", "thief", "tablet")
+    assert told(vault_changes(household.tablet))[-1] == ("added", "thief", "tablet")
 
 
 def test_what_was_shown_never_becomes_news_again(household: Household) -> None:

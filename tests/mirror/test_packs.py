@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from unittest.mock import patch
 
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.member import Member
 from crystal_mirror.publish import publish
 from crystal_mirror.requests import Get, GetBlob, GetMany
@@ -22,7 +22,7 @@ def week(home: Household, entries: int = 600) -> None:
     remember(home.core, "the week begins")
     home.sync(home.core)
     for number in range(entries):
-        decree(home.core, condemned=[sha256(b"%d" % number).digest()])
+        write_control_entry(home.core, condemned=[sha256(b"%d" % number).digest()])
         home.store.run(publish(home.core))
 
 

@@ -8,7 +8,7 @@ from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile, Remember
-from crystal_mirror.retention.outlook import outlook
+from crystal_mirror.retention.outlook import retention_status
 from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
@@ -156,13 +156,13 @@ def test_pruning_now_shows_before_what_it_does(home: Household) -> None:
     assert home.store.run(make_snapshot(home.core)) is not None
     home.sync(home.core)
     assert not snapshot_wanted(home.core)
-    foreseen = outlook(home.core, NOW, force=True)
+    foreseen = retention_status(home.core, NOW, force=True)
     assert foreseen.floor == (0, 0)
     floor = home.store.run(prune_now(home.core, NOW))
     newest = newest_snapshot(home.core.replica)
     assert newest is not None
     assert floor == published_floor(home.core.replica) == (newest.epoch, newest.sequence)
-    after = outlook(home.core, NOW)
+    after = retention_status(home.core, NOW)
     assert [kept.place for kept in after.snapshots] == [floor]
     assert after.expired == after.acked > 0
     assert [reader.place < floor for reader in after.readers] == [reader.passed for reader in after.readers]

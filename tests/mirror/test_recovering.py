@@ -12,13 +12,13 @@ from crystal_mirror.cursors import put_cursor, read_cursors
 from crystal_mirror.errors import LogForked
 from crystal_mirror.founding import join
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.member import Member, load_log
 from crystal_mirror.operations import Remember
 from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import push
 from crystal_mirror.recovering import (
-    Missing,
+    MissingEntries,
     adopt_outbox,
     log_complete,
     missing,
@@ -53,7 +53,7 @@ def _brought_back(home: Household, copies: Copies, store: Objects, name: str = "
     with journal.transaction():
         journal.become_anothers(KEPT_VALUES, beginning=META_HELD)
     vault = home.root.vault
-    log, keys = load_log(journal, vault), VaultKeys(vault)
+    log, keys = load_log(journal, vault), StoreKeys(vault)
     if not store.run(log_complete(log, journal, keys)):
         store.run(put_back_log(log, journal, keys))
     identity = new_device(name)
@@ -158,7 +158,7 @@ def test_others_that_had_more_are_named() -> None:
     store.run(put_back_mirror(new))
     position = home.core.replica.position()
     found = missing(new)
-    assert Missing(tablet.device_id, position.epoch, position.sequence) in found
+    assert MissingEntries(tablet.device_id, position.epoch, position.sequence) in found
     assert {each.device for each in found} <= {tablet.device_id, home.core.device_id}
 
 

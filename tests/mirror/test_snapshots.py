@@ -7,7 +7,7 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.blob import parse_blob_header
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.cursors import About
 from crystal_mirror.errors import RelayMisbehaves
 from crystal_mirror.member import Member
@@ -320,7 +320,7 @@ def test_a_part_that_was_condemned_while_a_snapshot_was_made_is_not_announced(ho
     second = home.store.run(make_snapshot(home.core))
     assert second is not None
     name = home.core.secret.blob_name(second.manifest, second.turn)
-    decree(home.core, condemned=[name])
+    write_control_entry(home.core, condemned=[name])
     home.store.run(publish(home.core))
     home.sync(home.core)
     assert newest_snapshot(home.core.replica) == first

@@ -13,7 +13,7 @@ from crystal_mirror.cursors import put_cursor, read_cursors, says_root
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import RootHeld
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import append
 from crystal_mirror.records import DETAIL_CHARS_MAX, AddRecord, Details, LeadRecord, NameRecord
 from crystal_mirror.status import details_of, device_name
@@ -55,7 +55,7 @@ def by_stealth(home: Household, name: str) -> DeviceIdentity:
         )
 
     log, journal = DeviceLog(home.core.vault), SqliteJournal.open(":memory:")
-    assert home.store.run(append(log, journal, VaultKeys(log.vault), build))
+    assert home.store.run(append(log, journal, StoreKeys(log.vault), build))
     home.read(home.core, home.laptop)
     return thief
 

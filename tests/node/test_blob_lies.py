@@ -14,7 +14,7 @@ from crystal_crypto.blob import open_blob, seal_blob
 from crystal_crypto.errors import Malformed, WrongKey
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.limits import BLOB_BYTES_MAX
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, Has, PutBlob, Request, StoreFailure
 from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
@@ -36,7 +36,7 @@ class Deceived:
 
     runner: Runner
     hostile: HostileRelay
-    keys: VaultKeys
+    keys: StoreKeys
     vault: bytes
     names: tuple[bytes, bytes]
 
@@ -56,7 +56,7 @@ async def deceived() -> AsyncGenerator[Deceived]:
         with hostile_relay(relay.url) as hostile:
             client = member.store(hostile.url)
             names: list[bytes] = []
-            runner, keys = Runner(client, None), VaultKeys(vault)
+            runner, keys = Runner(client, None), StoreKeys(vault)
             for content in (b"first" * 1000, b"second" * 1000):
                 digest = sha256(content).digest()
                 sealed = seal_blob(
@@ -148,7 +148,7 @@ def _saying(status: int, answer: bytes, seen: Seen) -> Seen:
 
 async def test_an_endless_blob_is_read_up_to_one_byte_over_the_limit() -> None:
     store = MemoryStore()
-    key = VaultKeys(bytes(16)).blob(bytes(32))
+    key = StoreKeys(bytes(16)).blob(bytes(32))
     await store.put_new(key, bytes(BLOB_BYTES_MAX * 2))
     found = await Runner(store, None).run(_asking(GetBlob(key)))
     assert len(found) == BLOB_BYTES_MAX + 1
@@ -179,7 +179,7 @@ async def test_a_blob_that_breaks_off_is_read_on_from_there_and_not_for_ever() -
     content = secrets.token_bytes(1000)
     store = Breaking(300)
     runner = Runner(store, None)
-    key = VaultKeys(bytes(16)).blob(bytes(32))
+    key = StoreKeys(bytes(16)).blob(bytes(32))
     assert await runner.run(_asking(PutBlob(key, content)))
     assert await runner.run(_asking(GetBlob(key))) == content
     assert store.starts == [0, 300, 600, 900]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import (
     Condemn,
     Flow,
@@ -46,7 +46,7 @@ class Asked:
     """A runner, its vault, and the store that in the end holds the objects."""
 
     runner: Runner
-    keys: VaultKeys
+    keys: StoreKeys
     bucket: Store
     sweep: Callable[[], Awaitable[None]]
 
@@ -142,7 +142,7 @@ class RequestsContract:
     async def test_a_range_that_reaches_beyond_its_stream_is_refused(self, at: Asked) -> None:
         device, incarnation = secrets.token_bytes(16), secrets.token_bytes(8)
         await at.ask(PutNew(at.keys.mirror(1, 0), b"kept"))
-        other = VaultKeys(secrets.token_bytes(16))
+        other = StoreKeys(secrets.token_bytes(16))
         for request in (
             Condemn(prefix=at.keys.root + "mirror", through=at.keys.mirror(1, 0)),
             Condemn(prefix=at.keys.stream_prefix(device, incarnation), through=at.keys.mirror(1, 0)),
@@ -165,7 +165,7 @@ class TestOverMemory(RequestsContract):
     @asynccontextmanager
     async def opened(self, tmp_path: Path) -> AsyncGenerator[Asked]:
         store = MemoryStore()
-        yield Asked(Runner(store, None), VaultKeys(secrets.token_bytes(16)), store, _nothing)
+        yield Asked(Runner(store, None), StoreKeys(secrets.token_bytes(16)), store, _nothing)
         await store.aclose()
 
 
@@ -173,7 +173,7 @@ class TestOverADirectory(RequestsContract):
     @asynccontextmanager
     async def opened(self, tmp_path: Path) -> AsyncGenerator[Asked]:
         store = LocalStore(tmp_path / "store")
-        yield Asked(Runner(RetryingStore(store), None), VaultKeys(secrets.token_bytes(16)), store, _nothing)
+        yield Asked(Runner(RetryingStore(store), None), StoreKeys(secrets.token_bytes(16)), store, _nothing)
         await store.aclose()
 
 
@@ -187,7 +187,7 @@ async def through_a_relay(bucket: Store) -> AsyncGenerator[Asked]:
             swept = await Sweeper(bucket, clock=lambda: time.time() + 1).run()
             assert not swept.failures
 
-        keys = VaultKeys(bytes.fromhex(member.vault))
+        keys = StoreKeys(bytes.fromhex(member.vault))
         yield Asked(Runner(RetryingStore(client), None), keys, bucket, sweep)
         await client.aclose()
 
@@ -248,8 +248,8 @@ async def test_a_condemnation_by_a_device_that_does_not_lead_is_refused_in_clear
         owner = await enrolled(relay.url)
         other = await joined(relay.url, owner)
         client = other.store(relay.url)
-        key = VaultKeys(bytes.fromhex(owner.vault)).blob(bytes(32))
-        asked = Asked(Runner(RetryingStore(client), None), VaultKeys(b""), relay.store, _nothing)
+        key = StoreKeys(bytes.fromhex(owner.vault)).blob(bytes(32))
+        asked = Asked(Runner(RetryingStore(client), None), StoreKeys(b""), relay.store, _nothing)
         await asked.ask(PutBlob(key, b"kept"))
         with pytest.raises(DeletionRefused, match="scope `mirror`") as caught:
             await asked.ask(Condemn(keys=(key,)))
@@ -270,7 +270,7 @@ async def test_a_relay_with_too_many_deletions_under_way_is_asked_again_later() 
     async with served(MemoryStore()) as relay:
         member = await enrolled(relay.url)
         client = member.store(relay.url)
-        keys = VaultKeys(bytes.fromhex(member.vault))
+        keys = StoreKeys(bytes.fromhex(member.vault))
         asked = Asked(Runner(RetryingStore(client, sleep=sleep), None), keys, relay.store, _nothing)
         blobs = [keys.blob(bytes([n]) * 32) for n in range(PENDING_MAX + 1)]
         await asked.ask(*(Condemn(keys=(blob,)) for blob in blobs[:-1]))
@@ -299,7 +299,7 @@ async def test_a_short_wait_that_the_relay_asks_for_is_waited() -> None:
         slept.append(seconds)
 
     runner = Runner(RetryingStore(Busy(), sleep=sleep), None)
-    asked = Asked(runner, VaultKeys(bytes(16)), MemoryStore(), _nothing)
+    asked = Asked(runner, StoreKeys(bytes(16)), MemoryStore(), _nothing)
     await asked.ask(Condemn(keys=(asked.keys.blob(bytes(32)),)))
     assert slept == [7, 7]
 
@@ -311,7 +311,7 @@ async def test_progress_is_told_to_whoever_waits() -> None:
         told.append((what, done, total))
 
     runner = Runner(MemoryStore(), None, on_progress=tell)
-    asked = Asked(runner, VaultKeys(bytes(16)), MemoryStore(), _nothing)
+    asked = Asked(runner, StoreKeys(bytes(16)), MemoryStore(), _nothing)
     assert await asked.ask(Progress("snapshot", 1, 3), Progress("snapshot", 3, 3)) == [None, None]
     assert told == [("snapshot", 1, 3), ("snapshot", 3, 3)]
     assert runner.traffic.requests == 0

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, PutBlob, PutNew, Request
 from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
@@ -36,7 +36,7 @@ class Core:
     """A device that leads, as far as the relay knows."""
 
     runner: Runner
-    keys: VaultKeys
+    keys: StoreKeys
     bucket: Store
 
     async def ask(self, request: Request) -> Any:
@@ -68,7 +68,7 @@ async def core_at(bucket: Store) -> AsyncGenerator[Core]:
     async with served(bucket) as relay:
         member = await enrolled(relay.url)
         client = member.store(relay.url)
-        yield Core(Runner(client, None), VaultKeys(bytes.fromhex(member.vault)), bucket)
+        yield Core(Runner(client, None), StoreKeys(bytes.fromhex(member.vault)), bucket)
         await client.aclose()
 
 

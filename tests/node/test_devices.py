@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.administer import Newcomer, add_device
+from crystal_mirror.administer import NewDevice, add_device
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.member import load_log
 from crystal_node.base.clock import now_ms
@@ -195,7 +195,7 @@ def test_a_core_begins_a_new_generation_by_itself_after_thirty_days(
 
 def test_a_newcomer_that_never_arrived_is_named(vault: Vault) -> None:
     stray = new_device("stray")
-    newcomer = Newcomer(stray.id, stray.signing.public, stray.exchange.public)
+    newcomer = NewDevice(stray.id, stray.signing.public, stray.exchange.public)
 
     async def add() -> None:
         with opened(settings_of(vault.core)) as device:

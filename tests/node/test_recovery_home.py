@@ -10,7 +10,7 @@ import pytest
 
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.orphans import keep_orphan, orphans_of
+from crystal_mirror.orphans import held_entries, hold_entry
 from crystal_node.base.home import Home
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
@@ -318,11 +318,11 @@ def test_what_the_owner_has_yet_to_decide_about_comes_along(vault: Vault, tmp_pa
     core.call("sync")
     with opened(settings_of(core)) as device, device.journal.transaction() as transaction:
         kept = parse(device.replica.entries(1, 0, 1)[0].data)
-        keep_orphan(transaction, kept)
+        hold_entry(transaction, kept)
     new = fresh_machine(tmp_path)
     _restore(new, lost_copy(core, tmp_path), vault.relay, kit_of(core))
     with opened(settings_of(new)) as device:
-        assert orphans_of(device.journal, kept.header.sender) == [kept.data]
+        assert held_entries(device.journal, kept.header.sender) == [kept.data]
 
 
 def _values(database: Path) -> dict[str, bytes]:

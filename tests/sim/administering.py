@@ -2,7 +2,7 @@
 
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.administer import (
-    Newcomer,
+    NewDevice,
     add_device,
     grant_lead,
     rename,
@@ -24,7 +24,7 @@ NOW_MS = 1_800_000_000_000
 
 def add(member: Member, newcomer: Home, *, grant: bool = False) -> Flow[None]:
     identity = newcomer.identity
-    keys = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+    keys = NewDevice(identity.id, identity.signing.public, identity.exchange.public)
     yield from add_device(member, keys, name=spoken(newcomer.name), system="sim", now_ms=NOW_MS, grant=grant)
 
 

@@ -26,7 +26,7 @@ from crystal_mirror.errors import NotAMember
 from crystal_mirror.files.moves import reput_parts
 from crystal_mirror.files.rounds import files_round
 from crystal_mirror.founding import found, join
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
@@ -310,7 +310,7 @@ class Home:
         journal = SimJournal(self.journal)
         journal.crasher = self.crasher
         if self.root is None:
-            return read_log(load_log(journal, self.vault), journal, VaultKeys(self.vault))
+            return read_log(load_log(journal, self.vault), journal, StoreKeys(self.vault))
         if self.keeps_root and self.root not in self.roots:
             self.roots.append(self.root)
         details = Details(spoken(self.name), "sim", 0)

@@ -11,8 +11,8 @@ from unittest.mock import patch
 from crystal_core import filerows
 from crystal_core.database import Database
 from crystal_mirror.files import moves as filemoves
-from crystal_mirror.files.states import Round
-from crystal_mirror.files.tree import Action, decide
+from crystal_mirror.files.states import FilesRound
+from crystal_mirror.files.tree import FileAction, decide
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
@@ -47,10 +47,10 @@ def a_deletion_beats_an_edit() -> AbstractContextManager[Any]:
 def a_file_is_overwritten_though_it_changed() -> Generator[None]:
     """What a look showed some time ago is taken for what stands there."""
 
-    def holds(_self: Round, *_what: object, **_how: object) -> bool:
+    def holds(_self: FilesRound, *_what: object, **_how: object) -> bool:
         return True
 
-    with patch.object(Round, "still_holds", holds):
+    with patch.object(FilesRound, "still_holds", holds):
         yield
 
 
@@ -67,8 +67,8 @@ def what_is_not_there_is_removed() -> AbstractContextManager[Any]:
     """A file that the tree does not have is taken for one that somebody has deleted."""
     honest = decide
 
-    def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> Action:
-        return Action.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
+    def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> FileAction:
+        return FileAction.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
 
     return patch("crystal_mirror.files.rounds.decide", hasty)
 
@@ -77,7 +77,7 @@ def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:
     """What is not on this disk is deleted everywhere, whatever became of it since it was agreed."""
     honest = filemoves._drop
 
-    def drop(this: Round, paths: Iterator[str]) -> None:
+    def drop(this: FilesRound, paths: Iterator[str]) -> None:
         absent = [
             row.path
             for row in this.member.replica.files()
@@ -95,7 +95,7 @@ def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:
 def files_are_offered_without_their_parts() -> AbstractContextManager[Any]:
     """The parts are left for later."""
 
-    def nothing(_this: Round, _path: str, _parts: Sequence[FilePart], *_rest: Any) -> Flow[None]:
+    def nothing(_this: FilesRound, _path: str, _parts: Sequence[FilePart], *_rest: Any) -> Flow[None]:
         yield from ()
 
     return patch.object(filemoves, "_put_parts", nothing)

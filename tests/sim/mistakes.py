@@ -183,7 +183,7 @@ def the_cursor_commits_apart() -> Generator[None]:
     """The position is moved in a transaction of its own, before the rows."""
     honest = pull.take_slot
 
-    def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> pull.Taken:
+    def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> pull.SlotResult:
         if slot.kind is SlotKind.BATCH:
             with member.replica.transaction() as transaction:
                 transaction.set_position(slot.after(position))
@@ -229,9 +229,9 @@ def a_void_slot_jams() -> AbstractContextManager[Any]:
     """Junk in a slot stops every reader there."""
     honest = pull.take_slot
 
-    def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> pull.Taken:
+    def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> pull.SlotResult:
         if slot.kind is SlotKind.VOID:
-            return pull.Taken(pull.Standing.HELD)
+            return pull.SlotResult(pull.PullOutcome.HELD)
         return honest(member, slot, data, position)
 
     return patch.object(pull, "take_slot", take_slot)

@@ -7,7 +7,7 @@ leave no reader behind (``Needs.strict``).
 
 from crystal_mirror.cursors import About
 from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import Stage, ask, look, stage_of, take, withdraw
+from crystal_mirror.moving.asking import HandoverStage, ask, follow_up, stage_of, take, withdraw
 from crystal_mirror.moving.handover import call_off, freeze, offer
 from crystal_mirror.reembed import reembed
 from crystal_mirror.requests import Flow
@@ -183,13 +183,13 @@ def promote(member: Member, about: About, *, patient: bool) -> Flow[None]:
     """Asks, looks a few times, takes the lead when the Core is drained; else withdraws, or (not ``patient``) just goes away."""
     yield from ask(member, member.root, about)
     for _ in range(WAITS_MAX if patient else 2):
-        stage = yield from look(member, about)
-        if stage in (Stage.DRAINED, Stage.CLAIMED, Stage.SEALED):
+        stage = yield from follow_up(member, about)
+        if stage in (HandoverStage.DRAINED, HandoverStage.CLAIMED, HandoverStage.SEALED):
             yield from take(member, member.root, about)
             return
-        if stage is Stage.LEADING:
+        if stage is HandoverStage.LEADING:
             return
-    if patient and stage_of(member) is Stage.ASKED:
+    if patient and stage_of(member) is HandoverStage.ASKED:
         yield from withdraw(member, about)
 
 

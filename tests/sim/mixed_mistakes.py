@@ -20,7 +20,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.moving.terms import holding_of
 from crystal_mirror.requests import Condemn, Flow
 from crystal_mirror.retention import looks as retention
-from crystal_mirror.retention.state import State
+from crystal_mirror.retention.state import RetentionState
 from crystal_mirror.snapshot_base import newest_snapshot
 from crystal_mirror.snapshots import making as snapshots
 from crystal_mirror.snapshots import restoring
@@ -35,7 +35,7 @@ def the_cursor_runs_ahead_of_a_restore() -> AbstractContextManager[Any]:
     """The position is the snapshot's before its rows are there."""
     honest = restoring.start_restore
 
-    def start(transaction: Any, source: restoring.Source) -> None:
+    def start(transaction: Any, source: restoring.RestoreSource) -> None:
         honest(transaction, source)
         transaction.set_position(source.announced.position)
 
@@ -45,7 +45,7 @@ def the_cursor_runs_ahead_of_a_restore() -> AbstractContextManager[Any]:
 def a_floor_rises_over_readers() -> AbstractContextManager[Any]:
     """Where the readers stand is not asked."""
 
-    def none(_member: Member, state: State, _now_ms: int) -> None:
+    def none(_member: Member, state: RetentionState, _now_ms: int) -> None:
         state.readers = {}
 
     return patch.object(retention, "_note_readers", none)
@@ -55,7 +55,7 @@ def deleted_before_the_floor_is_published() -> AbstractContextManager[Any]:
     """The relay is asked for what the next floor would allow."""
     honest = retention._ask
 
-    def ask(member: Member, state: State) -> Flow[None]:
+    def ask(member: Member, state: RetentionState) -> Flow[None]:
         newest = newest_snapshot(member.replica)
         if newest is not None and newest.sequence:
             through = member.keys.mirror(newest.epoch, newest.sequence - 1)
@@ -69,7 +69,7 @@ def names_are_deleted_before_they_are_condemned() -> AbstractContextManager[Any]
     """The relay is asked at once; the log says so later."""
     honest = retention._ask
 
-    def ask(member: Member, state: State) -> Flow[None]:
+    def ask(member: Member, state: RetentionState) -> Flow[None]:
         doomed = {name for kept in state.snapshots[:-1] for name in kept.names}
         needed = set(state.snapshots[-1].names) if state.snapshots else set[bytes]()
         yield Condemn(keys=tuple(sorted(map(member.keys.blob, doomed - needed))))
@@ -178,7 +178,7 @@ def entries_above_the_floor_are_dropped() -> Generator[None]:
 def conversations_expire_unheard() -> AbstractContextManager[Any]:
     """What lies in a stream goes, whether or not the log has it."""
 
-    def expire(member: Member, _state: State, _now_ms: int, _force: bool) -> Flow[None]:
+    def expire(member: Member, _state: RetentionState, _now_ms: int, _force: bool) -> Flow[None]:
         for device, incarnation, _ in member.replica.acks():
             prefix = member.keys.stream_prefix(device, incarnation)
             yield Condemn(prefix=prefix, through=member.keys.beyond_stream(device, incarnation))
@@ -200,7 +200,7 @@ def a_forget_waits_for_the_log_to_grow() -> Generator[None]:
 def conversations_are_kept() -> AbstractContextManager[Any]:
     """What the log has stays in the streams as well."""
 
-    def nothing(_member: Member, _state: State, _now_ms: int, _force: bool) -> Flow[None]:
+    def nothing(_member: Member, _state: RetentionState, _now_ms: int, _force: bool) -> Flow[None]:
         yield from ()
 
     return patch.object(retention, "_expire_conversations", nothing)
@@ -218,7 +218,7 @@ def older_snapshots_are_kept() -> AbstractContextManager[Any]:
 def the_newest_snapshot_is_taken_for_old() -> AbstractContextManager[Any]:
     """Its parts are condemned with those of the one before."""
 
-    def superseded(member: Member, state: State, *_rest: Any) -> list[bytes]:
+    def superseded(member: Member, state: RetentionState, *_rest: Any) -> list[bytes]:
         names = {name for kept in state.snapshots for name in kept.names}
         return sorted(name for name in names if not member.replica.is_condemned(name))
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from crystal_mirror.cursors import About
 from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import Stage as Asking
-from crystal_mirror.moving.asking import ask, look, take
+from crystal_mirror.moving.asking import HandoverStage as Asking
+from crystal_mirror.moving.asking import ask, follow_up, take
 from crystal_mirror.moving.handover import offer
 from crystal_mirror.requests import Flow
 from crystal_mirror.snapshot_base import newest_snapshot, published_floor, read_base
@@ -187,7 +187,7 @@ def moved(stage: MixedStage) -> None:
     stage.write(laptop)
     for _ in range(ROUNDS_MAX):
         stage.sync(core)
-        stage.act(laptop, lambda member: look(member, About(laptop.now_ms)))
+        stage.act(laptop, lambda member: follow_up(member, About(laptop.now_ms)))
         if laptop.result is Asking.DRAINED:
             break
     stage.act(laptop, lambda member: take(member, member.root, About(laptop.now_ms)))

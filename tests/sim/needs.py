@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.batch import Announced
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.member import Member
 from crystal_mirror.snapshots.blobs import BlobRef, opened
 from crystal_mirror.snapshots.manifest import decode_manifest
@@ -39,7 +39,7 @@ class Needs:
         self.strict = True
         self.harmed = False
         self.checked = 0
-        self._keys = VaultKeys(vault)
+        self._keys = StoreKeys(vault)
         self._histories = histories
         self._homes = homes
         self._objects = objects

@@ -6,7 +6,7 @@ import pytest
 
 from crystal_crypto.errors import Malformed
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror.administer import Newcomer, add_device
+from crystal_mirror.administer import NewDevice, add_device
 from crystal_mirror.authority import Authority
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.records import AddRecord
@@ -27,7 +27,7 @@ def stranger() -> DeviceIdentity:
     return DeviceIdentity.generate(seeded("stranger"))
 
 
-def refused(stage: MembersStage, newcomer: Newcomer) -> str:
+def refused(stage: MembersStage, newcomer: NewDevice) -> str:
     """The Core is asked to add it. Returns how that ends; nothing was written."""
     before = stage.world.store.keys("devlog")
     stage.world.run(
@@ -41,16 +41,16 @@ def refused(stage: MembersStage, newcomer: Newcomer) -> str:
 def test_a_newcomer_whose_exchange_key_is_of_low_order_is_refused(point: str) -> None:
     stage = MembersStage("newcomer")
     identity = stranger()
-    newcomer = Newcomer(identity.id, identity.signing.public, ExchangePublic.from_bytes(LOW_ORDER[point]))
+    newcomer = NewDevice(identity.id, identity.signing.public, ExchangePublic.from_bytes(LOW_ORDER[point]))
     assert refused(stage, newcomer) == Malformed.__name__
     stage.world.agree()
 
 
-WHOSE: dict[str, Callable[[DeviceIdentity, DeviceIdentity], Newcomer]] = {
-    "signing key": lambda one, other: Newcomer(one.id, other.signing.public, one.exchange.public),
-    "exchange key": lambda one, other: Newcomer(one.id, one.signing.public, other.exchange.public),
-    "keys": lambda one, other: Newcomer(one.id, other.signing.public, other.exchange.public),
-    "id": lambda one, other: Newcomer(other.id, one.signing.public, one.exchange.public),
+WHOSE: dict[str, Callable[[DeviceIdentity, DeviceIdentity], NewDevice]] = {
+    "signing key": lambda one, other: NewDevice(one.id, other.signing.public, one.exchange.public),
+    "exchange key": lambda one, other: NewDevice(one.id, one.signing.public, other.exchange.public),
+    "keys": lambda one, other: NewDevice(one.id, other.signing.public, other.exchange.public),
+    "id": lambda one, other: NewDevice(other.id, one.signing.public, one.exchange.public),
 }
 
 
@@ -68,7 +68,7 @@ def test_a_newcomer_with_another_devices_identity_is_refused(whose: str, what: s
 def test_a_newcomer_that_goes_by_the_roots_name_is_refused() -> None:
     stage = MembersStage("newcomer")
     identity = stranger()
-    newcomer = Newcomer(ROOT_SENDER, identity.signing.public, identity.exchange.public)
+    newcomer = NewDevice(ROOT_SENDER, identity.signing.public, identity.exchange.public)
     assert refused(stage, newcomer) == Malformed.__name__
 
 
@@ -94,9 +94,9 @@ def test_who_takes_anothers_id_before_it_is_added_shuts_it_out_and_gets_nothing_
     world = stage.world
     watch = world.add_home("watch", has_kit=False)
     squatter = stranger()
-    taken = Newcomer(watch.identity.id, squatter.signing.public, squatter.exchange.public)
+    taken = NewDevice(watch.identity.id, squatter.signing.public, squatter.exchange.public)
     stage.act(stage.core, lambda member: add_device(member, taken, name="x", system="y", now_ms=NOW_MS))
-    real = Newcomer(watch.identity.id, watch.identity.signing.public, watch.identity.exchange.public)
+    real = NewDevice(watch.identity.id, watch.identity.signing.public, watch.identity.exchange.public)
     world.homes.remove(watch)
     unmoved(world, lambda: refused(stage, real))
     assert refused(stage, real) == Malformed.__name__

@@ -16,7 +16,7 @@ from crystal_mirror.batch import Batch, encode_batch, seal_mirror
 from crystal_mirror.cursors import read_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.member import Member
 from crystal_mirror.offers import seal_offer
 from crystal_mirror.operations import Remember, encode_operation
@@ -36,7 +36,7 @@ class Thief:
     def __init__(self, world: World, identity: DeviceIdentity) -> None:
         self.world = world
         self.identity = identity
-        self.keys = VaultKeys(world.vault)
+        self.keys = StoreKeys(world.vault)
         self._count = 0
 
     @property

@@ -12,7 +12,7 @@ from hashlib import sha256
 import apsw
 
 from crystal_mirror.file_names import fault_of
-from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place, Stamp
+from crystal_mirror.files.ports import FileMoved, FileStamp, FileTrouble, Incoming, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
@@ -100,23 +100,23 @@ class SimDisk:
     def rules(self) -> bytes:
         return b""
 
-    def scan(self) -> Iterator[Local]:
+    def scan(self) -> Iterator[LocalFile]:
         self.time += 1
         yield from [self._local(path) for path in sorted(self.files)]
 
     def refused(self) -> dict[str, str]:
         return {}
 
-    def look(self, path: str) -> Local | None:
+    def look(self, path: str) -> LocalFile | None:
         if any(other.startswith(path + "/") for other in self.files):
             raise FileTrouble("a folder stands in its place")
         return self._local(path) if path in self.files else None
 
-    def cut(self, local: Local) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile) -> Iterator[FilePart]:
         self._still(local)
         yield from cut(self.files[local.path].data)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: PartPlace) -> bytes:
         file = self.files.get(place.path)
         if file is None:
             raise FileMoved("the file is gone")
@@ -128,14 +128,14 @@ class SimDisk:
             raise FileTrouble("something else stands in its place")
         return _Incoming(self, row)
 
-    def set_executable(self, local: Local, executable: bool) -> Local:
+    def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         self._still(local)
         self.time += 1
         file = self.files[local.path]
         self.files[local.path] = replace(file, executable=executable, changed=self.time)
         return self._local(local.path)
 
-    def rename(self, local: Local, path: str) -> Local:
+    def rename(self, local: LocalFile, path: str) -> LocalFile:
         self._still(local)
         if path in self.files and self.files[path].inode != local.stamp.inode:
             raise FileTrouble("something else stands in its place")
@@ -146,7 +146,7 @@ class SimDisk:
         self.point()
         return self._local(path)
 
-    def remove(self, local: Local, version: Origin) -> None:
+    def remove(self, local: LocalFile, version: Origin) -> None:
         self._still(local)
         self.point()
         file = self.files.pop(local.path)
@@ -161,7 +161,7 @@ class SimDisk:
     def tidy(self) -> None:
         self.started = {key: parts for key, parts in self.started.items() if parts}
 
-    def place(self, path: str, data: bytes, executable: bool, expected: Local | None) -> Local:
+    def place(self, path: str, data: bytes, executable: bool, expected: LocalFile | None) -> LocalFile:
         """What was put together comes to its place, unless that holds something else by now."""
         now = self._local(path) if path in self.files else None
         if (now is None) != (expected is None) or (now and expected and now.stamp != expected.stamp):
@@ -175,13 +175,13 @@ class SimDisk:
         self.point()
         return self._local(path)
 
-    def _local(self, path: str) -> Local:
+    def _local(self, path: str) -> LocalFile:
         file = self.files[path]
         coarse = file.changed // GRAIN
-        stamp = Stamp(len(file.data), coarse, file.inode, coarse)
-        return Local(path, stamp, file.executable, quiet=coarse < self.time // GRAIN)
+        stamp = FileStamp(len(file.data), coarse, file.inode, coarse)
+        return LocalFile(path, stamp, file.executable, quiet=coarse < self.time // GRAIN)
 
-    def _still(self, local: Local) -> None:
+    def _still(self, local: LocalFile) -> None:
         if local.path not in self.files or self._local(local.path).stamp != local.stamp:
             raise FileMoved("the file changed a moment ago")
 
@@ -212,7 +212,7 @@ class _Incoming:
         self._parts.append(data)
         self._disk.point()
 
-    def finish(self, expected: Local | None) -> Local:
+    def finish(self, expected: LocalFile | None) -> LocalFile:
         if self.have() != len(self._row.parts):
             raise FileTrouble("the disk did not keep what was written")
         data = b"".join(self._parts)

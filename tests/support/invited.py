@@ -8,8 +8,8 @@ import os
 from unittest import mock
 
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import Newcomer, add_device
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.administer import NewDevice, add_device
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import load_log
 from crystal_node.base.clock import now_ms
@@ -48,14 +48,14 @@ async def _join(vault: Vault, inviter: Machine, machine: Machine, name: str, *, 
         try:
             async with open_store(home.settings, vault=inviting.vault, token=token) as store:
                 log = load_log(journal, inviting.vault)
-                await Runner(store, None).run(read_log(log, journal, VaultKeys(inviting.vault)))
+                await Runner(store, None).run(read_log(log, journal, StoreKeys(inviting.vault)))
         finally:
             journal.close()
         home.finish()
 
 
 async def _admit(inviting: Settings, identity: DeviceIdentity, name: str, token: str, *, grant: bool) -> None:
-    newcomer = Newcomer(identity.id, identity.signing.public, identity.exchange.public)
+    newcomer = NewDevice(identity.id, identity.signing.public, identity.exchange.public)
     with opened(inviting) as device:
         async with device.online() as store:
             await Runner(store, None).run(

@@ -23,8 +23,8 @@ from crystal_mirror.commands.messages import (
     decode_message,
     encode_message,
 )
-from crystal_mirror.commands.owning import own
-from crystal_mirror.commands.ports import Asked, Book, BookTransaction, Outgoing
+from crystal_mirror.commands.owning import own_database
+from crystal_mirror.commands.ports import AskedRequest, CommandDatabase, CommandTransaction, OutgoingMessage
 from crystal_mirror.errors import NotAllowed, NotAMember
 from crystal_mirror.member import Member
 
@@ -35,7 +35,7 @@ OPEN_MAX = 64
 
 
 def ask(
-    member: Member, book: Book, target: bytes, action: Action, arguments: Arguments, now_ms: int
+    member: Member, book: CommandDatabase, target: bytes, action: Action, arguments: Arguments, now_ms: int
 ) -> bytes:
     """Writes a request down. Returns its id. No network.
 
@@ -45,7 +45,7 @@ def ask(
         Revoked: this device is out.
     """
     member.check_active()
-    own(member, book)
+    own_database(member, book)
     if target == member.device_id or not member.log.is_active(target):
         raise NotAMember("only another active device of this vault can be asked")
     position = member.replica.position()
@@ -54,7 +54,7 @@ def ask(
         action.value,
         arguments,
         position.epoch,
-        position.sequence + EXPIRES_AFTER_ENTRIES,
+        position.sequence + EXPIRES_AFTER_ENTRIES,  # §16.1-5
     )
     data = encode_message(request)
     with book.transaction() as transaction:
@@ -65,7 +65,7 @@ def ask(
                 hint="`crystal commands list` shows them, `crystal commands cancel` withdraws one.",
             )
         transaction.put_asked(
-            Asked(
+            AskedRequest(
                 id=request.id,
                 target=target,
                 action=action.value,
@@ -80,12 +80,12 @@ def ask(
                 changed_at=now_ms,
             )
         )
-        transaction.add_outgoing(Outgoing(0, target, data))
+        transaction.add_outgoing(OutgoingMessage(0, target, data))
         _forget_old(transaction)
     return request.id
 
 
-def withdraw(member: Member, book: Book, request: bytes, now_ms: int) -> Asked | None:
+def withdraw(member: Member, book: CommandDatabase, request: bytes, now_ms: int) -> AskedRequest | None:
     """Takes a request back: one that was not sent never is; of another, the target is told. None if there is no such request.
 
     What has begun is not stopped by it; the target says how it ends.
@@ -95,7 +95,7 @@ def withdraw(member: Member, book: Book, request: bytes, now_ms: int) -> Asked |
         if row is None or row.state.ended:
             return row
         if row.state is not CommandState.UNSENT:
-            transaction.add_outgoing(Outgoing(0, row.target, encode_message(Withdraw(request))))
+            transaction.add_outgoing(OutgoingMessage(0, row.target, encode_message(Withdraw(request))))
             return row
         for message in transaction.outgoing():
             # One that has a place in the stream may have been put without this device hearing of it.
@@ -104,17 +104,17 @@ def withdraw(member: Member, book: Book, request: bytes, now_ms: int) -> Asked |
                 return ended_here(
                     transaction, row, CommandState.REFUSED, "withdrawn before it was sent", now_ms
                 )
-        transaction.add_outgoing(Outgoing(0, row.target, encode_message(Withdraw(request))))
+        transaction.add_outgoing(OutgoingMessage(0, row.target, encode_message(Withdraw(request))))
         return row
 
 
-def take_report(transaction: BookTransaction, sender: bytes, report: Report, now_ms: int) -> bool:
+def take_report(transaction: CommandTransaction, sender: bytes, report: Report, now_ms: int) -> bool:
     """Notes a report of ``sender``. Returns whether it told anything new."""
     row = transaction.asked(report.id)
-    if row is None or row.target != sender:
+    if row is None or row.target != sender:  # §16.5-1
         return False
     before, after = row.state.rank, report.state.rank
-    if after < before or (after == before and report.number <= row.number):
+    if after < before or (after == before and report.number <= row.number):  # §16.5-2
         return False
     if row.state in (CommandState.DONE, CommandState.FAILED):
         return False
@@ -134,20 +134,20 @@ def take_report(transaction: BookTransaction, sender: bytes, report: Report, now
 
 
 def ended_here(
-    transaction: BookTransaction, row: Asked, state: CommandState, text: str, now_ms: int
-) -> Asked:
+    transaction: CommandTransaction, row: AskedRequest, state: CommandState, text: str, now_ms: int
+) -> AskedRequest:
     """A request that ends without its target's word."""
     row = msgspec.structs.replace(row, state=state, text=text, changed_at=now_ms)
     transaction.put_asked(row)
     return row
 
 
-def _carries(message: Outgoing, request: bytes) -> bool:
+def _carries(message: OutgoingMessage, request: bytes) -> bool:
     said = decode_message(message.data)
     return isinstance(said, Request) and said.id == request
 
 
-def _forget_old(transaction: BookTransaction) -> None:
+def _forget_old(transaction: CommandTransaction) -> None:
     ended = [row for row in transaction.all_asked() if row.state.ended]
     for row in ended[: max(0, len(ended) - ASKED_KEPT_MAX)]:
         transaction.remove_asked(row.id)

@@ -10,7 +10,7 @@ it sooner or later, and the order of the two stays.
 
 import msgspec
 
-from crystal_mirror.commands.sealing import Place, claim_key, parse_place
+from crystal_mirror.commands.sealing import CommandPlace, claim_key, parse_place
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Condemn, Flow, List, Listing
 
@@ -56,7 +56,7 @@ def expire(member: Member, now_ms: int) -> Flow[bool]:
         seen = state.streams.setdefault(name, _Seen(through, now_ms))
         seen.at = min(seen.at, now_ms)
         lingering |= lowest[name] <= seen.asked
-        due = now_ms - seen.at >= ENTRIES_MS
+        due = now_ms - seen.at >= ENTRIES_MS  # §16.6-1
         if due or lowest[name] <= seen.asked:
             asked = seen.through if due else seen.asked
             device, incarnation = (bytes.fromhex(part) for part in name.split("."))
@@ -67,6 +67,7 @@ def expire(member: Member, now_ms: int) -> Flow[bool]:
                 seen.through, seen.at = through, now_ms
             _write(member, state)
     kept = {key: min(state.claims.get(key, now_ms), now_ms) for key in claims[:CLAIMS_KEPT_MAX]}
+    # §16.6-1
     due_claims = [key for key, since in kept.items() if now_ms - since >= CLAIMS_MS and not lingering]
     state.claims = kept
     for start in range(0, len(due_claims), CONDEMNED_AT_ONCE):
@@ -101,7 +102,7 @@ def _listed(member: Member) -> Flow[tuple[dict[str, int], dict[str, int], list[s
         after = keys[-1]
 
 
-def _name(place: Place) -> str:
+def _name(place: CommandPlace) -> str:
     return f"{place.device.hex()}.{place.incarnation.hex()}"
 
 

@@ -19,12 +19,12 @@ from crystal_crypto.entry import Entry
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.commands.asking import ended_here, take_report
 from crystal_mirror.commands.messages import CommandState, Message, Report, Request, Withdraw
-from crystal_mirror.commands.owning import own
-from crystal_mirror.commands.ports import Book, Tail
+from crystal_mirror.commands.owning import own_database
+from crystal_mirror.commands.ports import CommandDatabase, StreamTail
 from crystal_mirror.commands.sealing import (
     CLAIM_NAME_BYTES,
-    Place,
-    checked,
+    CommandPlace,
+    checked_entry,
     claim_hash,
     claim_key,
     key_of,
@@ -32,7 +32,7 @@ from crystal_mirror.commands.sealing import (
     parse_place,
 )
 from crystal_mirror.commands.taking import META_BEGAN, asked_before, take_request, take_withdrawal
-from crystal_mirror.commands.troubles import Trouble, note
+from crystal_mirror.commands.troubles import CommandNotice, note_command
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing
@@ -51,7 +51,7 @@ META_LOOKED = "looked"
 
 
 @dataclass
-class Looked:
+class ReadReport:
     """What a look brought. ``read``: entries, whomever they are for. ``more``: it did not come to the end."""
 
     requests: int = 0
@@ -64,25 +64,25 @@ class Looked:
 class _Found:
     """Places to fetch, by stream and in order, and claims of others on what this device asked."""
 
-    streams: dict[tuple[bytes, bytes], list[Place]] = field(
-        default_factory=dict[tuple[bytes, bytes], list[Place]]
+    streams: dict[tuple[bytes, bytes], list[CommandPlace]] = field(
+        default_factory=dict[tuple[bytes, bytes], list[CommandPlace]]
     )
-    claims: list[Place] = field(default_factory=list[Place])
+    claims: list[CommandPlace] = field(default_factory=list[CommandPlace])
     more: bool = False
 
 
-def look(member: Member, book: Book, now_ms: int) -> Flow[Looked]:
+def read_commands(member: Member, book: CommandDatabase, now_ms: int) -> Flow[ReadReport]:
     """One look. Must be driven by one process of the home at a time.
 
     Raises:
         LogForked, Revoked, StoreFailure: what was taken in stands.
     """
-    own(member, book)
+    own_database(member, book)
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
     fresh = _is_fresh(member, book)
     found = yield from _list(member, book)
-    looked = Looked(more=found.more)
+    looked = ReadReport(more=found.more)
     for (device, incarnation), places in sorted(found.streams.items()):
         yield from _read_stream(member, book, device, incarnation, places, looked, now_ms, fresh=fresh)
     yield from _read_claims(member, book, found.claims, looked, now_ms)
@@ -93,7 +93,7 @@ def look(member: Member, book: Book, now_ms: int) -> Flow[Looked]:
     return looked
 
 
-def _is_fresh(member: Member, book: Book) -> bool:
+def _is_fresh(member: Member, book: CommandDatabase) -> bool:
     with book.transaction() as transaction:
         if transaction.meta_get(META_BEGAN) is None:
             epoch, sequence, _ = member.replica.position()
@@ -101,11 +101,11 @@ def _is_fresh(member: Member, book: Book) -> bool:
         return transaction.meta_get(META_LOOKED) is None
 
 
-def _list(member: Member, book: Book) -> Flow[_Found]:
+def _list(member: Member, book: CommandDatabase) -> Flow[_Found]:
     prefix = member.keys.commands_prefix
     found = _Found()
     new: Counter[bytes] = Counter()
-    tails: dict[tuple[bytes, bytes], Tail] = {}
+    tails: dict[tuple[bytes, bytes], StreamTail] = {}
     awaited = {
         (row.target, claim_hash(member.device_id, row.id)[:CLAIM_NAME_BYTES])
         for row in book.all_asked()
@@ -140,10 +140,10 @@ def _list(member: Member, book: Book) -> Flow[_Found]:
 
 def _sort(
     member: Member,
-    book: Book,
-    place: Place,
+    book: CommandDatabase,
+    place: CommandPlace,
     found: _Found,
-    tails: dict[tuple[bytes, bytes], Tail],
+    tails: dict[tuple[bytes, bytes], StreamTail],
     new: Counter[bytes],
 ) -> str:
     """Notes a place of a stream, if it is to be read. Returns the key up to which the listing may be skipped."""
@@ -156,7 +156,7 @@ def _sort(
             if new[place.device] > NEW_STREAMS_MAX:
                 found.more = True
                 return beyond
-        tails[stream] = tail or Tail()
+        tails[stream] = tail or StreamTail()
     tail, places = tails[stream], found.streams.setdefault(stream, [])
     if len(tail.junk) >= JUNK_MAX:
         return beyond
@@ -173,11 +173,11 @@ def _sort(
 
 def _read_stream(
     member: Member,
-    book: Book,
+    book: CommandDatabase,
     device: bytes,
     incarnation: bytes,
-    places: list[Place],
-    looked: Looked,
+    places: list[CommandPlace],
+    looked: ReadReport,
     now_ms: int,
     *,
     fresh: bool,
@@ -186,13 +186,14 @@ def _read_stream(
         some = places[start : start + FETCH_AT_ONCE]
         fetched = yield GetMany(tuple(key_of(member, place) for place in some))
         for place, data in zip(some, fetched, strict=True):
-            tail = book.tail(device, incarnation) or Tail()
+            tail = book.tail(device, incarnation) or StreamTail()
             if data is None or place.sequence <= tail.sequence:
+                # §16.3-4
                 return  # listed and not shown; or another process of this home reads along
             entry = _checked(member, book, place, data, tail)
             if entry is None:
                 continue
-            if entry.header.recipient == member.device_id and not _can_open(member, book, entry):
+            if entry.header.recipient == member.device_id and not _can_open(member, book, entry):  # §16.3-3
                 return
             message = _opened(member, book, place, entry, tail)
             claimed = False
@@ -200,13 +201,13 @@ def _read_stream(
                 hashed = claim_hash(device, message.id)
                 claimed = (yield Get(claim_key(member, member.device_id, hashed))) is not None
             with book.transaction() as transaction:
-                if (transaction.tail(device, incarnation) or Tail()) != tail:
+                if (transaction.tail(device, incarnation) or StreamTail()) != tail:
                     return
                 left = tuple(number for number in tail.junk if number > place.sequence)
-                transaction.set_tail(device, incarnation, Tail(place.sequence, entry.hash, left))
+                transaction.set_tail(device, incarnation, StreamTail(place.sequence, entry.hash, left))
                 looked.read += 1
                 if isinstance(message, Request):
-                    old = fresh or asked_before(transaction, message)
+                    old = fresh or asked_before(transaction, message)  # §16.4-7
                     looked.requests += take_request(
                         transaction, place, data, message, now_ms, old=old, claimed=claimed
                     )
@@ -216,76 +217,84 @@ def _read_stream(
                     looked.reports += take_report(transaction, device, message, now_ms)
 
 
-def _checked(member: Member, book: Book, place: Place, data: bytes, tail: Tail) -> Entry | None:
+def _checked(
+    member: Member, book: CommandDatabase, place: CommandPlace, data: bytes, tail: StreamTail
+) -> Entry | None:
     """The entry at its place; None for junk, which is noted."""
     info = member.log.member(place.device)
     assert info is not None, "only members' streams are read"
     try:
-        return checked(member, info, place, data)
+        return checked_entry(member, info, place, data)
     except CryptoError as error:
         with book.transaction() as transaction:
-            note(transaction, Trouble.TAMPERED, f"{_where(place)}: {error}")
+            note_command(transaction, CommandNotice.TAMPERED, f"{_where(place)}: {error}")
             if not place.claim and transaction.tail(place.device, place.incarnation) in (tail, None):
-                junk = Tail(tail.sequence, tail.hash, (*tail.junk, place.sequence))
+                junk = StreamTail(tail.sequence, tail.hash, (*tail.junk, place.sequence))  # §16.3-1
                 transaction.set_tail(place.device, place.incarnation, junk)
         return None
 
 
-def _can_open(member: Member, book: Book, entry: Entry) -> bool:
+def _can_open(member: Member, book: CommandDatabase, entry: Entry) -> bool:
     """Whether what opening takes is here. The log was read a moment ago: what it lacks, the relay does not show."""
     if not member.log.knows_head(entry.header.log_head):
-        trouble, detail = Trouble.PEER_AHEAD, "a command names a device log that is not shown here"
+        trouble, detail = CommandNotice.PEER_AHEAD, "a command names a device log that is not shown here"
     elif member.key_for(entry.header.generation) is None:
-        trouble, detail = Trouble.UNREADABLE, "a command needs a key that has not arrived"
+        trouble, detail = CommandNotice.UNREADABLE, "a command needs a key that has not arrived"
     else:
         return True
     with book.transaction() as transaction:
-        note(transaction, trouble, detail)
+        note_command(transaction, trouble, detail)
     return False
 
 
-def _opened(member: Member, book: Book, place: Place, entry: Entry, tail: Tail) -> Message | None:
+def _opened(
+    member: Member, book: CommandDatabase, place: CommandPlace, entry: Entry, tail: StreamTail
+) -> Message | None:
     """What it says to this device; None if that is nothing."""
     header = entry.header
-    broken = (place.sequence == 0 and header.previous != ZERO_HASH) or (
+    broken = (place.sequence == 0 and header.previous != ZERO_HASH) or (  # §16.3-2
         place.sequence == tail.sequence + 1 and tail.hash and header.previous != tail.hash
     )
     if header.recipient != member.device_id and not broken:
         return None
     try:
         if broken and not place.claim:
-            trouble, detail = Trouble.TAMPERED, "it does not follow the entry before it"
+            trouble, detail = CommandNotice.TAMPERED, "it does not follow the entry before it"
         else:
             return open_message(member, entry)
     except CryptoError as error:
-        trouble, detail = Trouble.UNREADABLE, str(error)
+        trouble, detail = CommandNotice.UNREADABLE, str(error)
     with book.transaction() as transaction:
-        note(transaction, trouble, f"{_where(place)}: {detail}")
+        note_command(transaction, trouble, f"{_where(place)}: {detail}")
     return None
 
 
-def _read_claims(member: Member, book: Book, claims: list[Place], looked: Looked, now_ms: int) -> Flow[None]:
+def _read_claims(
+    member: Member, book: CommandDatabase, claims: list[CommandPlace], looked: ReadReport, now_ms: int
+) -> Flow[None]:
     """A claim tells its asker that the request runs."""
     for start in range(0, len(claims), FETCH_AT_ONCE):
         some = claims[start : start + FETCH_AT_ONCE]
         fetched = yield GetMany(tuple(key_of(member, place) for place in some))
         for place, data in zip(some, fetched, strict=True):
-            entry = _checked(member, book, place, data, Tail()) if data is not None else None
+            entry = _checked(member, book, place, data, StreamTail()) if data is not None else None
             if entry is None or entry.header.recipient != member.device_id:
                 continue
-            said = _opened(member, book, place, entry, Tail()) if _can_open(member, book, entry) else None
+            said = (
+                _opened(member, book, place, entry, StreamTail()) if _can_open(member, book, entry) else None
+            )
             if not isinstance(said, Report) or claim_hash(member.device_id, said.id) != entry.header.previous:
                 continue
             with book.transaction() as transaction:
                 looked.reports += take_report(transaction, place.device, said, now_ms)
 
 
-def _prune(member: Member, book: Book, now_ms: int) -> None:
+def _prune(member: Member, book: CommandDatabase, now_ms: int) -> None:
     """Forgets requests that have ended and could only come again as expired ones; ends those to devices that are out."""
     position = member.replica.position()[:2]
     with book.transaction() as transaction:
         for row in transaction.all_received():
-            if row.state.ended and (row.epoch, row.sequence) < position and row.action:
+            if row.state.ended and (row.epoch, row.sequence) < position and row.action:  # §16.3-5
                 transaction.remove_received(row.sender, row.id)
         for asked in transaction.all_asked():
             if not asked.state.ended and not member.log.is_active(asked.target):
@@ -294,6 +303,6 @@ def _prune(member: Member, book: Book, now_ms: int) -> None:
                 )
 
 
-def _where(place: Place) -> str:
+def _where(place: CommandPlace) -> str:
     what = "a claim" if place.claim else f"command {place.sequence}"
     return f"{what} of device {place.device.hex()[:8]}"

@@ -4,13 +4,13 @@ What the device before was asked, or was about to run, is not the new one's: its
 would run here once more. Such a book is emptied, and counts as new.
 """
 
-from crystal_mirror.commands.ports import Book
+from crystal_mirror.commands.ports import CommandDatabase
 from crystal_mirror.member import Member
 
 META_OWNER = "owner"
 
 
-def own(member: Member, book: Book) -> bool:
+def own_database(member: Member, book: CommandDatabase) -> bool:
     """Makes the book this device's. Returns whether it was another's."""
     if book.meta_get(META_OWNER) == member.device_id:
         return False

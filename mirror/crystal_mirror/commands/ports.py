@@ -37,7 +37,7 @@ class ReceivedState(IntEnum):
         return self >= ReceivedState.DONE
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class AskedRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request of this device, and what is known of it. Times are this device's own clock's, in milliseconds, only shown."""
 
     id: bytes
@@ -55,7 +55,7 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     changed_at: int
 
 
-class Received(msgspec.Struct, frozen=True, array_like=True):
+class ReceivedRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request to this device. ``incarnation``, ``stream_sequence``: where it stood in its sender's stream; ``digest``: the
     SHA-256 of its sealed bytes. ``tries``: how many processes set out to run it. ``number``: of its last report."""
 
@@ -75,7 +75,7 @@ class Received(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
 
-class Outgoing(msgspec.Struct, frozen=True, array_like=True):
+class OutgoingMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message that the relay is not known to have. ``turn``: its number in the book, 0 before it has one. ``replaces``: a
     later one of that name takes its place while it is not sealed. ``sealed``: empty before it has a place in the stream."""
 
@@ -88,7 +88,7 @@ class Outgoing(msgspec.Struct, frozen=True, array_like=True):
     sealed: bytes = b""
 
 
-class Tail(msgspec.Struct, frozen=True, array_like=True):
+class StreamTail(msgspec.Struct, frozen=True, array_like=True):
     """How far another device's stream was read: the last entry, its hash (empty: not known), places beyond with junk."""
 
     sequence: int = -1
@@ -96,56 +96,56 @@ class Tail(msgspec.Struct, frozen=True, array_like=True):
     junk: tuple[int, ...] = ()
 
 
-class BookView(Protocol):
+class CommandView(Protocol):
     """What the book holds; read-only."""
 
     def stream(self) -> Stream | None: ...
 
-    def outgoing(self) -> list[Outgoing]:
+    def outgoing(self) -> list[OutgoingMessage]:
         """In order of ``turn``."""
         ...
 
-    def asked(self, request: bytes) -> Asked | None: ...
+    def asked(self, request: bytes) -> AskedRequest | None: ...
 
-    def all_asked(self) -> list[Asked]:
+    def all_asked(self) -> list[AskedRequest]:
         """The latest last."""
         ...
 
-    def received(self, sender: bytes, request: bytes) -> Received | None: ...
+    def received(self, sender: bytes, request: bytes) -> ReceivedRequest | None: ...
 
-    def all_received(self) -> list[Received]:
+    def all_received(self) -> list[ReceivedRequest]:
         """In the order in which they came."""
         ...
 
-    def tail(self, device: bytes, incarnation: bytes) -> Tail | None: ...
+    def tail(self, device: bytes, incarnation: bytes) -> StreamTail | None: ...
 
     def meta_get(self, name: str) -> bytes | None: ...
 
 
-class BookTransaction(BookView, Protocol):
+class CommandTransaction(CommandView, Protocol):
     """Changes that commit together."""
 
     def set_stream(self, stream: Stream) -> None: ...
 
-    def add_outgoing(self, message: Outgoing) -> None:
+    def add_outgoing(self, message: OutgoingMessage) -> None:
         """Gives it the next turn."""
         ...
 
-    def set_outgoing(self, message: Outgoing) -> None:
+    def set_outgoing(self, message: OutgoingMessage) -> None:
         """Replaces the one of that turn. Does nothing if there is none."""
         ...
 
     def remove_outgoing(self, turn: int) -> None: ...
 
-    def put_asked(self, row: Asked) -> None: ...
+    def put_asked(self, row: AskedRequest) -> None: ...
 
     def remove_asked(self, request: bytes) -> None: ...
 
-    def put_received(self, row: Received) -> None: ...
+    def put_received(self, row: ReceivedRequest) -> None: ...
 
     def remove_received(self, sender: bytes, request: bytes) -> None: ...
 
-    def set_tail(self, device: bytes, incarnation: bytes, tail: Tail) -> None: ...
+    def set_tail(self, device: bytes, incarnation: bytes, tail: StreamTail) -> None: ...
 
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
@@ -154,7 +154,7 @@ class BookTransaction(BookView, Protocol):
         ...
 
 
-class Book(BookView, Protocol):
+class CommandDatabase(CommandView, Protocol):
     """``commands.db``."""
 
-    def transaction(self) -> AbstractContextManager[BookTransaction]: ...
+    def transaction(self) -> AbstractContextManager[CommandTransaction]: ...

@@ -31,22 +31,28 @@ from crystal_mirror.commands.messages import (
     encode_message,
     shortened,
 )
-from crystal_mirror.commands.owning import own
-from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing, Received, ReceivedState
+from crystal_mirror.commands.owning import own_database
+from crystal_mirror.commands.ports import (
+    CommandDatabase,
+    CommandTransaction,
+    OutgoingMessage,
+    ReceivedRequest,
+    ReceivedState,
+)
 from crystal_mirror.commands.sealing import (
     CLAIM_NAME_BYTES,
     CLAIMS,
-    Place,
+    CommandPlace,
     claim_hash,
     claim_key,
     seal_claim,
     signed_by_me,
 )
 from crystal_mirror.commands.taking import answer
-from crystal_mirror.commands.troubles import Trouble, note
+from crystal_mirror.commands.troubles import CommandNotice, note_command
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.requests import Flow, Get, PutNew
 
 TRIES_MAX = 3
@@ -59,43 +65,45 @@ ELSEWHERE_TEXT = "another copy of this device took it on, or this one before it 
 BROKEN_OFF_TEXT = "the process that ran it ended; whether it was done is not known"
 
 
-class Begun(Enum):
+class BeginOutcome(Enum):
     RUN = "it is to be run, now, by who asked"
     ENDED = "it has ended without running"
     LATER = "another process of this home changed it"
 
 
 @dataclass
-class Claims:
+class HeldClaims:
     """The claims that this process has put, or tried to, by request. Never written to a disk."""
 
     sealed: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict[tuple[bytes, bytes], bytes])
 
 
-def next_due(book: Book) -> Received | None:
+def next_due(book: CommandDatabase) -> ReceivedRequest | None:
     """What is to be begun next: what a process that died had begun first, then in the order in which it came."""
     waiting = [row for row in book.all_received() if not row.state.ended]
     return min(waiting, key=lambda row: row.state is ReceivedState.RECEIVED, default=None)
 
 
-def begin(member: Member, book: Book, row: Received, claims: Claims, denied: Denied) -> Flow[Begun]:
+def begin(
+    member: Member, book: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, denied: Denied
+) -> Flow[BeginOutcome]:
     """Earns the right to run a request, once. The caller runs it when it is told to, and then calls ``finish``.
 
     Raises:
         StoreFailure, KeysWithheld, Revoked, RelayMisbehaves: nothing runs; try again later.
     """
-    if own(member, book):
-        return Begun.LATER
-    yield from read_log(member.log, member.journal, member.keys)
+    if own_database(member, book):
+        return BeginOutcome.LATER
+    yield from read_log(member.log, member.journal, member.keys)  # §16.4-1
     member.check_active()
     member.ring.current()  # raises KeysWithheld while nothing is written down yet
     action = Action(row.action)
     started = row.state is ReceivedState.STARTED
     mine = (row.sender, row.id) in claims.sealed and not started
     died = started or (row.state is ReceivedState.CLAIMING and not mine)
-    if started and not action.repeatable:
+    if started and not action.repeatable:  # §16.4-6
         return _end(book, row, ReceivedState.UNKNOWN, BROKEN_OFF_TEXT)
-    if died and row.tries >= TRIES_MAX:
+    if died and row.tries >= TRIES_MAX:  # §16.4-6
         return _end(book, row, ReceivedState.UNKNOWN, f"{BROKEN_OFF_TEXT}; it was begun {row.tries} times")
     no = _why_not(member, row, action, denied)
     if no is None and not (yield from _still_there(member, row)):
@@ -109,13 +117,13 @@ def begin(member: Member, book: Book, row: Received, claims: Claims, denied: Den
         if row.state is ReceivedState.RECEIVED:
             row = msgspec.structs.replace(row, state=ReceivedState.CLAIMING)
         if not _change(book, before, row):
-            return Begun.LATER
+            return BeginOutcome.LATER
     if row.state is ReceivedState.STARTED:
-        return Begun.RUN
+        return BeginOutcome.RUN
     return (yield from _claim(member, book, row, claims, action))
 
 
-def progress(book: Book, row: Received, text: str, done: int, total: int) -> None:
+def progress(book: CommandDatabase, row: ReceivedRequest, text: str, done: int, total: int) -> None:
     """Queues how far a running request is; a later word takes its place if it was not sent yet."""
     with book.transaction() as transaction:
         now = transaction.received(row.sender, row.id)
@@ -125,10 +133,12 @@ def progress(book: Book, row: Received, text: str, done: int, total: int) -> Non
         transaction.put_received(now)
         _drop_progress(transaction, now.id)
         said = Report(now.id, now.number, CommandState.RUNNING, shortened(text), done=done, total=total)
-        transaction.add_outgoing(Outgoing(0, now.sender, encode_message(said), replaces=now.id))
+        transaction.add_outgoing(OutgoingMessage(0, now.sender, encode_message(said), replaces=now.id))
 
 
-def finish(book: Book, row: Received, state: ReceivedState, text: str, result: bytes = b"") -> None:
+def finish(
+    book: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str, result: bytes = b""
+) -> None:
     """A request that ran has ended: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was broken off. Its report commits with it."""
     with book.transaction() as transaction:
         now = transaction.received(row.sender, row.id)
@@ -138,37 +148,39 @@ def finish(book: Book, row: Received, state: ReceivedState, text: str, result: b
         now = msgspec.structs.replace(now, state=state, text=shortened(text), number=now.number + 1)
         transaction.put_received(now)
         said = Report(now.id, now.number, CommandState[state.name], now.text, result)
-        transaction.add_outgoing(Outgoing(0, now.sender, encode_message(said)))
+        transaction.add_outgoing(OutgoingMessage(0, now.sender, encode_message(said)))
 
 
 def _why_not(
-    member: Member, row: Received, action: Action, denied: Denied
+    member: Member, row: ReceivedRequest, action: Action, denied: Denied
 ) -> tuple[ReceivedState, str] | None:
-    if not member.log.is_active(row.sender):
+    if not member.log.is_active(row.sender):  # §16.4-2
         return ReceivedState.REFUSED, "its sender is out of the vault"
     position = member.replica.position()[:2]
-    if row.state is not ReceivedState.STARTED and position > (row.epoch, row.sequence):
+    if row.state is not ReceivedState.STARTED and position > (row.epoch, row.sequence):  # §16.4-2
         return ReceivedState.EXPIRED, "the memory has gone on too far since it was asked"
-    if action.core_only and not member.is_core:
+    if action.core_only and not member.is_core:  # §16.4-2
         return ReceivedState.REFUSED, "this device does not lead"
-    why = denied(row.sender, action)
+    why = denied(row.sender, action)  # §16.4-2
     return (ReceivedState.REFUSED, why) if why else None
 
 
-def _still_there(member: Member, row: Received) -> Flow[bool]:
+def _still_there(member: Member, row: ReceivedRequest) -> Flow[bool]:
     """Whether the relay holds the request itself. Its claim is kept longer there than it: without it, that nobody has claimed
     it proves nothing."""
     there = yield Get(member.keys.command(row.sender, row.incarnation, row.stream_sequence))
-    return there is not None and sha256(there).digest() == row.digest
+    return there is not None and sha256(there).digest() == row.digest  # §16.4-3
 
 
-def _claim(member: Member, book: Book, row: Received, claims: Claims, action: Action) -> Flow[Begun]:
+def _claim(
+    member: Member, book: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, action: Action
+) -> Flow[BeginOutcome]:
     info = member.log.member(row.sender)
     assert info is not None, "its sender is active"
     hashed = claim_hash(row.sender, row.id)
     key = claim_key(member, member.device_id, hashed)
-    place = Place(member.device_id, CLAIMS, 0, hashed[:CLAIM_NAME_BYTES])
-    patience = Patience("a claim of this device")
+    place = CommandPlace(member.device_id, CLAIMS, 0, hashed[:CLAIM_NAME_BYTES])
+    patience = RetryBudget("a claim of this device")
     while True:
         sealed = claims.sealed.get((row.sender, row.id))
         if sealed is None or parse(sealed).header.generation < member.log.generation:
@@ -179,10 +191,10 @@ def _claim(member: Member, book: Book, row: Received, claims: Claims, action: Ac
             except Malformed as error:  # a device that gave a key which is none
                 return _end(book, row, ReceivedState.REFUSED, f"it could not be answered: {error}")
             claims.sealed[row.sender, row.id] = sealed
-        yield PutNew(key, sealed)
+        yield PutNew(key, sealed)  # §16.4-4
         # Read back even when it was created: some stores let several win, and one's bytes stay.
         there = yield Get(key)
-        if there == sealed:
+        if there == sealed:  # §16.4-5
             return _start(book, row)
         if there is not None:
             break
@@ -190,35 +202,35 @@ def _claim(member: Member, book: Book, row: Received, claims: Claims, action: Ac
     theirs = signed_by_me(member, place, (yield Get(key)) or b"")
     if not theirs:
         with book.transaction() as transaction:
-            note(
+            note_command(
                 transaction,
-                Trouble.TAMPERED,
+                CommandNotice.TAMPERED,
                 f"foreign bytes as claim of a request of {row.sender.hex()[:8]}",
             )
-    if theirs and action.repeatable and row.tries > 1:
+    if theirs and action.repeatable and row.tries > 1:  # §16.4-6
         return _start(book, row)  # an earlier process of this home had set out to put it
     if theirs:
         with book.transaction() as transaction:
-            note(transaction, Trouble.COPIED, "another copy of this device took a request on")
-    return _end(book, row, ReceivedState.UNKNOWN, ELSEWHERE_TEXT)
+            note_command(transaction, CommandNotice.COPIED, "another copy of this device took a request on")
+    return _end(book, row, ReceivedState.UNKNOWN, ELSEWHERE_TEXT)  # §16.4-5
 
 
-def _start(book: Book, row: Received) -> Begun:
+def _start(book: CommandDatabase, row: ReceivedRequest) -> BeginOutcome:
     started = msgspec.structs.replace(row, state=ReceivedState.STARTED)
-    return Begun.RUN if _change(book, row, started) else Begun.LATER
+    return BeginOutcome.RUN if _change(book, row, started) else BeginOutcome.LATER
 
 
-def _end(book: Book, row: Received, state: ReceivedState, text: str) -> Begun:
+def _end(book: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str) -> BeginOutcome:
     with book.transaction() as transaction:
         if transaction.received(row.sender, row.id) != row:
-            return Begun.LATER
+            return BeginOutcome.LATER
         ended = msgspec.structs.replace(row, state=state, text=shortened(text))
         transaction.put_received(ended)
         answer(transaction, ended)
-    return Begun.ENDED
+    return BeginOutcome.ENDED
 
 
-def _change(book: Book, before: Received, after: Received) -> bool:
+def _change(book: CommandDatabase, before: ReceivedRequest, after: ReceivedRequest) -> bool:
     with book.transaction() as transaction:
         if transaction.received(before.sender, before.id) != before:
             return False
@@ -226,7 +238,7 @@ def _change(book: Book, before: Received, after: Received) -> bool:
     return True
 
 
-def _drop_progress(transaction: BookTransaction, request: bytes) -> None:
+def _drop_progress(transaction: CommandTransaction, request: bytes) -> None:
     assert len(request) == REQUEST_ID_BYTES
     for message in transaction.outgoing():
         if message.replaces == request and not message.sealed:

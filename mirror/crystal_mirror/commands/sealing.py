@@ -25,7 +25,7 @@ _CLAIM = b"crystal/v2/command-claim\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """Where an entry of the channel stands: in a stream, or (``claim`` not empty) as a claim of that name."""
 
     device: bytes
@@ -35,7 +35,7 @@ class Place:
 
 
 def claim_hash(asker: bytes, request: bytes) -> bytes:
-    return sha256(_CLAIM + asker + request).digest()
+    return sha256(_CLAIM + asker + request).digest()  # §16.2-2
 
 
 def claim_key(member: Member, target: bytes, hashed: bytes) -> str:
@@ -43,23 +43,23 @@ def claim_key(member: Member, target: bytes, hashed: bytes) -> str:
     return member.keys.command_prefix(target, CLAIMS) + hashed[:CLAIM_NAME_BYTES].hex()
 
 
-def parse_place(member: Member, key: str) -> Place | None:
+def parse_place(member: Member, key: str) -> CommandPlace | None:
     """None for a key that no device writes: a relay may list junk."""
     found = member.keys.parse_command(key)
     if found is not None:
-        return Place(*found) if found[1] != CLAIMS else None
+        return CommandPlace(*found) if found[1] != CLAIMS else None
     prefix = member.keys.commands_prefix
     stream, _, name = key[len(prefix) :].partition("/")
     device, _, _ = stream.partition(".")
     try:
-        place = Place(bytes.fromhex(device), CLAIMS, 0, bytes.fromhex(name))
+        place = CommandPlace(bytes.fromhex(device), CLAIMS, 0, bytes.fromhex(name))
     except ValueError:
         return None
     whole = len(place.device) == DEVICE_ID_BYTES and len(place.claim) == CLAIM_NAME_BYTES
     return place if whole and claim_key(member, place.device, place.claim) == key else None
 
 
-def key_of(member: Member, place: Place) -> str:
+def key_of(member: Member, place: CommandPlace) -> str:
     if place.claim:
         return claim_key(member, place.device, place.claim)
     return member.keys.command(place.device, place.incarnation, place.sequence)
@@ -113,7 +113,7 @@ def seal_claim(member: Member, message: Message, asker: MemberInfo, request: byt
     )
 
 
-def checked(member: Member, info: MemberInfo, place: Place, data: bytes) -> Entry:
+def checked_entry(member: Member, info: MemberInfo, place: CommandPlace, data: bytes) -> Entry:
     """The entry in these bytes, if the device signed it for exactly this place.
 
     Raises:
@@ -122,13 +122,13 @@ def checked(member: Member, info: MemberInfo, place: Place, data: bytes) -> Entr
     entry = parse(data)
     header = entry.header
     fits = (
-        header.kind is Kind.COMMAND
+        header.kind is Kind.COMMAND  # §16.2-1
         and header.channel is Channel.COMMANDS
         and header.vault == member.vault
         and header.sender == place.device
         and header.incarnation == place.incarnation
         and header.sequence == place.sequence
-        and (not place.claim or header.previous[:CLAIM_NAME_BYTES] == place.claim)
+        and (not place.claim or header.previous[:CLAIM_NAME_BYTES] == place.claim)  # §16.2-2
     )
     if not fits:
         raise Malformed("it is a copy from another place")
@@ -136,13 +136,13 @@ def checked(member: Member, info: MemberInfo, place: Place, data: bytes) -> Entr
     return entry
 
 
-def signed_by_me(member: Member, place: Place, data: bytes) -> bool:
+def signed_by_me(member: Member, place: CommandPlace, data: bytes) -> bool:
     """Whether this device's own key, here or in another copy of it, signed these bytes for that place."""
     info = member.log.member(member.device_id)
     try:
         if info is None:
             return False
-        checked(member, info, place, data)
+        checked_entry(member, info, place, data)
     except CryptoError:
         return False
     return True
@@ -159,7 +159,7 @@ def open_message(member: Member, entry: Entry) -> Message:
     assert key is not None, "whoever lacks the key keeps the entry for later"
     frames = entry.open(key)
     if len(frames) != 1:
-        raise Malformed(f"a command has one frame, not {len(frames)}")
+        raise Malformed(f"a command has one frame, not {len(frames)}")  # §16.2-3, §8-1
     content = open_letter(
         frames[0],
         member.identity.exchange,
@@ -173,5 +173,5 @@ def open_message(member: Member, entry: Entry) -> Message:
     return decode_message(content)
 
 
-def origin_of(place: Place) -> Origin:
+def origin_of(place: CommandPlace) -> Origin:
     return Origin(place.device, place.incarnation, place.sequence)

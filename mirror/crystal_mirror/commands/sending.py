@@ -14,13 +14,13 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import Malformed
 from crystal_mirror.commands.asking import ended_here
 from crystal_mirror.commands.messages import CommandState, Request, Withdraw, decode_message
-from crystal_mirror.commands.owning import own
-from crystal_mirror.commands.ports import Book, BookTransaction, Outgoing
-from crystal_mirror.commands.sealing import Place, seal_message, signed_by_me
-from crystal_mirror.commands.troubles import Trouble, note
+from crystal_mirror.commands.owning import own_database
+from crystal_mirror.commands.ports import CommandDatabase, CommandTransaction, OutgoingMessage
+from crystal_mirror.commands.sealing import CommandPlace, seal_message, signed_by_me
+from crystal_mirror.commands.troubles import CommandNotice, note_command
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.ports import Stream
 from crystal_mirror.requests import Flow, Get, PutNew
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH
@@ -29,29 +29,29 @@ STREAM_IDLE_MS = 20 * 24 * 3600 * 1000
 META_USED = "stream.used"
 
 
-def send(member: Member, book: Book, now_ms: int) -> Flow[int]:
+def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
     """Puts what waits on the relay, in order. Returns how many messages. Asks nothing of the relay when nothing waits.
 
     Raises:
         KeysWithheld: the key in force is not here; what waits goes on waiting.
         Revoked: this device is out.
     """
-    own(member, book)
+    own_database(member, book)
     if not book.outgoing():
         return 0
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
-    patience = Patience("a command of this device")
+    patience = RetryBudget("a command of this device")
     sent = 0
     while True:
         message = _next(member, book, now_ms)
         if message is None:
             return sent
-        place = Place(member.device_id, message.incarnation, message.sequence)
+        place = CommandPlace(member.device_id, message.incarnation, message.sequence)
         key = member.keys.command(member.device_id, message.incarnation, message.sequence)
         if not (yield PutNew(key, message.sealed)):
             there = yield Get(key)
-            if there != message.sealed:
+            if there != message.sealed:  # §16.2-4
                 patience.lose()
                 if there is not None:
                     _give_way(member, book, place, there)
@@ -64,7 +64,7 @@ def send(member: Member, book: Book, now_ms: int) -> Flow[int]:
         sent += 1
 
 
-def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
+def _next(member: Member, book: CommandDatabase, now_ms: int) -> OutgoingMessage | None:
     """The first message that waits, sealed at its place."""
     with book.transaction() as transaction:
         while True:
@@ -79,7 +79,7 @@ def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
                 continue
             if message.sealed:
                 outdated = parse(message.sealed).header.generation < member.log.generation
-                if not outdated and not _idle(transaction, now_ms):
+                if not outdated and not _idle(transaction, now_ms):  # §16.2-4
                     return message
                 # Who knows of a revocation sends nothing that the device could read.
                 _restart(member, transaction)
@@ -97,7 +97,7 @@ def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
                 )
             except Malformed as error:  # a device that gave a key which is none
                 transaction.remove_outgoing(message.turn)
-                note(transaction, Trouble.UNREADABLE, f"for {info.device.hex()[:8]}: {error}")
+                note_command(transaction, CommandNotice.UNREADABLE, f"for {info.device.hex()[:8]}: {error}")
                 _note_nobody(transaction, message, now_ms, "nothing can be sealed to that device")
                 continue
             transaction.set_stream(Stream(stream.incarnation, stream.sequence + 1, parse(sealed).hash))
@@ -109,12 +109,12 @@ def _next(member: Member, book: Book, now_ms: int) -> Outgoing | None:
             return message
 
 
-def _stream(member: Member, transaction: BookTransaction, now_ms: int) -> Stream:
+def _stream(member: Member, transaction: CommandTransaction, now_ms: int) -> Stream:
     stream = transaction.stream()
     return _begin(member) if stream is None or _idle(transaction, now_ms) else stream
 
 
-def _idle(transaction: BookTransaction, now_ms: int) -> bool:
+def _idle(transaction: CommandTransaction, now_ms: int) -> bool:
     used = transaction.meta_get(META_USED)
     return used is None or abs(now_ms - int(used)) > STREAM_IDLE_MS
 
@@ -123,7 +123,7 @@ def _begin(member: Member) -> Stream:
     return Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH)
 
 
-def _restart(member: Member, transaction: BookTransaction) -> None:
+def _restart(member: Member, transaction: CommandTransaction) -> None:
     """A new stream, in which everything that waits is sealed anew."""
     transaction.set_stream(_begin(member))
     for message in transaction.outgoing():
@@ -133,26 +133,32 @@ def _restart(member: Member, transaction: BookTransaction) -> None:
             )
 
 
-def _give_way(member: Member, book: Book, place: Place, there: bytes) -> None:
+def _give_way(member: Member, book: CommandDatabase, place: CommandPlace, there: bytes) -> None:
     with book.transaction() as transaction:
         stream = transaction.stream()
         if stream is None or stream.incarnation != place.incarnation:
             return  # another process of this home has done it
         if signed_by_me(member, place, there):
-            note(transaction, Trouble.COPIED, "another copy of this device has written commands")
+            note_command(
+                transaction, CommandNotice.COPIED, "another copy of this device has written commands"
+            )
         else:
-            note(transaction, Trouble.TAMPERED, f"foreign bytes as command {place.sequence} of this device")
+            note_command(
+                transaction,
+                CommandNotice.TAMPERED,
+                f"foreign bytes as command {place.sequence} of this device",
+            )
         _restart(member, transaction)
 
 
-def _note_sent(transaction: BookTransaction, message: Outgoing, now_ms: int) -> None:
+def _note_sent(transaction: CommandTransaction, message: OutgoingMessage, now_ms: int) -> None:
     said = decode_message(message.data)
     row = transaction.asked(said.id) if isinstance(said, Request) else None
     if row is not None and row.state is CommandState.UNSENT:
         transaction.put_asked(msgspec.structs.replace(row, state=CommandState.SENT, changed_at=now_ms))
 
 
-def _note_nobody(transaction: BookTransaction, message: Outgoing, now_ms: int, why: str) -> None:
+def _note_nobody(transaction: CommandTransaction, message: OutgoingMessage, now_ms: int, why: str) -> None:
     said = decode_message(message.data)
     row = transaction.asked(said.id) if isinstance(said, Request | Withdraw) else None
     if row is not None and not row.state.ended:

@@ -15,9 +15,9 @@ from crystal_mirror.commands.messages import (
     Withdraw,
     encode_message,
 )
-from crystal_mirror.commands.ports import BookTransaction, Outgoing, Received, ReceivedState
-from crystal_mirror.commands.sealing import Place
-from crystal_mirror.commands.troubles import Trouble, note
+from crystal_mirror.commands.ports import CommandTransaction, OutgoingMessage, ReceivedRequest, ReceivedState
+from crystal_mirror.commands.sealing import CommandPlace
+from crystal_mirror.commands.troubles import CommandNotice, note_command
 
 RECEIVED_KEPT_MAX = 4096
 """Requests of one device that are remembered."""
@@ -30,8 +30,8 @@ _NOTHING = Arguments()
 
 
 def take_request(
-    transaction: BookTransaction,
-    place: Place,
+    transaction: CommandTransaction,
+    place: CommandPlace,
     data: bytes,
     request: Request,
     now_ms: int,
@@ -40,22 +40,22 @@ def take_request(
     claimed: bool,
 ) -> bool:
     """Writes a request down, or its refusal. Returns whether it is to be run."""
-    if transaction.received(place.device, request.id) is not None:
+    if transaction.received(place.device, request.id) is not None:  # §16.2-5, §16.3-5
         return False
     theirs = [row for row in transaction.all_received() if row.sender == place.device]
     state, text = ReceivedState.RECEIVED, ""
     if old:
-        state = ReceivedState.UNKNOWN if claimed else ReceivedState.REFUSED
+        state = ReceivedState.UNKNOWN if claimed else ReceivedState.REFUSED  # §16.4-7
         text = FRESH_BEGUN_TEXT if claimed else FRESH_TEXT
-    elif request.action not in set(Action):
+    elif request.action not in set(Action):  # §16.1-2
         state, text = ReceivedState.REFUSED, f"this version does not know {request.action}"
     elif (
         len(theirs) >= RECEIVED_KEPT_MAX
         or sum(row.state is ReceivedState.RECEIVED for row in theirs) >= OPEN_MAX
     ):
         state, text = ReceivedState.REFUSED, "too many requests of that device wait here"
-        note(transaction, Trouble.OVERFULL, f"requests of {place.device.hex()[:8]}")
-    row = Received(
+        note_command(transaction, CommandNotice.OVERFULL, f"requests of {place.device.hex()[:8]}")
+    row = ReceivedRequest(
         sender=place.device,
         id=request.id,
         action=request.action,
@@ -78,21 +78,21 @@ def take_request(
     return not state.ended
 
 
-def answer(transaction: BookTransaction, row: Received) -> None:
+def answer(transaction: CommandTransaction, row: ReceivedRequest) -> None:
     """Queues the report that a request has ended in its state."""
     said = Report(row.id, row.number + 1, CommandState[row.state.name], row.text)
-    transaction.add_outgoing(Outgoing(0, row.sender, encode_message(said)))
+    transaction.add_outgoing(OutgoingMessage(0, row.sender, encode_message(said)))
 
 
-def take_withdrawal(transaction: BookTransaction, sender: bytes, message: Withdraw, now_ms: int) -> None:
+def take_withdrawal(transaction: CommandTransaction, sender: bytes, message: Withdraw, now_ms: int) -> None:
     row = transaction.received(sender, message.id)
     if row is None:
         known = sum(each.sender == sender for each in transaction.all_received())
         if known >= RECEIVED_KEPT_MAX:
-            note(transaction, Trouble.OVERFULL, f"withdrawals of {sender.hex()[:8]}")
+            note_command(transaction, CommandNotice.OVERFULL, f"withdrawals of {sender.hex()[:8]}")
             return
         # It may stand in another stream than its withdrawal, and be read after it.
-        row = Received(
+        row = ReceivedRequest(
             sender, message.id, "", _NOTHING, 0, 0, b"", 0, b"", ReceivedState.RECEIVED, 0, 0, now_ms, ""
         )
     if row.state is ReceivedState.RECEIVED:
@@ -101,7 +101,7 @@ def take_withdrawal(transaction: BookTransaction, sender: bytes, message: Withdr
         answer(transaction, row)
 
 
-def asked_before(transaction: BookTransaction, request: Request) -> bool:
+def asked_before(transaction: CommandTransaction, request: Request) -> bool:
     """Whether its asker stood, when it asked, at an earlier place of the mirror than this device when its book was new."""
     kept = transaction.meta_get(META_BEGAN)
     epoch, sequence = map(int, kept.split()) if kept else (0, 0)

@@ -8,13 +8,13 @@ from enum import StrEnum
 
 import msgspec
 
-from crystal_mirror.commands.ports import BookTransaction, BookView
+from crystal_mirror.commands.ports import CommandTransaction, CommandView
 
 _META = "troubles"
 DETAIL_CHARS_MAX = 200
 
 
-class Trouble(StrEnum):
+class CommandNotice(StrEnum):
     """The names."""
 
     TAMPERED = "tampered"
@@ -31,26 +31,26 @@ class Trouble(StrEnum):
     """A device sends more than is taken."""
 
 
-class Noted(msgspec.Struct, frozen=True, array_like=True):
+class NoticeCount(msgspec.Struct, frozen=True, array_like=True):
     """How often, and the last of them in words."""
 
     count: int
     detail: str
 
 
-_decoder = msgspec.msgpack.Decoder(dict[str, Noted])
+_decoder = msgspec.msgpack.Decoder(dict[str, NoticeCount])
 _encoder = msgspec.msgpack.Encoder()
 
 
-def note(transaction: BookTransaction, trouble: Trouble, detail: str) -> None:
-    noted = troubles(transaction)
+def note_command(transaction: CommandTransaction, trouble: CommandNotice, detail: str) -> None:
+    noted = command_notices(transaction)
     before = noted.get(trouble.value)
     count = before.count + 1 if before is not None else 1
-    noted[trouble.value] = Noted(count, detail[:DETAIL_CHARS_MAX])
+    noted[trouble.value] = NoticeCount(count, detail[:DETAIL_CHARS_MAX])
     transaction.meta_set(_META, _encoder.encode(noted))
 
 
-def troubles(book: BookView) -> dict[str, Noted]:
+def command_notices(book: CommandView) -> dict[str, NoticeCount]:
     """By name."""
     kept = book.meta_get(_META)
     return _decoder.decode(kept) if kept else {}

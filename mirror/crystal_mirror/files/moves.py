@@ -19,20 +19,20 @@ from hashlib import sha256
 from crystal_crypto.errors import WrongKey
 from crystal_mirror.file_names import conflict_paths
 from crystal_mirror.files.ports import (
-    Book,
     Disk,
+    DiskFull,
+    FileDatabase,
     FileMoved,
+    FileOffer,
     FileTrouble,
-    Incoming,
-    Local,
-    NoRoom,
-    Offer,
-    Place,
-    Seen,
+    IncomingFile,
+    LocalFile,
+    PartPlace,
+    SeenFile,
     TooLargeHere,
 )
-from crystal_mirror.files.states import Round
-from crystal_mirror.files.tree import FUSED, Action, Agreed, Content, Planned, content_of
+from crystal_mirror.files.states import FilesRound
+from crystal_mirror.files.tree import FUSED, AgreedFile, FileAction, FileContent, PlannedAction, content_of
 from crystal_mirror.member import Member
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow, ReplicaView
@@ -48,24 +48,24 @@ _TOGETHER_PARTS = 256
 _CANDIDATES = 64
 
 
-def move_all(this: Round, plan: Sequence[Planned]) -> Flow[None]:
+def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
     """Does what is planned. Deletions come before puts, so that a file may change the case of its name; fetches before
     removals, so that a renamed file is found on this disk; those that were in somebody's way once more at the end."""
 
-    def paths(action: Action) -> list[str]:
+    def paths(action: FileAction) -> list[str]:
         return [planned.path for planned in plan if planned.action is action]
 
-    _drop(this, paths(Action.DROP))
-    yield from _put(this, paths(Action.PUT))
-    fetches = paths(Action.FETCH)
+    _drop(this, paths(FileAction.DROP))
+    yield from _put(this, paths(FileAction.PUT))
+    fetches = paths(FileAction.FETCH)
     blocked = yield from _fetch_all(this, fetches)
-    for path in paths(Action.REMOVE):
+    for path in paths(FileAction.REMOVE):
         _remove(this, path)
     if blocked:
         yield from _fetch_all(this, list(blocked))
 
 
-def went_to(replica: ReplicaView, offer: Offer) -> str | None:
+def went_to(replica: ReplicaView, offer: FileOffer) -> str | None:
     """The conflict path at which a put of ours is kept; None if it is at none. A row stays once it was made, so that it is
     recognised also when another version or a tombstone stands there by now."""
     candidates = conflict_paths(offer.path, offer.origin)
@@ -79,7 +79,7 @@ def went_to(replica: ReplicaView, offer: Offer) -> str | None:
     return None
 
 
-def reput_parts(member: Member, disk: Disk, book: Book) -> Flow[int]:
+def reput_parts(member: Member, disk: Disk, book: FileDatabase) -> Flow[int]:
     """Puts back what the relay lost of the files that stand here as agreed. Returns how many parts."""
     put = 0
     for row in list(member.replica.files()):
@@ -95,7 +95,7 @@ def reput_parts(member: Member, disk: Disk, book: Book) -> Flow[int]:
     return put
 
 
-def part_on_disk(disk: Disk, book: Book, content: bytes) -> bytes | None:
+def part_on_disk(disk: Disk, book: FileDatabase, content: bytes) -> bytes | None:
     """A part of that content, read and checked, from wherever on this disk it was seen."""
     for place in book.places(content):
         try:
@@ -107,9 +107,9 @@ def part_on_disk(disk: Disk, book: Book, content: bytes) -> bytes | None:
     return None
 
 
-def _drop(this: Round, paths: Iterable[str]) -> None:
+def _drop(this: FilesRound, paths: Iterable[str]) -> None:
     member, book = this.member, this.book
-    dropped: list[tuple[str, Agreed]] = []
+    dropped: list[tuple[str, AgreedFile]] = []
     for path in paths:
         try:
             action, _, _, agreed = this.states(path)
@@ -117,21 +117,23 @@ def _drop(this: Round, paths: Iterable[str]) -> None:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
-        if action is Action.DROP and agreed is not None:
+        if action is FileAction.DROP and agreed is not None:
             dropped.append((path, agreed))
     for start in range(0, len(dropped), _TOGETHER_FILES):
         some = dropped[start : start + _TOGETHER_FILES]
         origins = member.accept_many([DropFile(path, agreed.version) for path, agreed in some])
-        book.add_offers([Offer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)])
+        book.add_offers(
+            [FileOffer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)]
+        )
         for path, _ in some:
             if not this.disk.derived(path):
-                book.note_deleted(path, FUSED[Action.DROP], this.now_ms)
+                book.note_deleted(path, FUSED[FileAction.DROP], this.now_ms)
         this.report.dropped += len(some)
 
 
-def _put(this: Round, paths: Sequence[str]) -> Flow[None]:
+def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
     """Offers files, some together: their parts are asked for and put first, and then all are accepted at once."""
-    group: list[tuple[str, Seen, Agreed | None, list[FilePart]]] = []
+    group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
     total = done = 0
     for path in paths:
         seen = this.book.seen_at(path)
@@ -144,7 +146,7 @@ def _put(this: Round, paths: Sequence[str]) -> Flow[None]:
             this.report.troubled(path, trouble)
             continue
         seen = this.book.seen_at(path)
-        if action is not Action.PUT or seen is None:
+        if action is not FileAction.PUT or seen is None:
             continue
         group.append((path, seen, agreed, this.book.parts_of(path)))
         done += seen.local.stamp.size
@@ -156,22 +158,24 @@ def _put(this: Round, paths: Sequence[str]) -> Flow[None]:
         yield from _put_group(this, group)
 
 
-def _put_group(this: Round, group: Sequence[tuple[str, Seen, Agreed | None, list[FilePart]]]) -> Flow[None]:
+def _put_group(
+    this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
+) -> Flow[None]:
     member = this.member
     turns = {part.content: usable_turn(member, part.content) for _, _, _, parts in group for part in parts}
     lengths = {part.content: part.length for _, _, _, parts in group for part in parts}
     refs = [BlobRef(content, lengths[content], turn) for content, turn in turns.items()]
     missing = {ref.content for ref in (yield from lacking(member, refs))}
-    ready: list[tuple[PutFile, Content]] = []
+    ready: list[tuple[PutFile, FileContent]] = []
     for path, seen, agreed, parts in group:
         try:
-            yield from _put_parts(this, path, parts, missing, turns)
+            yield from _put_parts(this, path, parts, missing, turns)  # §14-2
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
         named = tuple(FilePart(part.content, part.length, turns[part.content]) for part in parts)
-        base = None if agreed is None else agreed.version
+        base = None if agreed is None else agreed.version  # §14-3
         operation = PutFile(path, base, seen.local.executable, seen.local.modified_at, named)
         ready.append((operation, seen.content))
     if not ready:
@@ -179,7 +183,7 @@ def _put_group(this: Round, group: Sequence[tuple[str, Seen, Agreed | None, list
     origins = member.accept_many([operation for operation, _ in ready])
     this.book.add_offers(
         [
-            Offer(operation.path, origin, content, _names(member, operation.parts))
+            FileOffer(operation.path, origin, content, _names(member, operation.parts))
             for (operation, content), origin in zip(ready, origins, strict=True)
         ]
     )
@@ -187,12 +191,12 @@ def _put_group(this: Round, group: Sequence[tuple[str, Seen, Agreed | None, list
 
 
 def _put_parts(
-    this: Round, path: str, parts: Sequence[FilePart], missing: set[bytes], turns: dict[bytes, int]
+    this: FilesRound, path: str, parts: Sequence[FilePart], missing: set[bytes], turns: dict[bytes, int]
 ) -> Flow[None]:
     offset = 0
     for part in parts:
         if part.content in missing:
-            data = this.disk.read(Place(path, offset, part.length))
+            data = this.disk.read(PartPlace(path, offset, part.length))
             if sha256(data).digest() != part.content:
                 raise FileMoved("the file changed while it was sent")
             yield from put_blob(this.member, data, turns[part.content], compress=True)
@@ -206,7 +210,7 @@ def _names(member: Member, parts: Iterable[FilePart]) -> tuple[bytes, ...]:
     return tuple(member.secret.blob_name(part.content, part.turn) for part in parts)
 
 
-def _fetch_all(this: Round, paths: Sequence[str]) -> Flow[list[str]]:
+def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
     """Fetches files. Returns those that something stands in the way of."""
     blocked: list[str] = []
     rows = (this.member.replica.file(path) for path in paths)
@@ -219,7 +223,7 @@ def _fetch_all(this: Round, paths: Sequence[str]) -> Flow[list[str]]:
         except TooLargeHere as trouble:
             this.skipped.add(path)
             this.report.lacking[path] = str(trouble)
-        except NoRoom as trouble:
+        except DiskFull as trouble:
             this.skipped.add(path)
             this.report.lacking[path] = str(trouble)
             return []
@@ -234,9 +238,9 @@ def _fetch_all(this: Round, paths: Sequence[str]) -> Flow[list[str]]:
     return blocked
 
 
-def _fetch(this: Round, path: str, done: int, total: int) -> Flow[int]:
+def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
     action, local, row, _ = this.states(path)
-    if action is not Action.FETCH or row is None:
+    if action is not FileAction.FETCH or row is None:
         return 0
     content = content_of(row)
     seen = this.book.seen_at(path)
@@ -248,15 +252,15 @@ def _fetch(this: Round, path: str, done: int, total: int) -> Flow[int]:
             new = yield from _fetch_parts(this, incoming, row, local, done, total)
         finally:
             incoming.close()
-    this.book.note_seen((Seen(new, content.digest), row.parts))
-    this.book.set_agreed(Agreed(path, row.version, content))
+    this.book.note_seen((SeenFile(new, content.digest), row.parts))
+    this.book.set_agreed(AgreedFile(path, row.version, content))
     this.report.fetched += 1
     return row.size
 
 
 def _fetch_parts(
-    this: Round, incoming: Incoming, row: FileRow, local: Local | None, done: int, total: int
-) -> Flow[Local]:
+    this: FilesRound, incoming: IncomingFile, row: FileRow, local: LocalFile | None, done: int, total: int
+) -> Flow[LocalFile]:
     have = incoming.have()
     done += sum(part.length for part in row.parts[:have])
     for part in row.parts[have:]:
@@ -273,18 +277,18 @@ def _fetch_parts(
     return incoming.finish(local)
 
 
-def _remove(this: Round, path: str) -> None:
+def _remove(this: FilesRound, path: str) -> None:
     try:
         action, local, row, _ = this.states(path)
-        if action is not Action.REMOVE or local is None or row is None:
+        if action is not FileAction.REMOVE or local is None or row is None:
             return
-        this.disk.remove(local, row.version)
+        this.disk.remove(local, row.version)  # §14-6
     except FileTrouble as trouble:
         this.skipped.add(path)
         this.report.troubled(path, trouble)
         return
     if not this.disk.derived(path):
-        this.book.note_deleted(path, FUSED[Action.REMOVE], this.now_ms)
+        this.book.note_deleted(path, FUSED[FileAction.REMOVE], this.now_ms)
     this.book.forget_seen([path])
     this.book.drop_agreed(path)
     this.report.removed += 1

@@ -5,7 +5,7 @@ What implementers must hold:
 - ``Disk`` never follows a link, never writes or removes outside of the home, and only touches what ``fault`` lets pass.
 - What it changes, it changes whole and durably: after a crash a path holds its old content or its new one. What it was told
   to replace, rename or remove is touched only if it is still what was looked at.
-- ``Book`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed versions and
+- ``FileDatabase`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed versions and
   offers are durable when they return.
 
 Both raise ``FileTrouble`` and its children for what concerns one file, and let everything else through.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.files.tree import Agreed, Content, Direction
+from crystal_mirror.files.tree import AgreedFile, DeletionDirection, FileContent
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
@@ -33,17 +33,17 @@ class FileMoved(FileTrouble):
     """The file is no longer what was looked at: somebody works on it. The next round looks again."""
 
 
-class NoRoom(FileTrouble):
+class DiskFull(FileTrouble):
     """The disk is full. Nothing more is fetched in this round."""
 
     hint = "Make room on this disk; the next sync goes on where this one stopped."
 
 
-class TooLargeHere(NoRoom):
+class TooLargeHere(DiskFull):
     """The disk has no room for this file, and may have for others. Nothing of it was fetched."""
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """How a file is recognised as unchanged without being read."""
 
     size: int
@@ -52,12 +52,12 @@ class Stamp(NamedTuple):
     changed_ns: int
 
 
-class Local(NamedTuple):
+class LocalFile(NamedTuple):
     """A regular file of this device as a look at it showed it. ``quiet``: it had not been changed just before, so that its
     stamp can be trusted to tell a later change."""
 
     path: str
-    stamp: Stamp
+    stamp: FileStamp
     executable: bool
     quiet: bool
 
@@ -66,34 +66,34 @@ class Local(NamedTuple):
         return max(self.stamp.modified_ns // 1_000_000, 0)
 
 
-class Seen(NamedTuple):
+class SeenFile(NamedTuple):
     """What a file held when it was read, and the look at it before."""
 
-    local: Local
+    local: LocalFile
     digest: bytes
 
     @property
-    def content(self) -> Content:
-        return Content(self.digest, self.local.executable)
+    def content(self) -> FileContent:
+        return FileContent(self.digest, self.local.executable)
 
-    def holds_for(self, now: Local) -> bool:
+    def holds_for(self, now: LocalFile) -> bool:
         """Whether that is still so, by its stamp."""
         before = self.local
         return before.quiet and before.stamp == now.stamp and before.executable == now.executable
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class FileOffer:
     """A file that this device offered to the Core: the origin of the operation, and the blobs that it names."""
 
     path: str
     origin: Origin
-    content: Content | None
+    content: FileContent | None
     """None: its deletion."""
     names: tuple[bytes, ...] = ()
 
 
-class Place(NamedTuple):
+class PartPlace(NamedTuple):
     """Where on this disk a part was seen."""
 
     path: str
@@ -101,7 +101,7 @@ class Place(NamedTuple):
     length: int
 
 
-class Incoming(Protocol):
+class IncomingFile(Protocol):
     """A file that is being put together beside its place. ``close`` without ``finish`` leaves it for the next try."""
 
     def have(self) -> int:
@@ -112,7 +112,7 @@ class Incoming(Protocol):
         """Appends the next part. Raises NoRoom."""
         ...
 
-    def finish(self, expected: Local | None) -> Local:
+    def finish(self, expected: LocalFile | None) -> LocalFile:
         """Makes it durable, reads it back, and puts it in its place, which must still hold ``expected``. Raises FileTrouble."""
         ...
 
@@ -142,7 +142,7 @@ class Disk(Protocol):
         """A mark of what is excluded: another one when that changes."""
         ...
 
-    def scan(self) -> Iterator[Local]:
+    def scan(self) -> Iterator[LocalFile]:
         """All regular files that may travel and are not excluded, in the order of their paths."""
         ...
 
@@ -150,31 +150,31 @@ class Disk(Protocol):
         """What the last scan left out, and why: for the report."""
         ...
 
-    def look(self, path: str) -> Local | None:
+    def look(self, path: str) -> LocalFile | None:
         """One of them. Raises FileTrouble where something stands in its place that is no regular file of ours."""
         ...
 
-    def cut(self, local: Local) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile) -> Iterator[FilePart]:
         """Reads it part by part. Raises FileTrouble when it changes meanwhile or cannot be read."""
         ...
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: PartPlace) -> bytes:
         """Some bytes of a file, as they are now; perhaps fewer. Raises FileTrouble."""
         ...
 
-    def incoming(self, row: FileRow) -> Incoming:
+    def incoming(self, row: FileRow) -> IncomingFile:
         """Begins to put the row's file together, or goes on with it. Raises FileTrouble."""
         ...
 
-    def set_executable(self, local: Local, executable: bool) -> Local:
+    def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         """Changes nothing but that. Raises FileTrouble."""
         ...
 
-    def rename(self, local: Local, path: str) -> Local:
+    def rename(self, local: LocalFile, path: str) -> LocalFile:
         """Within its folder, to a name that is free (or is this very file's already). Raises FileTrouble."""
         ...
 
-    def remove(self, local: Local, version: Origin) -> None:
+    def remove(self, local: LocalFile, version: Origin) -> None:
         """Into the trash, and the folders with it that it leaves empty. Raises FileTrouble."""
         ...
 
@@ -183,26 +183,26 @@ class Disk(Protocol):
         ...
 
 
-class Book(Protocol):
+class FileDatabase(Protocol):
     """What this device knows about its files."""
 
-    def seen(self) -> Iterator[Seen]:
+    def seen(self) -> Iterator[SeenFile]:
         """By path."""
         ...
 
-    def seen_at(self, path: str) -> Seen | None: ...
+    def seen_at(self, path: str) -> SeenFile | None: ...
 
     def parts_of(self, path: str) -> list[FilePart]:
         """The parts of what ``seen_at`` tells of."""
         ...
 
-    def note_seen(self, *read: tuple[Seen, Sequence[FilePart]]) -> None:
+    def note_seen(self, *read: tuple[SeenFile, Sequence[FilePart]]) -> None:
         """What was read of files. Replaces what was known of them."""
         ...
 
     def forget_seen(self, paths: Iterable[str]) -> None: ...
 
-    def places(self, content: bytes) -> list[Place]:
+    def places(self, content: bytes) -> list[PartPlace]:
         """Where a part of that content was seen; a few."""
         ...
 
@@ -210,15 +210,15 @@ class Book(Protocol):
         """Another path that is agreed or seen and would be the same file where case does not count."""
         ...
 
-    def agreed(self) -> Iterator[Agreed]:
+    def agreed(self) -> Iterator[AgreedFile]:
         """By path."""
         ...
 
-    def agreed_at(self, path: str) -> Agreed | None: ...
+    def agreed_at(self, path: str) -> AgreedFile | None: ...
 
     def agreed_count(self) -> int: ...
 
-    def set_agreed(self, *agreed: Agreed) -> None:
+    def set_agreed(self, *agreed: AgreedFile) -> None:
         """The versions that stand; offers for their paths, if there are any, are over."""
         ...
 
@@ -226,25 +226,27 @@ class Book(Protocol):
         """Nothing stands there; an offer for the path, if there is one, is over."""
         ...
 
-    def offers(self) -> list[Offer]: ...
+    def offers(self) -> list[FileOffer]: ...
 
-    def add_offers(self, offers: Sequence[Offer]) -> None: ...
+    def add_offers(self, offers: Sequence[FileOffer]) -> None: ...
 
     def end_offer(self, path: str) -> None: ...
 
-    def confirmed(self) -> frozenset[tuple[str, Direction]]:
+    def confirmed(self) -> frozenset[tuple[str, DeletionDirection]]:
         """Deletions that a person has confirmed."""
         ...
 
     def withhold(
-        self, asked: Sequence[tuple[str, Direction]], confirmed: Sequence[tuple[str, Direction]]
+        self,
+        asked: Sequence[tuple[str, DeletionDirection]],
+        confirmed: Sequence[tuple[str, DeletionDirection]],
     ) -> None:
         """Replaces the lists of deletions that wait for a person, and of those that a person has confirmed."""
         ...
 
-    def deleted_lately(self, now_ms: int) -> dict[Direction, int]: ...
+    def deleted_lately(self, now_ms: int) -> dict[DeletionDirection, int]: ...
 
-    def note_deleted(self, path: str, direction: Direction, now_ms: int) -> None:
+    def note_deleted(self, path: str, direction: DeletionDirection, now_ms: int) -> None:
         """Counts it for the fuse; its confirmation, if there was one, is used up."""
         ...
 

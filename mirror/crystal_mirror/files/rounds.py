@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 
 from crystal_mirror.file_names import folded
 from crystal_mirror.files.moves import move_all, went_to
-from crystal_mirror.files.ports import Book, Disk, FileTrouble, Local, Offer, Seen
-from crystal_mirror.files.states import FilesReport, Round, rows_stand
+from crystal_mirror.files.ports import Disk, FileDatabase, FileOffer, FileTrouble, LocalFile, SeenFile
+from crystal_mirror.files.states import FilesReport, FilesRound, rows_stand
 from crystal_mirror.files.tree import (
     FUSED,
-    Action,
-    Agreed,
-    Content,
-    Planned,
+    AgreedFile,
+    FileAction,
+    FileContent,
+    PlannedAction,
     content_digest,
     content_of,
     decide,
@@ -46,7 +46,7 @@ _TOGETHER_PARTS = 1000
 
 
 def files_round(
-    member: Member, disk: Disk, book: Book, *, now_ms: int, scan: bool = True
+    member: Member, disk: Disk, book: FileDatabase, *, now_ms: int, scan: bool = True
 ) -> Flow[FilesReport]:
     """One round. Without ``scan`` the disk is taken as it was last seen, but for the files that are touched.
 
@@ -60,7 +60,7 @@ def files_round(
     if report.halted or not rows_stand(member):
         return report
     disk.tidy()
-    this = Round(member, disk, book, now_ms, report, member.replica.position())
+    this = FilesRound(member, disk, book, now_ms, report, member.replica.position())
     settle_offers(this)
     changed = (yield from _read_changed(this)) if scan else False
     if not this.rows_stand():
@@ -78,7 +78,7 @@ def files_round(
     return report
 
 
-def settle_offers(this: Round) -> None:
+def settle_offers(this: FilesRound) -> None:
     """Takes note of what became of the offers that are ordered by now.
 
     A put of ours is found at its path; or at a conflict path, and then the local file goes there; or it named a condemned blob
@@ -86,7 +86,7 @@ def settle_offers(this: Round) -> None:
     """
     replica = this.member.replica
     waiting = None
-    agreed: list[Agreed] = []
+    agreed: list[AgreedFile] = []
     for offer in this.book.offers():
         if not replica.done(offer.origin):
             waiting = waiting or {name.origin for name in this.member.journal.names()}
@@ -108,10 +108,12 @@ def settle_offers(this: Round) -> None:
     this.book.set_agreed(*agreed)
 
 
-def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | None) -> Agreed | None:
+def _settled_put(
+    this: FilesRound, offer: FileOffer, content: FileContent, kept_at: str | None
+) -> AgreedFile | None:
     """The version that stands at its path now; None where that was seen to otherwise."""
     book, replica = this.book, this.member.replica
-    ours = Agreed(offer.path, offer.origin, content)
+    ours = AgreedFile(offer.path, offer.origin, content)
     row = replica.file(offer.path)
     if row is not None and row.version == offer.origin:
         if content_of(row) == content:
@@ -119,13 +121,13 @@ def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | Non
         book.end_offer(offer.path)  # another copy of this device gave that name to another version
         return None
     if kept_at is not None:
-        _step_aside(this, offer, content, kept_at)
+        _step_aside(this, offer, content, kept_at)  # §14-4
         return None
-    if any(replica.is_condemned(name) for name in offer.names):
+    if any(replica.is_condemned(name) for name in offer.names):  # §14-2
         book.end_offer(offer.path)
         return None
     if row is not None and not row.gone and content_of(row) == content:
-        return Agreed(offer.path, row.version, content)
+        return AgreedFile(offer.path, row.version, content)
     if read_base(replica) is not None:
         # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it.
         # If it was, offering it again leaves a copy beside the later version at worst.
@@ -134,22 +136,22 @@ def _settled_put(this: Round, offer: Offer, content: Content, kept_at: str | Non
     return ours
 
 
-def _step_aside(this: Round, offer: Offer, content: Content, kept_at: str) -> None:
+def _step_aside(this: FilesRound, offer: FileOffer, content: FileContent, kept_at: str) -> None:
     """Another version came first: the local file goes where the log keeps it. What was typed into it since goes along."""
     local = this.disk.look(offer.path)
     if local is not None:
         seen, parts = this.book.seen_at(offer.path), this.book.parts_of(offer.path)
         known = seen is not None and seen.holds_for(local)
         moved = this.disk.rename(local, kept_at)
-        this.book.set_agreed(Agreed(kept_at, offer.origin, content))
+        this.book.set_agreed(AgreedFile(kept_at, offer.origin, content))
         if known and seen is not None:
-            this.book.note_seen((Seen(moved, seen.digest), parts))
+            this.book.note_seen((SeenFile(moved, seen.digest), parts))
     this.book.forget_seen([offer.path])
     this.book.drop_agreed(offer.path)
     this.report.conflicts.append(kept_at)
 
 
-def _read_changed(this: Round) -> Flow[bool]:
+def _read_changed(this: FilesRound) -> Flow[bool]:
     """Brings the book up to the disk. Returns whether anything changed."""
     changed, vanished = _compared(this)
     this.report.refused |= this.disk.refused()
@@ -173,11 +175,11 @@ def _read_changed(this: Round) -> Flow[bool]:
     return bool(changed or vanished)
 
 
-def _read(this: Round, changed: Sequence[Local]) -> Flow[None]:
+def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
     """Reads files and notes what they hold, many in one transaction of the book."""
     total = sum(local.stamp.size for local in changed)
     done = told = 0
-    read: dict[str, tuple[Seen, list[FilePart]]] = {}
+    read: dict[str, tuple[SeenFile, list[FilePart]]] = {}
     for local in changed:
         try:
             parts: list[FilePart] = []
@@ -192,7 +194,7 @@ def _read(this: Round, changed: Sequence[Local]) -> Flow[None]:
                 if done - told >= _PROGRESS_BYTES:
                     told = done
                     yield Progress(READING, done, max(total, done))
-            read[form] = Seen(local, content_digest(parts)), parts
+            read[form] = SeenFile(local, content_digest(parts)), parts
         except FileTrouble as trouble:
             this.skipped.add(local.path)
             this.report.troubled(local.path, trouble)
@@ -202,11 +204,11 @@ def _read(this: Round, changed: Sequence[Local]) -> Flow[None]:
     this.book.note_seen(*read.values())
 
 
-def _compared(this: Round) -> tuple[list[Local], list[str]]:
+def _compared(this: FilesRound) -> tuple[list[LocalFile], list[str]]:
     """The files that have to be read, and the paths that are there no more. Both sides come in the order of their paths."""
-    changed: list[Local] = []
+    changed: list[LocalFile] = []
     vanished: list[str] = []
-    known: Iterator[Seen] = this.book.seen()
+    known: Iterator[SeenFile] = this.book.seen()
     seen = next(known, None)
     for local in this.disk.scan():
         while seen is not None and seen.local.path < local.path:
@@ -224,40 +226,40 @@ def _compared(this: Round) -> tuple[list[Local], list[str]]:
     return changed, vanished
 
 
-def _plan(this: Round) -> Iterator[Planned]:
+def _plan(this: FilesRound) -> Iterator[PlannedAction]:
     """What is to be done, path by path. What is only noted down is done at once, when all were looked at."""
     pending = {offer.path for offer in this.book.offers()}
-    noted: list[tuple[Action, str, FileRow | None, Content | None]] = []
-    agreed_now: list[Agreed] = []
+    noted: list[tuple[FileAction, str, FileRow | None, FileContent | None]] = []
+    agreed_now: list[AgreedFile] = []
     set_aside = 0
     here = ((seen.local.path, seen.content) for seen in this.book.seen())
     for path, local, agreed, remote in merged(here, this.book.agreed(), this.member.replica.files()):
         if path in this.skipped:
             continue
         action = decide(local, remote, agreed, pending=path in pending)
-        if action in (Action.NOTHING, Action.WAIT):
+        if action in (FileAction.NOTHING, FileAction.WAIT):
             continue
-        fault = this.disk.fault(path)
+        fault = this.disk.fault(path)  # §14-5
         if fault is not None:
             this.report.refused[path] = fault
         elif this.disk.excluded(path):
             if agreed is not None and not agreed.aside:
-                agreed_now.append(Agreed(path, agreed.version, agreed.content, aside=True))
+                agreed_now.append(AgreedFile(path, agreed.version, agreed.content, aside=True))
                 set_aside += 1
-        elif action in (Action.ADOPT, Action.FORGET):
+        elif action in (FileAction.ADOPT, FileAction.FORGET):
             noted.append((action, path, remote, local))
         else:
-            yield Planned(path, action)
+            yield PlannedAction(path, action)
     for action, path, row, local in noted:
-        if action is Action.ADOPT and row is not None and local is not None:
-            agreed_now.append(Agreed(path, row.version, local))
+        if action is FileAction.ADOPT and row is not None and local is not None:
+            agreed_now.append(AgreedFile(path, row.version, local))
         else:
             this.book.drop_agreed(path)
     this.report.adopted += len(agreed_now) - set_aside
     this.book.set_agreed(*agreed_now)
 
 
-def _within_the_fuse(this: Round, plan: list[Planned]) -> list[Planned]:
+def _within_the_fuse(this: FilesRound, plan: list[PlannedAction]) -> list[PlannedAction]:
     confirmed = this.book.confirmed()
     lately = this.book.deleted_lately(this.now_ms)
     asked = {(one.path, FUSED[one.action]) for one in plan if one.action in FUSED}

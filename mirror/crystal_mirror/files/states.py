@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from crystal_mirror.files.ports import Book, Disk, FileMoved, FileTrouble, Local, Seen
-from crystal_mirror.files.tree import Action, Agreed, Direction, content_digest, decide
+from crystal_mirror.files.ports import Disk, FileDatabase, FileMoved, FileTrouble, LocalFile, SeenFile
+from crystal_mirror.files.tree import AgreedFile, DeletionDirection, FileAction, content_digest, decide
 from crystal_mirror.member import Member
 from crystal_mirror.ports import FileRow
 from crystal_mirror.rebuild import rebuild_pending
@@ -36,7 +36,7 @@ class FilesReport:
     """Files that cannot be fetched now, since parts of them do not come or do not fit on the disk."""
     busy: list[str] = field(default_factory=list[str])
     """Files that changed while they were looked at: the next round looks again."""
-    withheld: list[tuple[str, Direction]] = field(default_factory=list[tuple[str, Direction]])
+    withheld: list[tuple[str, DeletionDirection]] = field(default_factory=list[tuple[str, DeletionDirection]])
 
     @property
     def offered(self) -> int:
@@ -50,12 +50,12 @@ class FilesReport:
 
 
 @dataclass
-class Round:
+class FilesRound:
     """What the steps of a round share."""
 
     member: Member
     disk: Disk
-    book: Book
+    book: FileDatabase
     now_ms: int
     report: FilesReport
     position: Position
@@ -65,7 +65,7 @@ class Round:
 
     def states(
         self, path: str, *, certain: bool = True
-    ) -> tuple[Action, Local | None, FileRow | None, Agreed | None]:
+    ) -> tuple[FileAction, LocalFile | None, FileRow | None, AgreedFile | None]:
         """What is to be done about a path as it stands now. Not ``certain``: what was only just written is taken as it was
         read, which is enough for an offer, whose parts are checked one by one; but not for anything that takes the file away.
 
@@ -89,7 +89,7 @@ class Round:
     def rows_stand(self) -> bool:
         return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
 
-    def still_holds(self, seen: Seen | None, local: Local, *, certain: bool = True) -> bool:
+    def still_holds(self, seen: SeenFile | None, local: LocalFile, *, certain: bool = True) -> bool:
         """Whether a file holds what was read of it. To be certain, what had only just been written is read once more."""
         if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
             return False

@@ -44,7 +44,7 @@ FUSE_WINDOW_MILLISECONDS = 10 * 60 * 1000
 _LENGTH_BYTES = 4
 
 
-class Action(StrEnum):
+class FileAction(StrEnum):
     """See the module's table."""
 
     NOTHING = "nothing"
@@ -58,7 +58,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """What a file holds: ``digest`` is ``content_digest`` of its parts."""
 
     digest: bytes
@@ -66,24 +66,24 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class AgreedFile:
     """The version of a file at which this device and the tree were last equal. ``aside``: excluded here since then."""
 
     path: str
     version: Origin
-    content: Content
+    content: FileContent
     aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedAction:
     """A path that needs something done."""
 
     path: str
-    action: Action
+    action: FileAction
 
 
-class Direction(StrEnum):
+class DeletionDirection(StrEnum):
     """Whose deletion it is that a fuse holds back."""
 
     HERE = "here"
@@ -92,7 +92,7 @@ class Direction(StrEnum):
     """Deleted on this device; would be removed from all."""
 
 
-FUSED = {Action.REMOVE: Direction.HERE, Action.DROP: Direction.EVERYWHERE}
+FUSED = {FileAction.REMOVE: DeletionDirection.HERE, FileAction.DROP: DeletionDirection.EVERYWHERE}
 """The actions that delete."""
 
 
@@ -104,29 +104,29 @@ def content_digest(parts: Iterable[FilePart]) -> bytes:
     return state.digest()
 
 
-def content_of(row: FileRow) -> Content:
-    return Content(content_digest(row.parts), row.executable)
+def content_of(row: FileRow) -> FileContent:
+    return FileContent(content_digest(row.parts), row.executable)
 
 
 def decide(
-    local: Content | None, remote: FileRow | None, agreed: Agreed | None, *, pending: bool = False
-) -> Action:
+    local: FileContent | None, remote: FileRow | None, agreed: AgreedFile | None, *, pending: bool = False
+) -> FileAction:
     """What is to be done about one path. See the module's table."""
     living = remote if remote is not None and not remote.gone else None
     if pending:
-        return Action.WAIT
+        return FileAction.WAIT
     if local is not None:
         if living is not None and content_of(living) == local:
             same = agreed is not None and agreed.version == living.version and not agreed.aside
-            return Action.NOTHING if same and agreed and agreed.content == local else Action.ADOPT
+            return FileAction.NOTHING if same and agreed and agreed.content == local else FileAction.ADOPT
         if agreed is None or agreed.content != local or remote is None:
-            return Action.PUT
-        return Action.REMOVE if living is None else Action.FETCH
+            return FileAction.PUT
+        return FileAction.REMOVE if living is None else FileAction.FETCH  # §14-6
     if living is None:
-        return Action.NOTHING if agreed is None else Action.FORGET
+        return FileAction.NOTHING if agreed is None else FileAction.FORGET
     if agreed is None or agreed.aside or agreed.version != living.version:
-        return Action.FETCH
-    return Action.DROP
+        return FileAction.FETCH
+    return FileAction.DROP  # §14-3
 
 
 def fuse_limit(files: int) -> int:
@@ -135,21 +135,21 @@ def fuse_limit(files: int) -> int:
 
 
 def fused(
-    plan: Iterable[Planned],
+    plan: Iterable[PlannedAction],
     files: int,
-    lately: dict[Direction, int],
-    confirmed: frozenset[tuple[str, Direction]],
-) -> list[tuple[str, Direction]]:
+    lately: dict[DeletionDirection, int],
+    confirmed: frozenset[tuple[str, DeletionDirection]],
+) -> list[tuple[str, DeletionDirection]]:
     """The deletions of a plan that wait for a person: all of a direction's that are not confirmed, if they are too many.
 
     ``files``: how many files are agreed. ``lately``: how many were deleted in each direction within the fuse's window.
     """
-    asked: dict[Direction, list[str]] = {direction: [] for direction in Direction}
+    asked: dict[DeletionDirection, list[str]] = {direction: [] for direction in DeletionDirection}
     for planned in plan:
         direction = FUSED.get(planned.action)
         if direction is not None and (planned.path, direction) not in confirmed:
             asked[direction].append(planned.path)
-    held: list[tuple[str, Direction]] = []
+    held: list[tuple[str, DeletionDirection]] = []
     for direction, paths in asked.items():
         before = lately.get(direction, 0)
         if len(paths) + before > fuse_limit(files + before):
@@ -158,8 +158,8 @@ def fused(
 
 
 def merged(
-    locals_: Iterable[tuple[str, Content]], agreed: Iterable[Agreed], remote: Iterable[FileRow]
-) -> Iterator[tuple[str, Content | None, Agreed | None, FileRow | None]]:
+    locals_: Iterable[tuple[str, FileContent]], agreed: Iterable[AgreedFile], remote: Iterable[FileRow]
+) -> Iterator[tuple[str, FileContent | None, AgreedFile | None, FileRow | None]]:
     """The three states side by side, path by path. All three must come in the order of their paths."""
     left, middle, right = iter(locals_), iter(agreed), iter(remote)
     one, two, three = next(left, None), next(middle, None), next(right, None)

@@ -13,7 +13,7 @@ from crystal_mirror.moving.terms import asking_of, begin_asking, end_asking, ren
 from crystal_mirror.requests import Flow
 
 
-class Stage(Enum):
+class HandoverStage(Enum):
     """Where a device stands on its way to the lead."""
 
     READER = "reader"
@@ -24,17 +24,21 @@ class Stage(Enum):
     LEADING = "leading"
 
 
-def stage_of(member: Member) -> Stage:
+def stage_of(member: Member) -> HandoverStage:
     """Where this device stands, as far as it has read. No network."""
     asking, lead = asking_of(member), member.log.lead
     if member.is_core and lead is not None:
         if member.replica.position().epoch < lead.epoch:
-            return Stage.CLAIMED
-        return Stage.LEADING if asking is None else Stage.SEALED
+            return HandoverStage.CLAIMED
+        return HandoverStage.LEADING if asking is None else HandoverStage.SEALED
     if asking is None or lead is None:
-        return Stage.READER
+        return HandoverStage.READER
     core = told_by(member, lead.device)
-    return Stage.DRAINED if core is not None and core.drained_for == asking.claim else Stage.ASKED
+    return (
+        HandoverStage.DRAINED
+        if core is not None and core.drained_for == asking.claim
+        else HandoverStage.ASKED
+    )
 
 
 def ask(member: Member, root: Root | None, about: About) -> Flow[None]:
@@ -51,12 +55,12 @@ def ask(member: Member, root: Root | None, about: About) -> Flow[None]:
     if lead is None or lead.is_freeze or member.is_core:
         raise Unready("there is no other Core to ask")
     by = claimant(member, root)
-    if stage_of(member) is not Stage.DRAINED:
+    if stage_of(member) is not HandoverStage.DRAINED:
         begin_asking(member, by if by.sender == ROOT_SENDER else None, about.now_ms, offered=False)
     yield from put_cursor(member, about)
 
 
-def look(member: Member, about: About) -> Flow[Stage]:
+def follow_up(member: Member, about: About) -> Flow[HandoverStage]:
     """Looks what became of the ask, and keeps it up. Raises Revoked, StoreFailure."""
     yield from read_log(member.log, member.journal, member.keys, member.notices)
     member.check_active()
@@ -83,8 +87,9 @@ def take(member: Member, root: Root | None, about: About, *, accept_loss: bool =
         return ClaimReport(member.replica.position().epoch)
     if asking is None or lead is None:
         raise Unready("this device has not asked for the lead")
-    if lead.epoch + 1 != asking.epoch:
+    if lead.epoch + 1 != asking.epoch:  # §17-1
         raise Superseded("another device took the lead first")
+    # §17.1-2
     return (yield from claim(member, root, force=accept_loss, claimed=asking.claim, now_ms=about.now_ms))
 
 

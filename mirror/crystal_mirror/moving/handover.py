@@ -37,7 +37,7 @@ from crystal_mirror.logsync import append
 from crystal_mirror.member import Member
 from crystal_mirror.moving.terms import (
     COURTESY_MS,
-    Offer,
+    LeadOffer,
     asking_of,
     begin_asking,
     begin_holding,
@@ -60,7 +60,7 @@ HOLDING_ROUNDS_MAX = 10_000
 """Rounds after which it holds no longer, whatever its clock says: one that stands still must not stop a vault."""
 
 
-class Giving(Enum):
+class CoreStage(Enum):
     """Where a Core stands on its way out."""
 
     CORE = "core"
@@ -69,13 +69,13 @@ class Giving(Enum):
     NODE = "node"
 
 
-def giving_of(member: Member) -> Giving:
+def giving_of(member: Member) -> CoreStage:
     """Where this Core stands. No network."""
     if not member.is_core:
-        return Giving.NODE
+        return CoreStage.NODE
     if holding_of(member) is not None:
-        return Giving.HOLDING
-    return Giving.OFFERING if offer_of(member) is not None else Giving.CORE
+        return CoreStage.HOLDING
+    return CoreStage.OFFERING if offer_of(member) is not None else CoreStage.CORE
 
 
 def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[None]:
@@ -90,7 +90,7 @@ def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[N
         raise NotAllowed("only the Core can give the lead away")
     if device == member.device_id or not member.log.is_active(device):
         raise NotAMember("the vault has no such other device")
-    set_offer(member, Offer(device, about.now_ms, ready))
+    set_offer(member, LeadOffer(device, about.now_ms, ready))
     yield from put_cursor(member, about)
 
 
@@ -108,7 +108,7 @@ def freeze(member: Member, now_ms: int) -> Flow[int]:
     """
     if not member.is_core:
         raise NotAllowed("only the Core can freeze its vault")
-    yield from _give_lead(member, NOBODY, member.random(CLAIM_BYTES), now_ms)
+    yield from _give_lead(member, NOBODY, member.random(CLAIM_BYTES), now_ms)  # §17.2-5, §9.5-2
     tidy(member, now_ms)
     lead = member.log.lead
     if lead is None or not lead.is_freeze:
@@ -127,7 +127,7 @@ def holds(member: Member, now_ms: int) -> Flow[bool]:
     yield from read_cursors(member)
     asker = told_by(member, holding.device)
     still = asker is not None and asker.asks == holding.claim and _may_ask(member, asker)
-    if still and 0 <= now_ms - holding.since < COURTESY_MS and holding.rounds < HOLDING_ROUNDS_MAX:
+    if still and 0 <= now_ms - holding.since < COURTESY_MS and holding.rounds < HOLDING_ROUNDS_MAX:  # §17.2-3
         hold_on(member, holding)
         return True
     spent = [*(each for each in spent_by(member) if _stands(member, *each)), (holding.device, holding.claim)]
@@ -149,11 +149,12 @@ def heed(member: Member, about: About, drain: Callable[[], Flow[bool]]) -> Flow[
     offered, spent = offer_of(member), spent_by(member)
     asking = [cursor for cursor in seen_cursors(member) if cursor.asks and _may_ask(member, cursor)]
     if offered is not None:
+        # §17.2-4
         asker = next((each for each in asking if each.device == offered.device and offered.ready), None)
     else:
-        fresh = (each for each in asking if about.now_ms and (each.device, each.asks) not in spent)
+        fresh = (each for each in asking if about.now_ms and (each.device, each.asks) not in spent)  # §17.2-3
         asker = next(fresh, None)
-    if asker is None or not (yield from drain()) or not member.is_core:
+    if asker is None or not (yield from drain()) or not member.is_core:  # §17.2-1
         return
     if offered is not None:
         yield from _give_lead(member, asker.device, asker.asks, about.now_ms)
@@ -218,7 +219,7 @@ def _give_lead(member: Member, device: bytes, claimed: bytes, now_ms: int) -> Fl
 def _may_ask(member: Member, cursor: Cursor) -> bool:
     """Whether the device could take the lead without being let: then it is better drained for."""
     log, info = member.log, member.log.member(cursor.device)
-    if info is None or info.revoked is not None or cursor.device == member.device_id:
+    if info is None or info.revoked is not None or cursor.device == member.device_id:  # §17.1-4
         return False
     offered = offer_of(member)
     if info.grant or (offered is not None and offered.device == cursor.device):
@@ -227,7 +228,7 @@ def _may_ask(member: Member, cursor: Cursor) -> bool:
         return False
     text = warranted(member, cursor.device, cursor.asks, log.lead.epoch + 1)
     try:
-        VerifyKey.from_bytes(log.root.admin).verify(cursor.warrant, text)
+        VerifyKey.from_bytes(log.root.admin).verify(cursor.warrant, text)  # §17.1-4
     except CryptoError:
         return False
     return True

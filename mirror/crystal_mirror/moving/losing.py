@@ -8,7 +8,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, GetMany
 
 
-def lacking(member: Member) -> Flow[list[Cursor]]:
+def lost_by_claim(member: Member) -> Flow[list[Cursor]]:
     """The devices that say that they have applied more than this one has and the relay shows. By the cursors last read."""
     position = member.replica.position()[:2]
     ahead = [

@@ -22,7 +22,7 @@ LEASE_MS = 30_000
 """An ask or an offer that nobody pursues for this long is withdrawn by the next round of its device."""
 
 
-class Asking(msgspec.Struct, frozen=True, array_like=True):
+class LeadRequest(msgspec.Struct, frozen=True, array_like=True):
     """This device asks for the lead of ``epoch``. ``at``: when somebody last waited for it here; ``offered``: the Core did."""
 
     claim: bytes
@@ -31,7 +31,7 @@ class Asking(msgspec.Struct, frozen=True, array_like=True):
     offered: bool
 
 
-class Holding(msgspec.Struct, frozen=True, array_like=True):
+class LeadHold(msgspec.Struct, frozen=True, array_like=True):
     """This Core has drained for a device's claim, and has made that many rounds since."""
 
     device: bytes
@@ -40,7 +40,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
     rounds: int
 
 
-class Offer(msgspec.Struct, frozen=True, array_like=True):
+class LeadOffer(msgspec.Struct, frozen=True, array_like=True):
     """This Core offers the device the lead. ``at``: when somebody last waited for it here; ``ready``: the relay lets the device
     write as a Core, so that the lead may be signed once it asks."""
 
@@ -53,23 +53,23 @@ Spent = tuple[bytes, bytes]
 """A device and a claim of it for which this Core has held before."""
 
 _encoder = msgspec.msgpack.Encoder()
-_asking: msgspec.msgpack.Decoder[Asking] = msgspec.msgpack.Decoder(Asking)
-_holding: msgspec.msgpack.Decoder[Holding] = msgspec.msgpack.Decoder(Holding)
-_offer: msgspec.msgpack.Decoder[Offer] = msgspec.msgpack.Decoder(Offer)
+_asking: msgspec.msgpack.Decoder[LeadRequest] = msgspec.msgpack.Decoder(LeadRequest)
+_holding: msgspec.msgpack.Decoder[LeadHold] = msgspec.msgpack.Decoder(LeadHold)
+_offer: msgspec.msgpack.Decoder[LeadOffer] = msgspec.msgpack.Decoder(LeadOffer)
 _spent: msgspec.msgpack.Decoder[list[Spent]] = msgspec.msgpack.Decoder(list[Spent])
 
 
-def asking_of(member: Member) -> Asking | None:
+def asking_of(member: Member) -> LeadRequest | None:
     kept = member.journal.meta_get(META_ASKING)
     return _asking.decode(kept) if kept else None
 
 
-def holding_of(member: Member) -> Holding | None:
+def holding_of(member: Member) -> LeadHold | None:
     kept = member.journal.meta_get(META_HOLDING)
     return _holding.decode(kept) if kept else None
 
 
-def offer_of(member: Member) -> Offer | None:
+def offer_of(member: Member) -> LeadOffer | None:
     kept = member.journal.meta_get(META_OFFER)
     return _offer.decode(kept) if kept else None
 
@@ -83,11 +83,11 @@ def spent_by(member: Member) -> list[Spent]:
 def begin_asking(member: Member, root: Authority | None, now_ms: int, *, offered: bool) -> None:
     """Draws a claim for the next epoch and asks with it. ``root`` signs the warrant."""
     assert member.log.lead is not None, "there is a Core"
-    asking = Asking(member.random(CLAIM_BYTES), member.log.lead.epoch + 1, now_ms, offered)
+    asking = LeadRequest(member.random(CLAIM_BYTES), member.log.lead.epoch + 1, now_ms, offered)
     text = warranted(member, member.device_id, asking.claim, asking.epoch)
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_ASKING, _encoder.encode(asking))
-        transaction.meta_set(META_ASKS, asking.claim)
+        transaction.meta_set(META_ASKS, asking.claim)  # §17.1-1
         transaction.meta_set(META_WARRANT, root.signer.sign(text) if root is not None else None)
         transaction.meta_set(META_NEXT_CLAIM, asking.claim)
 
@@ -108,11 +108,11 @@ def end_asking(member: Member) -> None:
 
 def begin_holding(member: Member, device: bytes, claim: bytes, now_ms: int) -> None:
     with member.journal.transaction() as transaction:
-        transaction.meta_set(META_HOLDING, _encoder.encode(Holding(device, claim, now_ms, 0)))
+        transaction.meta_set(META_HOLDING, _encoder.encode(LeadHold(device, claim, now_ms, 0)))
         transaction.meta_set(META_DRAINED, claim)
 
 
-def hold_on(member: Member, holding: Holding) -> None:
+def hold_on(member: Member, holding: LeadHold) -> None:
     """One round more."""
     _set(member, META_HOLDING, _encoder.encode(msgspec.structs.replace(holding, rounds=holding.rounds + 1)))
 
@@ -124,7 +124,7 @@ def end_holding(member: Member, spent: list[Spent]) -> None:
         transaction.meta_set(META_SPENT, _encoder.encode(spent))
 
 
-def set_offer(member: Member, offer: Offer | None) -> None:
+def set_offer(member: Member, offer: LeadOffer | None) -> None:
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_OFFER, _encoder.encode(offer) if offer else None)
         transaction.meta_set(META_OFFERS, offer.device if offer else None)
@@ -137,9 +137,10 @@ def tidy(member: Member, now_ms: int) -> None:
     if asking is not None and lead is not None:
         arrived = member.is_core and member.replica.position().epoch == lead.epoch
         overtaken = not member.is_core and lead.epoch >= asking.epoch
+        # §17.1-3
         if arrived or overtaken or (not asking.offered and not _fresh(asking.at, now_ms, LEASE_MS)):
             end_asking(member)
-    if offer is not None and not (member.is_core and _fresh(offer.at, now_ms, LEASE_MS)):
+    if offer is not None and not (member.is_core and _fresh(offer.at, now_ms, LEASE_MS)):  # §17.2-4
         set_offer(member, None)
     if not member.is_core and (holding_of(member) is not None or spent_by(member)):
         end_holding(member, [])
@@ -158,7 +159,7 @@ def due_in_ms(member: Member, now_ms: int) -> int | None:
 
 def warranted(member: Member, device: bytes, claim: bytes, epoch: int) -> bytes:
     """What the root signs for a device that asks: good for this claim and this epoch only."""
-    return labels.HANDOVER + member.vault + device + claim + epoch.to_bytes(8, "big")
+    return labels.HANDOVER + member.vault + device + claim + epoch.to_bytes(8, "big")  # §17.1-4
 
 
 def told_by(member: Member, device: bytes) -> Cursor | None:

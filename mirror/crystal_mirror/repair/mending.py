@@ -27,7 +27,7 @@ PartOf = Callable[[bytes], bytes | None]
 
 
 @dataclass
-class FilesMended:
+class FilesRepaired:
     """Parts put back under their names, files that name parts anew, and files of which a part is not on this disk."""
 
     parts: int = 0
@@ -53,7 +53,7 @@ def drop_damaged_log(member: Member, place: Place) -> int:
     return dropped
 
 
-def mend_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flow[FilesMended]:
+def repair_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flow[FilesRepaired]:
     """Puts back every part of these files that the relay lacks or shows otherwise, if its content is on this disk.
 
     The next rounds order the files that name other blobs than before.
@@ -61,7 +61,7 @@ def mend_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flow[
     Raises:
         StoreFailure, RelayMisbehaves: repeat it.
     """
-    report = FilesMended()
+    report = FilesRepaired()
     turns: dict[FilePart, int | None] = {}
     for row in list(member.replica.files()):
         if row.gone or row.path not in paths:
@@ -79,7 +79,7 @@ def mend_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flow[
     return report
 
 
-def _mended(member: Member, part: FilePart, part_of: PartOf, report: FilesMended) -> Flow[int | None]:
+def _mended(member: Member, part: FilePart, part_of: PartOf, report: FilesRepaired) -> Flow[int | None]:
     """The turn under which the part is whole on the relay; None if it is not, and not here either."""
     try:
         yield from get_blob(member, BlobRef(part.content, part.length, part.turn))

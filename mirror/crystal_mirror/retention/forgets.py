@@ -23,7 +23,7 @@ FORGOTTEN_MS = 7 * DAY_MS
 META = "forgets"
 
 
-class Pending(msgspec.Struct, frozen=True, array_like=True):
+class PendingForget(msgspec.Struct, frozen=True, array_like=True):
     """The forgets up to ``place`` that are not covered yet, and when this device first knew of one. ``assumed``: that there
     was one is not known."""
 
@@ -39,20 +39,20 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
     covered: tuple[int, int]
-    pending: tuple[Pending, ...]
+    pending: tuple[PendingForget, ...]
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Kept)
 
 
-def pending_forgets(member: Member) -> tuple[Pending, ...]:
+def pending_forgets(member: Member) -> tuple[PendingForget, ...]:
     """As last noted, oldest first; at most three."""
     kept = _read(member)
     return kept.pending if kept else ()
 
 
-def note_forgets(member: Member, now_ms: int) -> tuple[Pending, ...]:
+def note_forgets(member: Member, now_ms: int) -> tuple[PendingForget, ...]:
     """Looks what was forgotten since the last look, and lets go of what the Core has seen to. No network."""
     if now_ms == 0:
         return pending_forgets(member)
@@ -60,7 +60,7 @@ def note_forgets(member: Member, now_ms: int) -> tuple[Pending, ...]:
     at, position = forgotten_at(member.replica), member.replica.position()
     if kept is None:
         before = _before(position.epoch, position.sequence) if at is None else None
-        after = _Kept((0, 0), (Pending(*before, now_ms, assumed=True),) if before else ())
+        after = _Kept((0, 0), (PendingForget(*before, now_ms, assumed=True),) if before else ())
     else:
         # A clock that was set back must not make a forget wait for ever.
         pending = tuple(msgspec.structs.replace(each, since=min(each.since, now_ms)) for each in kept.pending)
@@ -68,7 +68,7 @@ def note_forgets(member: Member, now_ms: int) -> tuple[Pending, ...]:
         if not member.is_core:
             after = _without_covered(member, after)
     newest = max((each.place for each in after.pending), default=after.covered)
-    if at is not None and at > max(newest, after.covered):
+    if at is not None and at > max(newest, after.covered):  # §12.3-5
         after = _Kept(after.covered, _with(after.pending, at, now_ms))
     if after != kept:
         _write(member, after)
@@ -83,11 +83,11 @@ def cover(member: Member, place: Place) -> None:
         _write(member, _Kept(covered, tuple(each for each in kept.pending if each.place > covered)))
 
 
-def _with(pending: tuple[Pending, ...], at: Place, now_ms: int) -> tuple[Pending, ...]:
+def _with(pending: tuple[PendingForget, ...], at: Place, now_ms: int) -> tuple[PendingForget, ...]:
     last = pending[-1] if pending else None
-    if last is not None and now_ms - last.since < FORGOTTEN_SNAPSHOT_MS:
-        return (*pending[:-1], Pending(*at, last.since))
-    return (*pending, Pending(*at, now_ms))
+    if last is not None and now_ms - last.since < FORGOTTEN_SNAPSHOT_MS:  # §12.3-6
+        return (*pending[:-1], PendingForget(*at, last.since))
+    return (*pending, PendingForget(*at, now_ms))
 
 
 def _without_covered(member: Member, kept: _Kept) -> _Kept:

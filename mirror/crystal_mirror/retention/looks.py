@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from crystal_mirror.batch import CONDEMNED_MAX, Pack
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.files.refs import referenced
@@ -27,12 +27,19 @@ from crystal_mirror.retention.forgets import (
     DAY_MS,
     FORGOTTEN_SNAPSHOT_MS,
     HOUR_MS,
-    Pending,
+    PendingForget,
     cover,
     note_forgets,
     pending_forgets,
 )
-from crystal_mirror.retention.state import Acked, KeptSnapshot, Reader, State, read_state, write_state
+from crystal_mirror.retention.state import (
+    AckedStream,
+    KeptSnapshot,
+    ReaderPosition,
+    RetentionState,
+    read_state,
+    write_state,
+)
 from crystal_mirror.snapshot_base import (
     Place,
     first_position,
@@ -102,7 +109,7 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
     state.looked_at = now_ms
     write_state(member, state)
     if condemned or floor or packs is not None:
-        decree(member, floor=floor, condemned=condemned, packs=packs, expected=position)
+        write_control_entry(member, floor=floor, condemned=condemned, packs=packs, expected=position)
     return True
 
 
@@ -120,7 +127,7 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
         return "the log announces none any more, and does not begin at its beginning"
     covered = (newest.epoch, newest.sequence) if newest is not None else (0, 0)
     if any(
-        now_ms - each.since >= FORGOTTEN_SNAPSHOT_MS and each.place >= covered
+        now_ms - each.since >= FORGOTTEN_SNAPSHOT_MS and each.place >= covered  # §12.3-6
         for each in pending_forgets(member)
     ):
         return "something was forgotten"
@@ -136,13 +143,13 @@ def doubt_relay(member: Member) -> None:
     write_state(member, state)
 
 
-def let_go_below_base(member: Member) -> None:
+def drop_below_base(member: Member) -> None:
     """The log below the base is spoiled on the relay: the floor rises over it, whoever still reads there, and the next look
     asks for it. What is not published yet comes first; then the next full check does this."""
     floor = first_position(member.replica)[:2]
     if floor > published_floor(member.replica):
         with suppress(TransactionStale):
-            decree(member, floor=floor)
+            write_control_entry(member, floor=floor)
     doubt_relay(member)
 
 
@@ -151,7 +158,7 @@ def forget_in_reach(member: Member) -> Place | None:
     return max((each.place for each in pending_forgets(member)), default=None)
 
 
-def _note_snapshot(member: Member, state: State, now_ms: int) -> Flow[None]:
+def _note_snapshot(member: Member, state: RetentionState, now_ms: int) -> Flow[None]:
     newest, slot = newest_snapshot(member.replica), snapshot_slot(member.replica)
     if newest is None or slot is None:
         return
@@ -172,9 +179,9 @@ def _note_snapshot(member: Member, state: State, now_ms: int) -> Flow[None]:
     state.snapshots.append(KeptSnapshot(newest, slot, names, now_ms))
 
 
-def _note_readers(member: Member, state: State, now_ms: int) -> None:
+def _note_readers(member: Member, state: RetentionState, now_ms: int) -> None:
     """Since when each reader has told of the place that it tells of."""
-    readers: dict[str, Reader] = {}
+    readers: dict[str, ReaderPosition] = {}
     for cursor in seen_cursors(member):
         if cursor.device == member.device_id or not member.log.is_active(cursor.device):
             continue
@@ -184,11 +191,13 @@ def _note_readers(member: Member, state: State, now_ms: int) -> None:
         at_the_end = (cursor.epoch, cursor.sequence) >= member.replica.position()[:2]
         since = known.since if known is not None and same and not at_the_end else now_ms
         # A clock that was set back must not keep a reader's vote for ever.
-        readers[name] = Reader(cursor.epoch, cursor.sequence, min(since, now_ms))
+        readers[name] = ReaderPosition(cursor.epoch, cursor.sequence, min(since, now_ms))
     state.readers = readers
 
 
-def _forgets_left(member: Member, state: State, forgets: tuple[Pending, ...]) -> tuple[Pending, ...]:
+def _forgets_left(
+    member: Member, state: RetentionState, forgets: tuple[PendingForget, ...]
+) -> tuple[PendingForget, ...]:
     """Those of which something is still in reach; lets go of the others."""
     oldest = min((kept.announced.position[:2] for kept in state.snapshots), default=(0, 0))
     if not state.snapshots or state.condemned:
@@ -206,21 +215,21 @@ def _forgets_left(member: Member, state: State, forgets: tuple[Pending, ...]) ->
 
 
 def next_floor(
-    member: Member, state: State, forgets: tuple[Pending, ...], now_ms: int, *, force: bool
+    member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, *, force: bool
 ) -> Place | None:
     """The floor to publish now, if it is worth it."""
     newest = newest_snapshot(member.replica)
     if newest is None or state.lost or not state.snapshots or state.snapshots[-1].announced != newest:
         return None
     without = [each for each in forgets if each.place < newest.position[:2]]
-    late = any(now_ms - each.since >= FORGOTTEN_FLOOR_MS for each in without)
-    candidates = [min(kept.announced.position[:2] for kept in state.snapshots)]
+    late = any(now_ms - each.since >= FORGOTTEN_FLOOR_MS for each in without)  # §12.3-2
+    candidates = [min(kept.announced.position[:2] for kept in state.snapshots)]  # §12.3-2
     candidates.append(last_slot_before(member, member.replica.position()[:2]))
     if not (late or force):
         candidates += [
             last_slot_before(member, (reader.epoch, reader.sequence))
             for reader in state.readers.values()
-            if now_ms - reader.since < READER_AWAY_MS
+            if now_ms - reader.since < READER_AWAY_MS  # §12.3-2
         ]
     floor = min(candidates)
     published = published_floor(member.replica)
@@ -244,18 +253,20 @@ def last_slot_before(member: Member, place: Place) -> Place:
     return first_position(member.replica)[:2]
 
 
-def _ask(member: Member, state: State) -> Flow[None]:
+def _ask(member: Member, state: RetentionState) -> Flow[None]:
     """Asks the relay to delete what was published: it is in the mirror that others read, since nothing is unsent."""
     floor = published_floor(member.replica)
     if floor > state.floor_asked:
         for epoch in range(max(1, state.floor_asked[0]), floor[0] + 1):
             last = floor[1] - 1 if epoch == floor[0] else _LAST_SLOT
             if last >= 0:
+                # §11.14-6
                 yield Condemn(prefix=member.keys.epoch_prefix(epoch), through=member.keys.mirror(epoch, last))
         state.floor_asked = floor
         write_state(member, state)
+    # §12.3-1
     # A crash may have come before the decree: what the mirror does not say is not asked for.
-    state.condemned = [name for name in state.condemned if member.replica.is_condemned(name)]
+    state.condemned = [name for name in state.condemned if member.replica.is_condemned(name)]  # §11.14-6
     while state.condemned:
         some = state.condemned[:CONDEMNED_AT_ONCE]
         yield Condemn(keys=tuple(member.keys.blob(name) for name in some))
@@ -263,27 +274,28 @@ def _ask(member: Member, state: State) -> Flow[None]:
         write_state(member, state)
 
 
-def _expire_conversations(member: Member, state: State, now_ms: int, force: bool) -> Flow[None]:
+def _expire_conversations(member: Member, state: RetentionState, now_ms: int, force: bool) -> Flow[None]:
     wait = 0 if force else APPLIED_MS
     for device, incarnation, ack in member.replica.acks():
         name = f"{device.hex()}.{incarnation.hex()}"
-        seen = state.acked.setdefault(name, Acked(-1, now_ms, ack, now_ms, -1))
+        seen = state.acked.setdefault(name, AckedStream(-1, now_ms, ack, now_ms, -1))
         if seen.newer_at > now_ms or seen.older_at > now_ms:
             seen.newer_at = min(seen.newer_at, now_ms)
             seen.older_at = min(seen.older_at, now_ms)
-        if now_ms - seen.newer_at >= wait and ack > seen.older:
+        if now_ms - seen.newer_at >= wait and ack > seen.older:  # §12.3-3
             # What was acked a day ago may go; what is acked now, in a day.
             seen.older, seen.older_at = (ack if force else seen.newer), now_ms
             seen.newer, seen.newer_at = ack, now_ms
         if seen.older > seen.gone:
             prefix = member.keys.stream_prefix(device, incarnation)
+            # §11.14-6
             yield Condemn(prefix=prefix, through=member.keys.conversation(device, incarnation, seen.older))
             seen.gone = seen.older
             write_state(member, state)
 
 
 def _superseded(
-    member: Member, state: State, forgets: tuple[Pending, ...], now_ms: int, force: bool
+    member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, force: bool
 ) -> list[bytes]:
     """The parts of older snapshots that no kept one shares, when their time has come. They are kept in mind until then."""
     if len(state.snapshots) < 2 or state.lost:
@@ -291,9 +303,9 @@ def _superseded(
     newest, oldest = state.snapshots[-1], state.snapshots[0]
     place = newest.announced.position[:2]
     forgotten = any(oldest.announced.position[:2] <= each.place < place for each in forgets)
-    if not (forgotten or force or now_ms - newest.since >= SUPERSEDED_MS or newest.since > now_ms):
+    if not (forgotten or force or now_ms - newest.since >= SUPERSEDED_MS or newest.since > now_ms):  # §12.3-4
         return []
-    needed = set(newest.names) | of_use(member)
+    needed = set(newest.names) | blobs_in_use(member)
     names = sorted({name for kept in state.snapshots[:-1] for name in kept.names} - needed)
     left = [name for name in names if not member.replica.is_condemned(name)]
     if not left:
@@ -302,7 +314,7 @@ def _superseded(
 
 
 def _sweep(
-    member: Member, state: State, forgets: tuple[Pending, ...], now_ms: int, force: bool
+    member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, force: bool
 ) -> Flow[list[bytes]]:
     """Blobs that nothing refers to, once they have been seen so for their time.
 
@@ -312,7 +324,7 @@ def _sweep(
     """
     if now_ms - state.swept_at < DAY_MS and not force:
         return []
-    needed = {name for kept in state.snapshots for name in kept.names} | of_use(member)
+    needed = {name for kept in state.snapshots for name in kept.names} | blobs_in_use(member)
     first_seen = min((each.since for each in forgets), default=now_ms) if not state.swept_at else now_ms
     lone: dict[bytes, int] = {}
     due: list[bytes] = []
@@ -327,7 +339,7 @@ def _sweep(
         lone[name] = since
         if forgets:
             state.hurried.add(name)
-        wait = FORGOTTEN_BLOBS_MS if name in state.hurried else UNREFERENCED_MS
+        wait = FORGOTTEN_BLOBS_MS if name in state.hurried else UNREFERENCED_MS  # §12.3-4
         if now_ms - since >= wait and len(due) < CONDEMNED_MAX:
             due.append(name)
     state.unreferenced = {name: since for name, since in lone.items() if name not in due}
@@ -346,7 +358,7 @@ def _packs(member: Member, room: int) -> Flow[tuple[tuple[Pack, ...] | None, lis
     return packs, [pack_name(member, pack) for pack in dead]
 
 
-def of_use(member: Member) -> set[bytes]:
+def blobs_in_use(member: Member) -> set[bytes]:
     """The names of the blobs that files and packs are made of."""
     packs = {pack_name(member, pack) for pack in packs_of(member.replica)}
     return packs | set(referenced(member.replica, member.secret))

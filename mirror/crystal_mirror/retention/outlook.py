@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.member import Member
-from crystal_mirror.retention.forgets import Pending, pending_forgets
+from crystal_mirror.retention.forgets import PendingForget, pending_forgets
 from crystal_mirror.retention.looks import READER_AWAY_MS, last_slot_before, next_floor, snapshot_due
-from crystal_mirror.retention.state import State, read_state
+from crystal_mirror.retention.state import RetentionState, read_state
 from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor, read_base
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderStanding:
+class ReaderStatus:
     """A device that reads the log. ``since``: when it first told of the place where it is. ``has_vote``: the log is kept for
     it. ``passed``: the floor is above it, it will read a snapshot. ``holds``: it keeps the floor from rising now."""
 
@@ -25,7 +25,7 @@ class ReaderStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotStanding:
+class SnapshotStatus:
     """A snapshot on the relay. ``slot``: where it is announced; ``since``: when the Core first saw that."""
 
     place: Place
@@ -35,7 +35,7 @@ class SnapshotStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class RetentionStatus:
     """See the fields.
 
     ``floor``: the lowest slot that stays; ``floor_next``: the one that would be published now, None if none. ``kept_bytes``: of
@@ -49,12 +49,12 @@ class Outlook:
     floor: Place
     floor_next: Place | None
     kept_bytes: int
-    snapshots: tuple[SnapshotStanding, ...]
+    snapshots: tuple[SnapshotStatus, ...]
     announced: Place | None
     snapshot_bytes: int
     snapshot_lost: bool
-    readers: tuple[ReaderStanding, ...]
-    forgets: tuple[Pending, ...]
+    readers: tuple[ReaderStatus, ...]
+    forgets: tuple[PendingForget, ...]
     condemning: int
     lone: int
     lone_since: int
@@ -64,19 +64,19 @@ class Outlook:
     due: str | None
 
 
-def outlook(member: Member, now_ms: int, *, force: bool = False) -> Outlook:
+def retention_status(member: Member, now_ms: int, *, force: bool = False) -> RetentionStatus:
     """For a Core; another device has no say in it and knows only the floor and the newest snapshot."""
     state = read_state(member)
     forgets = pending_forgets(member)
     floor = published_floor(member.replica)
     streams = [state.acked.get(f"{device.hex()}.{run.hex()}") for device, run, _ in member.replica.acks()]
     snapshots = tuple(
-        SnapshotStanding(kept.announced.position[:2], kept.slot, kept.since, len(kept.names))
+        SnapshotStatus(kept.announced.position[:2], kept.slot, kept.since, len(kept.names))
         for kept in state.snapshots
     )
     newest = newest_snapshot(member.replica)
     seen = newest is None or any(kept.place == newest.position[:2] for kept in snapshots)
-    return Outlook(
+    return RetentionStatus(
         position=member.replica.position()[:2],
         floor=floor,
         floor_next=next_floor(member, state, forgets, now_ms, force=force),
@@ -101,7 +101,7 @@ def outlook(member: Member, now_ms: int, *, force: bool = False) -> Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class RetentionSummary:
     """The same in few words, for any device, at the price of a few small reads. ``snapshot``: the newest that the log
     announces; ``since``: when the Core first saw it, and ``size``: its bytes, 0 if this is not the Core; ``waits_for``: the
     readers that hold the floor down."""
@@ -111,14 +111,14 @@ class Brief:
     since: int
     size: int
     floor: Place
-    waits_for: tuple[ReaderStanding, ...]
-    forgets: tuple[Pending, ...]
+    waits_for: tuple[ReaderStatus, ...]
+    forgets: tuple[PendingForget, ...]
 
 
-def brief(member: Member, now_ms: int) -> Brief:
+def retention_summary(member: Member, now_ms: int) -> RetentionSummary:
     base, newest = read_base(member.replica), newest_snapshot(member.replica)
-    state = read_state(member) if member.is_core else State()
-    return Brief(
+    state = read_state(member) if member.is_core else RetentionState()
+    return RetentionSummary(
         base=base.position[:2] if base is not None else None,
         snapshot=newest.position[:2] if newest is not None else None,
         since=state.snapshots[-1].since if state.snapshots else 0,
@@ -131,11 +131,11 @@ def brief(member: Member, now_ms: int) -> Brief:
     )
 
 
-def _readers(member: Member, now_ms: int) -> tuple[ReaderStanding, ...]:
+def _readers(member: Member, now_ms: int) -> tuple[ReaderStatus, ...]:
     state = read_state(member)
     newest, floor = newest_snapshot(member.replica), published_floor(member.replica)
     limit = newest.position[:2] if newest is not None else (0, 0)
-    found: list[ReaderStanding] = []
+    found: list[ReaderStatus] = []
     for cursor in seen_cursors(member):
         if cursor.device == member.device_id or not member.log.is_active(cursor.device):
             continue
@@ -146,5 +146,5 @@ def _readers(member: Member, now_ms: int) -> tuple[ReaderStanding, ...]:
         looks_at = last_slot_before(member, place)
         passed = place < floor
         holds = has_vote and not passed and looks_at < limit
-        found.append(ReaderStanding(cursor.device, place, since, cursor.told_at, has_vote, passed, holds))
+        found.append(ReaderStatus(cursor.device, place, since, cursor.told_at, has_vote, passed, holds))
     return tuple(sorted(found, key=lambda each: each.place))

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from crystal_crypto.errors import WrongKey
 from crystal_mirror.batch import CONDEMNED_MAX
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
 from crystal_mirror.operations import FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.retention.looks import listed_blobs, of_use, retain
+from crystal_mirror.retention.looks import blobs_in_use, listed_blobs, retain
 from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_generation, put_verified
 from crystal_mirror.snapshots.making import read_manifest
@@ -109,13 +109,13 @@ def condemn_others(member: Member, names: set[bytes]) -> Flow[int]:
         manifest = yield from read_manifest(member, newest)
         needed = {member.secret.blob_name(part.content, part.turn) for part in manifest.parts}
         needed.add(member.secret.blob_name(newest.manifest, newest.turn))
-        needed |= of_use(member)
+        needed |= blobs_in_use(member)
         left = sorted(name for name in names - needed if not member.replica.is_condemned(name))[
             :CONDEMNED_MAX
         ]
         if not left:
             return condemned
-        decree(member, condemned=left, expected=position)
+        write_control_entry(member, condemned=left, expected=position)
         if (yield from publish(member)) is not Published.DONE:
             raise TransactionStale("the log went on elsewhere while it was pruned")
         condemned += len(left)

@@ -12,7 +12,7 @@ from crystal_mirror.snapshot_base import Place
 META = "retention"
 
 
-class Acked(msgspec.Struct, array_like=True):
+class AckedStream(msgspec.Struct, array_like=True):
     """An ack, and when it was first seen here; and an older one, which is what may go when its time has come."""
 
     older: int
@@ -22,7 +22,7 @@ class Acked(msgspec.Struct, array_like=True):
     gone: int
 
 
-class Reader(msgspec.Struct, array_like=True):
+class ReaderPosition(msgspec.Struct, array_like=True):
     """Where a reader last told that it is, and since when it tells the same."""
 
     epoch: int
@@ -39,12 +39,12 @@ class KeptSnapshot(msgspec.Struct, array_like=True):
     since: int
 
 
-class State(msgspec.Struct, array_like=True):
+class RetentionState(msgspec.Struct, array_like=True):
     """Lists begin with what is oldest."""
 
     looked_at: int = 0
-    readers: dict[str, Reader] = {}
-    acked: dict[str, Acked] = {}
+    readers: dict[str, ReaderPosition] = {}
+    acked: dict[str, AckedStream] = {}
     snapshots: list[KeptSnapshot] = []
     floor_asked: tuple[int, int] = (0, 0)
     condemned: list[bytes] = []
@@ -65,18 +65,18 @@ class State(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(State)
+_decoder = msgspec.msgpack.Decoder(RetentionState)
 
 
-def read_state(member: Member) -> State:
+def read_state(member: Member) -> RetentionState:
     """A fresh value each time; what is changed in it counts when it is written."""
     kept = member.journal.meta_get(META)
     try:
-        return _decoder.decode(kept) if kept else State()
+        return _decoder.decode(kept) if kept else RetentionState()
     except msgspec.MsgspecError:  # another version's
-        return State()
+        return RetentionState()
 
 
-def write_state(member: Member, state: State) -> None:
+def write_state(member: Member, state: RetentionState) -> None:
     with member.journal.transaction() as transaction:
         transaction.meta_set(META, _encoder.encode(state))

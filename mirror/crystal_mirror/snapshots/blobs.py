@@ -16,7 +16,7 @@ from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.member import Member
-from crystal_mirror.patience import Patience
+from crystal_mirror.patience import RetryBudget
 from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob
 
 HAS_AT_ONCE = 64
@@ -64,7 +64,7 @@ def put_verified(
         RelayMisbehaves: nothing comes back as it was put.
     """
     turn = first
-    patience = Patience("a blob")
+    patience = RetryBudget("a blob")
     while True:
         ref = yield from put_blob(member, content, turn, compress=compress)
         try:
@@ -131,7 +131,7 @@ def lacking(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
 def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
     """The first turn from ``first`` on whose name was not condemned."""
     for turn in range(first, BLOB_TURN_MAX + 1):
-        if not member.replica.is_condemned(member.secret.blob_name(content, turn)):
+        if not member.replica.is_condemned(member.secret.blob_name(content, turn)):  # §11.14-3, §14-1
             return turn
     raise BlobDamaged("all names of a blob were condemned")
 

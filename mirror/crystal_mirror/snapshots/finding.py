@@ -28,7 +28,7 @@ _bad_decoder = msgspec.msgpack.Decoder(list[bytes])
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSnapshot:
     """A snapshot that a valid entry announces: where that entry stands, and SHA-256 of its bytes."""
 
     announced: Announced
@@ -36,9 +36,10 @@ class Found:
     entry: bytes
 
 
-def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[Found | None]:
+def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[FoundSnapshot | None]:
     """The newest snapshot that counts, by what the devices' cursors tell. If they tell of none, the log's own end is looked
     through, as far back as the place ``beyond``; None: it is not."""
+    # §12.1-6
     told = {cursor.snapshot for cursor in (yield from read_cursors(member)) if cursor.snapshot is not None}
     for slot in sorted(told, reverse=True):
         found = yield from _announced_at(member, slot)
@@ -62,23 +63,23 @@ def bad_snapshots(view: ReplicaView) -> list[bytes]:
     return _bad_decoder.decode(kept) if kept else []
 
 
-def _announced_at(member: Member, slot: Place) -> Flow[Found | None]:
+def _announced_at(member: Member, slot: Place) -> Flow[FoundSnapshot | None]:
     data = yield Get(member.keys.mirror(*slot))
     return (yield from _judged(member, slot, data)) if data is not None else None
 
 
-def _judged(member: Member, slot: Place, data: bytes) -> Flow[Found | None]:
+def _judged(member: Member, slot: Place, data: bytes) -> Flow[FoundSnapshot | None]:
     """What the entry in these bytes announces, if it is one of the epoch's Core and stands before the epoch's end."""
     announced = _announcement(member, member.log, slot, data)
-    if announced is None or announced.manifest in bad_snapshots(member.replica):
+    if announced is None or announced.manifest in bad_snapshots(member.replica):  # §12.2-2
         return None
-    if not is_of_before(announced, slot):
+    if not is_of_before(announced, slot):  # §12.2-2
         return None
     if needs_its_end(member, slot[0]):
         closed = yield from read_to_the_end(member, announced.position)
-        if closed is None or not closed.holds(Position(*slot, b""), data):
+        if closed is None or not closed.holds(Position(*slot, b""), data):  # §12.2-2
             return None
-    return Found(announced, slot, sha256(data).digest())
+    return FoundSnapshot(announced, slot, sha256(data).digest())
 
 
 def _announcement(member: Member, log: DeviceLog, slot: Place, data: bytes) -> Announced | None:

@@ -14,7 +14,7 @@ what an entry announces counts, and a Core announces only what it has fetched, o
 import msgspec
 
 from crystal_mirror.batch import Announced
-from crystal_mirror.control_entries import decree
+from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Progress
@@ -62,7 +62,7 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
             refs.append(ref)
             done += ref.length
             yield Progress(WHAT, done, 0)
-    if sums.digest() != digest:
+    if sums.digest() != digest:  # §12.1-5, §13.3-4
         raise BlobDamaged("a snapshot does not come back as the state that it was made of")
     if not _stands(member, position.epoch, position.sequence, position.previous):
         return None
@@ -106,11 +106,11 @@ def announce(member: Member) -> bool:
         and announced.epoch == position.epoch
         and place >= published_floor(member.replica)
         and (newest is None or newest != announced)
-        and _stands(member, announced.epoch, announced.sequence, announced.previous)
+        and _stands(member, announced.epoch, announced.sequence, announced.previous)  # §12.1-5
         and not any(member.replica.is_condemned(name) for name in ready.names)
     )
     if counts:
-        decree(member, announced=announced, expected=position)
+        write_control_entry(member, announced=announced, expected=position)
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_READY, None)
     return counts

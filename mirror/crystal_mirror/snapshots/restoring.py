@@ -20,7 +20,7 @@ from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Announced
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.offeragain import offer_again
+from crystal_mirror.offeragain import reoffer
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, Has, Progress
 from crystal_mirror.slots import SlotKind, judge_slot
@@ -38,7 +38,7 @@ from crystal_mirror.snapshot_base import (
     set_snapshot,
 )
 from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob
-from crystal_mirror.snapshots.finding import Found, call_bad, find_snapshot
+from crystal_mirror.snapshots.finding import FoundSnapshot, call_bad, find_snapshot
 from crystal_mirror.snapshots.making import is_whole, read_manifest
 from crystal_mirror.snapshots.manifest import Manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
@@ -47,7 +47,7 @@ WHAT = "restoring from a snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RestoreSource:
     """What to restore from. ``slot`` and ``entry`` are None where the announcement was followed already and counts.
 
     ``orphans``: whether what is kept of the log belongs to a history that is given up.
@@ -80,7 +80,7 @@ def start_from_snapshot(member: Member) -> Flow[bool]:
     """For a device that has applied nothing yet: takes the newest snapshot instead of the whole log, if there is one."""
     if restore_pending(member):
         return (yield from resume_restore(member))
-    if member.replica.position() != START or member.replica.oldest_kept() is not None:
+    if member.replica.position() != START or member.replica.oldest_kept() is not None:  # §12.2-1
         return False
     whole = yield Has((member.keys.mirror(START.epoch, START.sequence),))
     found = yield from find_snapshot(member, beyond=START[:2] if not whole[0] else None)
@@ -97,6 +97,7 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
         return (yield from resume_restore(member))
     position = member.replica.position()
     there: bytes | None = yield Get(member.keys.mirror(position.epoch, position.sequence))
+    # §12.2-1
     if there is not None and judge_slot(there, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
         return False  # junk where the log was let go of is nobody's
     found = yield from find_snapshot(member, beyond=position[:2])
@@ -110,7 +111,7 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
 
 
 def restore(
-    member: Member, found: Found, *, at: Position, orphans: bool, instead: bytes | None = None
+    member: Member, found: FoundSnapshot, *, at: Position, orphans: bool, instead: bytes | None = None
 ) -> Flow[bool]:
     """Replaces the replicated rows by a snapshot's. False, and nothing was touched, if the relay does not have all of it, or
     another process of this home has led the rows on from the position ``at`` at which that was decided. If one has begun to
@@ -121,13 +122,13 @@ def restore(
     """
     if not (yield from is_whole(member, found.announced)):
         return False
-    if orphans and instead is None and (yield from parts_below(member, found.announced)):
+    if orphans and instead is None and (yield from parts_below(member, found.announced)):  # §12.1-3
         return False
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) == instead:
             if transaction.position() != at:
                 return False
-            start_restore(transaction, Source(found.announced, found.slot, found.entry, orphans))
+            start_restore(transaction, RestoreSource(found.announced, found.slot, found.entry, orphans))
     return (yield from resume_restore(member))
 
 
@@ -156,7 +157,7 @@ def parts_below(member: Member, announced: Announced) -> Flow[bool]:
     return False
 
 
-def start_restore(transaction: ReplicaTransaction, source: Source) -> None:
+def start_restore(transaction: ReplicaTransaction, source: RestoreSource) -> None:
     """Gives the rows up for the snapshot's. What is kept of the log stays until all is there."""
     transaction.wipe()
     transaction.meta_set(META_MODEL, None)
@@ -178,7 +179,7 @@ def resume_restore(member: Member) -> Flow[bool]:
             if now is not None and (now.announced, now.loaded) != (state.announced, False):
                 continue  # another process of this home has gone over to another one, or is through
             found = yield from find_snapshot(member, beyond=state.announced.position[:2])
-            if found is None or found.announced == state.announced:
+            if found is None or found.announced == state.announced:  # §12.2-8
                 raise
             # The Core has made another one since, and let go of this one or lost it.
             instead = member.replica.meta_get(META_RESTORE)
@@ -217,7 +218,7 @@ def give_snapshot_up(member: Member) -> None:
         if base is not None:
             call_bad(transaction, base)
         orphans = list(_all_kept(member))
-        offer_again(member, orphans)
+        reoffer(member, orphans)
         transaction.wipe()
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
@@ -240,7 +241,7 @@ def _load(member: Member, state: _Restore) -> Flow[bool]:
             if kept is None or _decoder.decode(kept) != msgspec.structs.replace(state, next_part=number):
                 return True
             try:
-                transaction.load(content)
+                transaction.load(content)  # §12.2-3
             except CryptoError as error:
                 raise BlobDamaged(f"part {number} of a snapshot cannot be used: {error}") from error
             transaction.meta_set(
@@ -257,13 +258,13 @@ def _finish(member: Member, state: _Restore, manifest: Manifest) -> bool:
         kept = transaction.meta_get(META_RESTORE)
         if kept is None or _decoder.decode(kept) != msgspec.structs.replace(state, next_part=parts):
             return True
-        if transaction.digest().to_bytes() != announced.digest:
+        if transaction.digest().to_bytes() != announced.digest:  # §12.2-4
             member.notices.put(Notice.SNAPSHOT_DAMAGED, "a snapshot does not hold the state that it states")
             transaction.wipe()
             transaction.meta_set(META_RESTORE, None)
             set_base(transaction, None)
             forget_snapshot(transaction)
-            call_bad(transaction, announced)
+            call_bad(transaction, announced)  # §12.2-8
             return False
         transaction.set_position(announced.position)
         transaction.meta_set(META_MODEL, model)
@@ -285,7 +286,7 @@ def _take_leave(member: Member) -> None:
     state = _decoder.decode(kept)
     orphans = list(_all_kept(member)) if state.orphans else []
     if orphans:
-        offer_again(member, orphans, unless_done=True)
+        reoffer(member, orphans, unless_done=True)  # §12.2-6
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) != kept:
             return  # another process of this home was faster, and keeps by now what it has read since

@@ -14,7 +14,7 @@ import msgspec
 from crystal_mirror.cursors import Cursor, seen_cursors
 from crystal_mirror.operations import Capture, Forget, Operation, decode_operation
 from crystal_mirror.orphans import META_HELD
-from crystal_mirror.retention.forgets import FORGOTTEN_MS, Pending, pending_forgets
+from crystal_mirror.retention.forgets import FORGOTTEN_MS, PendingForget, pending_forgets
 from crystal_mirror.retention.state import read_state
 from crystal_mirror.snapshot_base import Place, floor_slot, newest_snapshot, published_floor
 from crystal_mirror.status import device_name
@@ -63,7 +63,7 @@ class ForgetReport:
     """``texts``: how many are forgotten in all. ``pending``: forgets of which something may be in reach, oldest first."""
 
     texts: int
-    pending: tuple[Pending, ...]
+    pending: tuple[PendingForget, ...]
     holders: tuple[Holder, ...]
 
 
@@ -117,7 +117,7 @@ def _hides(device: Device, text: str) -> bool:
     return device.replica.hides(sha256(text.encode()).digest())
 
 
-def _on_the_relay(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
+def _on_the_relay(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
     member = device.member
     floor, newest = published_floor(member.replica), newest_snapshot(member.replica)
     until = max(each.since for each in pending) + FORGOTTEN_MS
@@ -150,7 +150,7 @@ def _on_the_relay(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
     return found
 
 
-def _on_devices(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
+def _on_devices(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
     member = device.member
     until = max(each.since for each in pending) + FORGOTTEN_MS
     last, floor, floor_at = pending[-1].place, published_floor(member.replica), floor_slot(member.replica)
@@ -174,7 +174,7 @@ def _on_devices(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
     return found
 
 
-def _in_backups(device: Device, pending: tuple[Pending, ...]) -> list[Holder]:
+def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
     """Those in the folder that was chosen for them, if its disk is here."""
     folder = device.settings.backup.folder
     if folder is None or not folder.is_dir():

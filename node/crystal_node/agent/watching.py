@@ -13,10 +13,10 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.moving.handover import look_for_calls
 from crystal_mirror.moving.terms import due_in_ms
-from crystal_mirror.news import news, shown_slot
+from crystal_mirror.news import shown_slot, vault_changes
 from crystal_node.agent.heartbeat import Pulse
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
@@ -65,7 +65,7 @@ class DeviceWork:
         self._told_strange: Path | None = None
         self._syncer = syncer
         self._recorder = Recorder(device)
-        self._keys = VaultKeys(device.member.vault)
+        self._keys = StoreKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
         self._look = device.settings.home.look_file
         self._cursor_written = False
@@ -144,7 +144,7 @@ class DeviceWork:
     def _tell_news(self) -> None:
         """Says it as it happens. It stays news for the person: nobody may be reading along."""
         member = self._device.member
-        for piece in news(member, self._told_slot):
+        for piece in vault_changes(member, self._told_slot):
             self._report(WatchEvent.NEWS, line_of(piece, member.device_id))
         self._told_slot = max(self._told_slot, member.log.next_slot - 1)
 

@@ -24,7 +24,7 @@ from crystal_core.embed.port import AnotherModel, EmbedderUnavailable, Embedding
 from crystal_core.embed.prices import known_model
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.reembed import Step, embed_some
+from crystal_mirror.reembed import ReembedStep, embed_some
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings.again import options_again
@@ -126,7 +126,7 @@ class Ingest:
         self._failures, self._rest_until = 0, 0.0
         self._note("")
 
-    async def step(self, model: str) -> Step | None:
+    async def step(self, model: str) -> ReembedStep | None:
         """One step with ``model``, in place of what the settings name if that is another. Belongs under the home's lock.
 
         Raises:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from crystal_mirror.commands.asking import ask
-from crystal_mirror.commands.looking import look
+from crystal_mirror.commands.looking import read_commands
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
-from crystal_mirror.commands.ports import Asked, ReceivedState
-from crystal_mirror.commands.running import Begun, Claims, begin, finish, next_due
+from crystal_mirror.commands.ports import AskedRequest, ReceivedState
+from crystal_mirror.commands.running import BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.commands.sealing import CLAIMS
 from crystal_mirror.commands.sending import send
 from crystal_mirror.member import Member
@@ -36,7 +36,7 @@ class Party:
     path: Path
     ran: list[bytes]
     book: SqliteBook = field(init=False)
-    claims: Claims = field(default_factory=Claims)
+    claims: HeldClaims = field(default_factory=HeldClaims)
     denied: Callable[[bytes, Action], str] = lambda _sender, _action: ""
     now: int = NOW
 
@@ -52,14 +52,14 @@ class Party:
 
     def exchange(self) -> None:
         """Reads what has come, and sends what waits."""
-        while (looked := self.run(look(self.member, self.book, self.now))).more and looked.read:
+        while (looked := self.run(read_commands(self.member, self.book, self.now))).more and looked.read:
             pass
         self.run(send(self.member, self.book, self.now))
 
     def work(self, *, then: Callable[[], None] = lambda: None) -> None:
         """Runs everything that waits. ``then`` happens when an action has run and before it is noted."""
         while (row := next_due(self.book)) is not None:
-            if self.run(begin(self.member, self.book, row, self.claims, self.denied)) is Begun.RUN:
+            if self.run(begin(self.member, self.book, row, self.claims, self.denied)) is BeginOutcome.RUN:
                 self.ran.append(row.id)
                 then()
                 finish(self.book, row, ReceivedState.DONE, "done", b'{"ran": true}')
@@ -88,7 +88,7 @@ class Party:
         )
         return Party(self.home, member, path, self.ran, denied=self.denied)
 
-    def asked(self, request: bytes) -> Asked:
+    def asked(self, request: bytes) -> AskedRequest:
         row = self.book.asked(request)
         assert row is not None
         return row

@@ -9,7 +9,7 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_mirror.claim import claim
 from crystal_mirror.commands.asking import OPEN_MAX, withdraw
-from crystal_mirror.commands.looking import ENTRIES_PER_STREAM_MAX, look
+from crystal_mirror.commands.looking import ENTRIES_PER_STREAM_MAX, read_commands
 from crystal_mirror.commands.messages import EXPIRES_AFTER_ENTRIES, Action, Arguments, CommandState
 from crystal_mirror.commands.ports import ReceivedState
 from crystal_mirror.commands.running import begin, finish, next_due, progress
@@ -103,7 +103,7 @@ def test_a_look_that_finds_nothing_new_lists_once_however_many_commands_there_ar
         office.asker.ask(office.desk)
     office.whole()
     for party in (office.desk, office.asker):
-        cost = asked_of(office.store, look(party.member, party.book, party.now))
+        cost = asked_of(office.store, read_commands(party.member, party.book, party.now))
         assert cost == {"Get": 1, "GetMany": 1, "List": 1}
         assert asked_of(office.store, send(party.member, party.book, party.now)) == {}
 

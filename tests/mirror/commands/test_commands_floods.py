@@ -7,7 +7,7 @@ import pytest
 from crystal_mirror.commands import taking
 from crystal_mirror.commands.messages import Withdraw, encode_message
 from crystal_mirror.commands.sealing import seal_message
-from crystal_mirror.commands.troubles import troubles
+from crystal_mirror.commands.troubles import command_notices
 from crystal_mirror.types import ZERO_HASH
 from tests.mirror.commands.office import Office
 
@@ -27,4 +27,4 @@ def test_withdrawals_of_what_was_never_asked_are_bounded(
         )
     office.desk.exchange()
     assert len(office.desk.book.all_received()) == 5
-    assert troubles(office.desk.book)["overfull"].count == 4
+    assert command_notices(office.desk.book)["overfull"].count == 4

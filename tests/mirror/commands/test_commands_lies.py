@@ -11,7 +11,7 @@ from crystal_mirror.commands.looking import JUNK_MAX, NEW_STREAMS_MAX
 from crystal_mirror.commands.messages import Action, Arguments, CommandState, Report, Request, encode_message
 from crystal_mirror.commands.ports import ReceivedState
 from crystal_mirror.commands.sealing import CLAIMS, claim_hash, claim_key, seal_message
-from crystal_mirror.commands.troubles import troubles
+from crystal_mirror.commands.troubles import command_notices
 from crystal_mirror.member import Member
 from crystal_mirror.requests import PutNew
 from crystal_mirror.types import ZERO_HASH
@@ -76,7 +76,7 @@ def test_a_request_that_is_shown_again_is_not_run_again(office: Office) -> None:
     office.store[key] = stored
     office.whole()
     assert office.desk.ran == [asked]
-    assert troubles(office.desk.book)["tampered"].count == 2
+    assert command_notices(office.desk.book)["tampered"].count == 2
 
 
 def test_a_request_that_its_sender_seals_twice_is_run_once(office: Office) -> None:
@@ -103,7 +103,7 @@ def test_a_request_that_does_not_follow_the_entry_before_it_is_not_run(office: O
     )
     office.whole()
     assert office.desk.ran == [request(1).id]
-    assert troubles(office.desk.book)["tampered"].count == 2
+    assert command_notices(office.desk.book)["tampered"].count == 2
 
 
 def test_what_is_withheld_is_not_run_and_what_follows_is_not_held_up_for_ever(office: Office) -> None:
@@ -141,11 +141,11 @@ def test_junk_in_a_stream_runs_nothing_and_is_fetched_once(office: Office) -> No
         office.store[f"{stream}/{int(slot) + 10 + number:016d}"] = bytes([number]) * 300
     office.whole()
     assert office.desk.ran == [asked]
-    assert troubles(office.desk.book)["tampered"].count == 5
+    assert command_notices(office.desk.book)["tampered"].count == 5
     later = office.asker.ask(office.desk)
     office.whole()
     assert office.desk.ran == [asked, later]
-    assert troubles(office.desk.book)["tampered"].count == 5
+    assert command_notices(office.desk.book)["tampered"].count == 5
 
 
 def test_junk_in_the_next_place_of_a_stream_costs_it_that_stream_and_no_command(office: Office) -> None:
@@ -157,7 +157,7 @@ def test_junk_in_the_next_place_of_a_stream_costs_it_that_stream_and_no_command(
     office.asker.ask(office.desk)
     office.whole()
     assert len(office.desk.ran) == 2
-    assert troubles(office.asker.book)["tampered"].count == 1
+    assert command_notices(office.asker.book)["tampered"].count == 1
 
 
 def test_a_stream_full_of_junk_and_many_streams_of_junk_are_bounded(office: Office) -> None:
@@ -189,7 +189,7 @@ def test_keys_that_no_device_writes_are_nothing(office: Office) -> None:
     asked = office.asker.ask(office.desk)
     office.whole()
     assert office.desk.ran == [asked]
-    assert troubles(office.desk.book) == {}
+    assert command_notices(office.desk.book) == {}
 
 
 def test_a_request_to_another_device_that_is_put_before_this_one_does_not_open(office: Office) -> None:
@@ -231,7 +231,7 @@ def test_a_request_to_another_device_that_is_put_before_this_one_does_not_open(o
     )
     office.desk.exchange()
     assert office.desk.book.all_received() == []
-    assert troubles(office.desk.book)["unreadable"].count == 1
+    assert command_notices(office.desk.book)["unreadable"].count == 1
 
 
 def test_a_request_under_another_devices_name_is_junk(office: Office) -> None:
@@ -248,7 +248,7 @@ def test_a_request_under_another_devices_name_is_junk(office: Office) -> None:
     office.store[office.core.keys.command(tablet.device_id, b"12345678", 0)] = entry
     office.whole()
     assert office.desk.ran == []
-    assert troubles(office.desk.book)["tampered"].count == 1
+    assert command_notices(office.desk.book)["tampered"].count == 1
 
 
 def test_what_no_device_of_the_vault_sent_is_not_fetched(office: Office) -> None:
@@ -270,7 +270,7 @@ def test_what_names_a_device_log_that_is_not_shown_waits_until_it_is(office: Off
     office.asker.exchange()
     office.asker.work()
     assert office.asker.ran == []
-    assert troubles(office.asker.book)["peer-log-unknown"].count == 1
+    assert command_notices(office.asker.book)["peer-log-unknown"].count == 1
     office.store[newest] = hidden
     office.asker.exchange()
     office.asker.work()
@@ -292,7 +292,7 @@ def test_what_is_no_message_is_counted_and_stepped_over(office: Office) -> None:
     asked = office.asker.ask(office.desk)
     office.whole()
     assert office.desk.ran == [asked]
-    assert troubles(office.desk.book)["unreadable"].count == 1
+    assert command_notices(office.desk.book)["unreadable"].count == 1
 
 
 def test_only_the_device_that_was_asked_is_heard_about_it(office: Office) -> None:

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import pytest
 
-from crystal_mirror.commands.looking import look
+from crystal_mirror.commands.looking import read_commands
 from crystal_mirror.commands.messages import Action, CommandState
 from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import TRIES_MAX, Begun, Claims, begin, finish, next_due
+from crystal_mirror.commands.running import TRIES_MAX, BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.commands.sending import send
-from crystal_mirror.commands.troubles import troubles
+from crystal_mirror.commands.troubles import command_notices
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until
@@ -34,7 +34,7 @@ def received(office: Office, action: Action) -> bytes:
     return request
 
 
-def starts(party: Party, claims: Claims | None = None) -> Any:
+def starts(party: Party, claims: HeldClaims | None = None) -> Any:
     row = next_due(party.book)
     assert row is not None
     return begin(party.member, party.book, row, claims or party.claims, party.denied)
@@ -42,10 +42,10 @@ def starts(party: Party, claims: Claims | None = None) -> Any:
 
 STEPS: dict[str, Callable[[Office], Any]] = {
     "the asker sends": lambda o: send(o.asker.member, o.asker.book, o.asker.now),
-    "the target looks": lambda o: look(o.desk.member, o.desk.book, o.desk.now),
+    "the target looks": lambda o: read_commands(o.desk.member, o.desk.book, o.desk.now),
     "the target begins": lambda o: starts(o.desk),
     "the target tells": lambda o: send(o.desk.member, o.desk.book, o.desk.now),
-    "the asker looks": lambda o: look(o.asker.member, o.asker.book, o.asker.now),
+    "the asker looks": lambda o: read_commands(o.asker.member, o.asker.book, o.asker.now),
 }
 
 
@@ -55,7 +55,7 @@ def prepared(office: Office, step: str, action: Action) -> bytes:
     names = list(STEPS)
     for name in names[: names.index(step)]:
         outcome = office.store.run(STEPS[name](office))
-        if outcome is Begun.RUN:
+        if outcome is BeginOutcome.RUN:
             _run(office)
     return request
 
@@ -107,7 +107,7 @@ def test_a_reply_that_is_lost_costs_nothing_as_long_as_the_process_lives(
         request = prepared(office, step, ONCE)
         failed = False
         try:
-            if failing(STEPS[step](office), office.store, at, answered=answered) is Begun.RUN:
+            if failing(STEPS[step](office), office.store, at, answered=answered) is BeginOutcome.RUN:
                 _run(office)
         except StoreFailure:
             failed = True
@@ -189,7 +189,7 @@ def test_two_processes_of_one_home_do_not_both_run_a_request(office: Office) -> 
     second = Party(office, office.core, office.desk.path, office.desk.ran)
     first_flow, second_flow = starts(office.desk), starts(second)
     outcomes = [office.store.run(first_flow), office.store.run(second_flow)]
-    assert outcomes.count(Begun.RUN) == 1
+    assert outcomes.count(BeginOutcome.RUN) == 1
 
 
 def test_a_clone_and_its_original_do_not_both_run_a_request(office: Office) -> None:
@@ -222,7 +222,7 @@ def test_a_clone_and_its_original_side_by_side_do_not_both_run_it(
             reply = office.store.answer(flow.send(reply))
     except StopIteration as stop:
         outcome = stop.value
-    if outcome is Begun.RUN:
+    if outcome is BeginOutcome.RUN:
         office.desk.ran.append(request)
     assert office.desk.ran.count(request) == 1
 
@@ -263,11 +263,11 @@ def test_a_backup_from_the_moment_of_the_claim_does_not_run_again_what_may_not_b
 def test_what_was_begun_and_whose_home_was_lost_is_told_as_unknown(office: Office) -> None:
     request = received(office, ONCE)
     backup = office.desk.copied("backup.db")
-    assert office.store.run(starts(office.desk)) is Begun.RUN
+    assert office.store.run(starts(office.desk)) is BeginOutcome.RUN
     office.desk = backup
     office.whole()
     assert office.asker.state(request) is CommandState.UNKNOWN
-    assert troubles(office.desk.book)["copied"].count == 1
+    assert command_notices(office.desk.book)["copied"].count == 1
 
 
 def test_a_backup_that_is_older_than_what_the_relay_keeps_runs_nothing_of_what_it_lists(
@@ -318,7 +318,7 @@ def test_a_new_list_runs_nothing_that_was_asked_before_it(office: Office, action
 
 def test_a_new_list_says_that_it_does_not_know_how_ended_what_was_begun_before_it(office: Office) -> None:
     request = received(office, ONCE)
-    assert office.store.run(starts(office.desk)) is Begun.RUN
+    assert office.store.run(starts(office.desk)) is BeginOutcome.RUN
     office.desk.book.close()
     office.desk.path = office.desk.path.with_name("new.db")
     office.desk = office.desk.restarted()

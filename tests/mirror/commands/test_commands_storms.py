@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from crystal_mirror.commands.asking import OPEN_MAX
-from crystal_mirror.commands.looking import look
+from crystal_mirror.commands.looking import read_commands
 from crystal_mirror.commands.messages import Action, CommandState
 from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import Begun, begin, finish, next_due
+from crystal_mirror.commands.running import BeginOutcome, begin, finish, next_due
 from crystal_mirror.commands.sending import send
 from crystal_mirror.requests import StoreFailure
 from tests.mirror.commands.office import Office, Party, failing
@@ -72,7 +72,7 @@ class Storm:
     def exchanges(self) -> None:
         group = self.draw.choice((self.desks, self.askers))
         number = self.draw.randrange(len(group))
-        for flow in (look, send):
+        for flow in (read_commands, send):
             party = group[number]  # another process than before, if that one died
             self.run(party, flow(party.member, party.book, party.now))
 
@@ -81,7 +81,7 @@ class Storm:
         row = next_due(desk.book)
         if row is None:
             return
-        if self.run(desk, begin(desk.member, desk.book, row, desk.claims, desk.denied)) is Begun.RUN:
+        if self.run(desk, begin(desk.member, desk.book, row, desk.claims, desk.denied)) is BeginOutcome.RUN:
             desk.ran.append(row.id)
             if self.draw.random() < 0.3:
                 self.restart(desk)

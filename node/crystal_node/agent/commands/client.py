@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from crystal_mirror.commands.asking import ask, withdraw
-from crystal_mirror.commands.looking import look
+from crystal_mirror.commands.looking import read_commands
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
-from crystal_mirror.commands.ports import Asked
+from crystal_mirror.commands.ports import AskedRequest
 from crystal_mirror.commands.sending import send
 from crystal_mirror.errors import Unready
 from crystal_mirror.logsync import read_log
@@ -71,7 +71,7 @@ class Outcome:
         }
 
 
-def outcome_of(row: Asked) -> Outcome:
+def outcome_of(row: AskedRequest) -> Outcome:
     result: object = {}
     if row.result:
         try:
@@ -188,7 +188,7 @@ async def exchange(device: Device, syncer: Syncer, book: SqliteBook) -> str:
     """One look, and what waits goes out. Returns what moved, in words."""
     requests = reports = 0
     while True:
-        looked = await syncer.run(look(device.member, book, now_ms()))
+        looked = await syncer.run(read_commands(device.member, book, now_ms()))
         requests, reports = requests + looked.requests, reports + looked.reports
         if not looked.more or not looked.read:
             break
@@ -203,7 +203,7 @@ async def take_back(device: Device, book: SqliteBook, request: bytes) -> str:
     return await refresh(device, book) if book.outgoing() else ""
 
 
-def find_asked(book: SqliteBook, given: str) -> Asked:
+def find_asked(book: SqliteBook, given: str) -> AskedRequest:
     """By the first digits of its id. Raises NoSuchEntry, Usage."""
     digits = given.strip().lower()
     if len(digits) < ID_DIGITS_MIN or not all(digit in "0123456789abcdef" for digit in digits):

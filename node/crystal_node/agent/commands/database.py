@@ -12,7 +12,7 @@ import msgspec
 
 from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.commands.ports import Asked, Outgoing, Received, Tail
+from crystal_mirror.commands.ports import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
 from crystal_node.base.stream_database import StreamFile
 
 _SCHEMA = """
@@ -56,26 +56,29 @@ class SqliteBook(StreamFile):
         """Opens or makes the file, for its owner only. Raises BookDamaged."""
         return cls(_FILE.open(path))
 
-    def outgoing(self) -> list[Outgoing]:
+    def outgoing(self) -> list[OutgoingMessage]:
         rows = self._db.execute("SELECT turn, row FROM outgoing ORDER BY turn")
-        return [msgspec.structs.replace(_decoded(row, Outgoing), turn=turn) for turn, row in rows]
+        return [msgspec.structs.replace(_decoded(row, OutgoingMessage), turn=turn) for turn, row in rows]
 
-    def add_outgoing(self, message: Outgoing) -> None:
+    def add_outgoing(self, message: OutgoingMessage) -> None:
         self._write("INSERT INTO outgoing (row) VALUES (?)", (_encode(message),))
 
-    def set_outgoing(self, message: Outgoing) -> None:
+    def set_outgoing(self, message: OutgoingMessage) -> None:
         self._write("UPDATE outgoing SET row = ? WHERE turn = ?", (_encode(message), message.turn))
 
     def remove_outgoing(self, turn: int) -> None:
         self._write("DELETE FROM outgoing WHERE turn = ?", (turn,))
 
-    def asked(self, request: bytes) -> Asked | None:
-        return self._row("SELECT row FROM asked WHERE id = ?", (request,), Asked)
+    def asked(self, request: bytes) -> AskedRequest | None:
+        return self._row("SELECT row FROM asked WHERE id = ?", (request,), AskedRequest)
 
-    def all_asked(self) -> list[Asked]:
-        return [_decoded(row, Asked) for (row,) in self._db.execute("SELECT row FROM asked ORDER BY number")]
+    def all_asked(self) -> list[AskedRequest]:
+        return [
+            _decoded(row, AskedRequest)
+            for (row,) in self._db.execute("SELECT row FROM asked ORDER BY number")
+        ]
 
-    def put_asked(self, row: Asked) -> None:
+    def put_asked(self, row: AskedRequest) -> None:
         self._write(
             "INSERT INTO asked (id, row) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row",
             (row.id, _encode(row)),
@@ -84,14 +87,16 @@ class SqliteBook(StreamFile):
     def remove_asked(self, request: bytes) -> None:
         self._write("DELETE FROM asked WHERE id = ?", (request,))
 
-    def received(self, sender: bytes, request: bytes) -> Received | None:
-        return self._row("SELECT row FROM received WHERE sender = ? AND id = ?", (sender, request), Received)
+    def received(self, sender: bytes, request: bytes) -> ReceivedRequest | None:
+        return self._row(
+            "SELECT row FROM received WHERE sender = ? AND id = ?", (sender, request), ReceivedRequest
+        )
 
-    def all_received(self) -> list[Received]:
+    def all_received(self) -> list[ReceivedRequest]:
         rows = self._db.execute("SELECT row FROM received ORDER BY number")
-        return [_decoded(row, Received) for (row,) in rows]
+        return [_decoded(row, ReceivedRequest) for (row,) in rows]
 
-    def put_received(self, row: Received) -> None:
+    def put_received(self, row: ReceivedRequest) -> None:
         self._write(
             "INSERT INTO received (sender, id, row) VALUES (?, ?, ?) "
             "ON CONFLICT (sender, id) DO UPDATE SET row = excluded.row",
@@ -101,12 +106,12 @@ class SqliteBook(StreamFile):
     def remove_received(self, sender: bytes, request: bytes) -> None:
         self._write("DELETE FROM received WHERE sender = ? AND id = ?", (sender, request))
 
-    def tail(self, device: bytes, incarnation: bytes) -> Tail | None:
+    def tail(self, device: bytes, incarnation: bytes) -> StreamTail | None:
         return self._row(
-            "SELECT row FROM tail WHERE device = ? AND incarnation = ?", (device, incarnation), Tail
+            "SELECT row FROM tail WHERE device = ? AND incarnation = ?", (device, incarnation), StreamTail
         )
 
-    def set_tail(self, device: bytes, incarnation: bytes, tail: Tail) -> None:
+    def set_tail(self, device: bytes, incarnation: bytes, tail: StreamTail) -> None:
         self._write(
             "INSERT OR REPLACE INTO tail (device, incarnation, row) VALUES (?, ?, ?)",
             (device, incarnation, _encode(tail)),

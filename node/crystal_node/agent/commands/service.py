@@ -20,8 +20,8 @@ from random import SystemRandom
 
 from crystal_mirror.commands.expiring import expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments
-from crystal_mirror.commands.ports import Received, ReceivedState
-from crystal_mirror.commands.running import Begun, Claims, begin, finish, next_due, progress
+from crystal_mirror.commands.ports import ReceivedRequest, ReceivedState
+from crystal_mirror.commands.running import BeginOutcome, HeldClaims, begin, finish, next_due, progress
 from crystal_mirror.commands.sending import send
 from crystal_node.agent.commands.client import exchange
 from crystal_node.agent.commands.database import SqliteBook
@@ -86,7 +86,7 @@ class CommandDesk:
         home = device.settings.home
         self._book = SqliteBook.open(home.commands_database)
         self._lock = FileLock(home.commands_database.with_suffix(".lock"), purpose="commands")
-        self._claims = Claims()
+        self._claims = HeldClaims()
         self._due = asyncio.Event()
         self._waking = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
@@ -141,7 +141,7 @@ class CommandDesk:
             while (row := next_due(self._book)) is not None:
                 member = self._device.member
                 begun = await self._syncer.run(begin(member, self._book, row, self._claims, self._denied))
-                if begun is Begun.RUN:
+                if begun is BeginOutcome.RUN:
                     await self._do(row)
                     ran += 1
                 await self._send()
@@ -203,7 +203,7 @@ class CommandDesk:
 
     # --- one action ---
 
-    async def _do(self, row: Received) -> None:
+    async def _do(self, row: ReceivedRequest) -> None:
         action = Action(row.action)
         self._report(WatchEvent.PROGRESS, f"{action.value}: begun, as device {row.sender.hex()[:8]} asked")
         teller = _Teller(asyncio.get_running_loop(), partial(self._tell, row))
@@ -227,7 +227,7 @@ class CommandDesk:
         finish(self._book, row, state, done.text, _encoded(done.result))
         self._report(WatchEvent.PROGRESS, f"{action.value}: {state.name.lower()}. {done.text}".strip())
 
-    def _tell(self, row: Received, text: str, done: int, total: int) -> None:
+    def _tell(self, row: ReceivedRequest, text: str, done: int, total: int) -> None:
         progress(self._book, row, text, done, total)
         task = asyncio.create_task(self._send_if_it_goes(), name="telling progress")
         self._sending.add(task)

@@ -11,7 +11,7 @@ import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.troubles import troubles
+from crystal_mirror.commands.troubles import command_notices
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.health.channels import CommandsOpen
 from crystal_node.agent.jobs.status import Holder, agent_standing, job_standings
@@ -162,7 +162,7 @@ def commands_standing(home: Home) -> CommandsStanding | None:
     try:
         asked = [row for row in book.all_asked() if not row.state.ended]
         received = [row for row in book.all_received() if not row.state.ended]
-        noticed = {name: noted.count for name, noted in troubles(book).items()}
+        noticed = {name: noted.count for name, noted in command_notices(book).items()}
     finally:
         book.close()
     running = sum(row.state is ReceivedState.STARTED for row in received)

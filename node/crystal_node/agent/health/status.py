@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import cast
 
-from crystal_mirror.news import news
-from crystal_mirror.retention.outlook import Brief, brief
+from crystal_mirror.news import vault_changes
+from crystal_mirror.retention.outlook import RetentionSummary, retention_summary
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_mirror.status import MemberStatus, details_of, status
 from crystal_node.agent.health.channels import Channels, channels
@@ -59,7 +59,7 @@ class Standing:
     generation: int
     generation_at: int
     model: str
-    replication: Brief
+    replication: RetentionSummary
     files: FilesStatus
     devices: tuple[MemberRow, ...]
     channels: Channels
@@ -112,7 +112,7 @@ def standing(device: Device) -> Standing:
         generation=device.member.log.generation,
         generation_at=_generation_at(device),
         model=model.decode() if model else "",
-        replication=brief(device.member, now),
+        replication=retention_summary(device.member, now),
         files=files,
         devices=tuple(rows),
         channels=through,
@@ -224,7 +224,7 @@ def status_document(device: Device, found: Standing) -> dict[str, object]:
                 "at": iso(piece.at),
                 "text": line_of(piece, member.device),
             }
-            for piece in news(device.member)
+            for piece in vault_changes(device.member)
         ],
         "notices": [
             {"name": name, "detail": detail, "text": notice_text(name)}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 
 from crystal_core.database import Database
-from crystal_mirror.files.ports import FileTrouble, NoRoom
+from crystal_mirror.files.ports import DiskFull, FileTrouble
 from crystal_node.derive.artefacts.conversation import SHOWN, Conversation, Spoken
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import UNDATED, day_of
@@ -186,7 +186,7 @@ class Maker:
         try:
             with self._database.snapshot():
                 return self._make(row, digest)
-        except NoRoom:
+        except DiskFull:
             raise
         except FileTrouble as error:
             problem = str(error)
@@ -205,7 +205,7 @@ class Maker:
             try:
                 with self._database.snapshot():
                     self._make_day(agent, day, bool(lost), made)
-            except NoRoom:
+            except DiskFull:
                 raise
             except FileTrouble as error:
                 if str(error) != problem:

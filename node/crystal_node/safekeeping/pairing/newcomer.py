@@ -34,7 +34,7 @@ from crystal_crypto.invite_code import InviteCode
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import KeysWithheld
 from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import load_log
 from crystal_mirror.requests import StoreFailure
@@ -257,7 +257,7 @@ class _Meeting:
         vault = self._code.vault
         log = load_log(journal, vault)
         async with open_store(self._home.settings, vault=vault, token=self._token) as store:
-            await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+            await Runner(store, None).run(read_log(log, journal, StoreKeys(vault)))
         self._check(log, welcome)
 
     async def _keep_log(self, read: SqliteJournal, welcome: Welcome) -> None:
@@ -325,7 +325,7 @@ class _Meeting:
                 asyncio.timeout(_LAST_WORD_SECONDS_MAX),
                 open_store(self._home.settings, vault=vault, token=self._token) as store,
             ):
-                await Runner(store, None).run(read_log(log, journal, VaultKeys(vault)))
+                await Runner(store, None).run(read_log(log, journal, StoreKeys(vault)))
         except TokenRefused:
             return True
         except (RelayError, CrystalError, TimeoutError):

@@ -14,7 +14,7 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError, Malformed
 from crystal_crypto.invite import Newcomer
-from crystal_mirror.administer import Newcomer as NewMember
+from crystal_mirror.administer import NewDevice as NewMember
 from crystal_mirror.administer import add_device, grant_lead, revoke
 from crystal_mirror.authority import authority
 from crystal_mirror.errors import NotAllowed, frozen_vault

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crystal_mirror.files.ports import FileTrouble, NoRoom
+from crystal_mirror.files.ports import DiskFull, FileTrouble
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
@@ -62,7 +62,7 @@ def _copied(home: Home, old: Home) -> FilesBack:
     for local in scan:
         try:
             count += _brought(old.root, local.path, home)
-        except NoRoom:
+        except DiskFull:
             raise
         except FileTrouble as error:
             unread.append((local.path, str(error)))

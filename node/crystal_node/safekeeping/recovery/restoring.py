@@ -24,7 +24,7 @@ from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import WrongVault
 from crystal_mirror.founding import join
-from crystal_mirror.keys import VaultKeys
+from crystal_mirror.keys import StoreKeys
 from crystal_mirror.member import load_log
 from crystal_mirror.rebuild import mark_rebuild, rebuild_pending
 from crystal_mirror.records import Details
@@ -147,7 +147,7 @@ async def _enter(
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
         token = await _registered(home, kit, store, token, enrolment_token, log, progress)
     details = Details(home.settings.name.value, system_name(), now_ms(), home.identity.id)
-    keys = VaultKeys(kit.vault)
+    keys = StoreKeys(kit.vault)
     put_back = 0
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
         runner = Runner(RetryingStore(store, policy=RetryPolicy(tries=3)), None)

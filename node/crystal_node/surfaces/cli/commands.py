@@ -10,7 +10,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from crystal_mirror.commands.ports import Asked
+    from crystal_mirror.commands.ports import AskedRequest
     from crystal_node.agent.commands.database import SqliteBook
     from crystal_node.device.device import Device
 
@@ -46,7 +46,7 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
     """
     import asyncio
 
-    from crystal_mirror.commands.troubles import troubles
+    from crystal_mirror.commands.troubles import command_notices
     from crystal_node.agent.commands.client import open_book, outcome_of, refresh
     from crystal_node.base.wording import ago, one_line
 
@@ -55,7 +55,7 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
         names = _names(device)
         asked = [outcome_of(row) for row in book.all_asked()]
         received = book.all_received()
-        noticed = troubles(book)
+        noticed = command_notices(book)
     if as_json:
         emit(
             {
@@ -203,7 +203,7 @@ def _digits(device: "Device", given: str) -> str:
     return find_device(devices(device.member), given).info.device.hex()
 
 
-def _asked(book: "SqliteBook", request: bytes) -> "Asked":
+def _asked(book: "SqliteBook", request: bytes) -> "AskedRequest":
     row = book.asked(request)
     assert row is not None, "it was there a moment ago"
     return row

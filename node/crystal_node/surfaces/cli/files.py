@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
-    from crystal_mirror.files.tree import Direction
+    from crystal_mirror.files.tree import DeletionDirection
     from crystal_node.sync.files.standing import FilesStatus
 
 group = typer.Typer(
@@ -119,16 +120,16 @@ def confirm_deletions(
         say(f"Confirmed {counted(count, 'deletion')}; the next `crystal sync` carries them out.")
 
 
-def _asked(waiting: "list[tuple[str, Direction]]") -> str:
+def _asked(waiting: "list[tuple[str, DeletionDirection]]") -> str:
     """What would be deleted where, for who is to say yes."""
-    from crystal_mirror.files.tree import Direction
+    from crystal_mirror.files.tree import DeletionDirection
     from crystal_node.base.wording import counted, one_line
 
     lines: list[str] = []
     for direction, what in (
-        (Direction.HERE, "deleted on other devices; here they would go to the trash for 30 days:"),
+        (DeletionDirection.HERE, "deleted on other devices; here they would go to the trash for 30 days:"),
         (
-            Direction.EVERYWHERE,
+            DeletionDirection.EVERYWHERE,
             "deleted on this device; everywhere else they would go to the trash for 30 days:",
         ),
     ):
@@ -198,7 +199,7 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
 
 
 def _print(found: "FilesStatus") -> None:
-    from crystal_mirror.files.tree import Direction
+    from crystal_mirror.files.tree import DeletionDirection
     from crystal_node.base.wording import clock_time, counted, one_line, size
 
     last = found.last
@@ -211,8 +212,8 @@ def _print(found: "FilesStatus") -> None:
     say(f"looked    {clock_time(last.at) if last.at else 'not yet'}")
     for rule in found.rules:
         say(f"rule      {'leave out' if rule.startswith('-') else 'sync'} {one_line(rule[1:], 200)}")
-    here = [path for path, direction in found.withheld if direction is Direction.HERE]
-    everywhere = [path for path, direction in found.withheld if direction is Direction.EVERYWHERE]
+    here = [path for path, direction in found.withheld if direction is DeletionDirection.HERE]
+    everywhere = [path for path, direction in found.withheld if direction is DeletionDirection.EVERYWHERE]
     _list(
         f"! {counted(len(here), 'file')} deleted on other devices, waiting for `crystal files confirm`:", here
     )

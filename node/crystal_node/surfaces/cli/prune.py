@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
-    from crystal_mirror.retention.outlook import Outlook
+    from crystal_mirror.retention.outlook import RetentionStatus
     from crystal_mirror.retention.pruning import Rewritten
     from crystal_node.device.device import Device
 
@@ -46,7 +47,7 @@ def run(
     """
     import asyncio
 
-    from crystal_mirror.retention.outlook import outlook
+    from crystal_mirror.retention.outlook import retention_status
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
@@ -56,7 +57,7 @@ def run(
     with opened(resolve()) as device:
         check_is_core(device, "prunes")
         if not (now or rewrite):
-            _show(device, outlook(device.member, now_ms()), None, as_json=as_json)
+            _show(device, retention_status(device.member, now_ms()), None, as_json=as_json)
             return
         if not yes:
             about = _NOW + (_REWRITE if rewrite else "")
@@ -65,7 +66,9 @@ def run(
         _show(device, done.after, done.rewritten, as_json=as_json)
 
 
-def _show(device: "Device", found: "Outlook", rewritten: "Rewritten | None", *, as_json: bool) -> None:
+def _show(
+    device: "Device", found: "RetentionStatus", rewritten: "Rewritten | None", *, as_json: bool
+) -> None:
     if as_json:
         emit(_document(device, found, rewritten))
         return
@@ -102,7 +105,7 @@ def _show(device: "Device", found: "Outlook", rewritten: "Rewritten | None", *, 
             )
 
 
-def _say_readers(device: "Device", found: "Outlook") -> None:
+def _say_readers(device: "Device", found: "RetentionStatus") -> None:
     for reader in found.readers:
         if reader.holds:
             name = _name(device, reader.device)
@@ -114,7 +117,7 @@ def _say_readers(device: "Device", found: "Outlook") -> None:
             )
 
 
-def _document(device: "Device", found: "Outlook", rewritten: "Rewritten | None") -> dict[str, object]:
+def _document(device: "Device", found: "RetentionStatus", rewritten: "Rewritten | None") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     def place(at: "tuple[int, int] | None") -> dict[str, int] | None:

@@ -19,8 +19,8 @@ from typing import Any
 import apsw
 
 from crystal_mirror.file_names import folded
-from crystal_mirror.files.ports import Local, Offer, Place, Seen, Stamp
-from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, Agreed, Content, Direction
+from crystal_mirror.files.ports import FileOffer, FileStamp, LocalFile, PartPlace, SeenFile
+from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, AgreedFile, DeletionDirection, FileContent
 from crystal_mirror.operations import FilePart
 from crystal_mirror.types import HASH_BYTES, Origin
 from crystal_node.base.home import FILE_MODE
@@ -85,11 +85,11 @@ class FileDatabase:
             for table in ("parts", "seen", "agreed", "offers", "withheld", "meta"):
                 self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
 
-    def seen(self) -> Iterator[Seen]:
+    def seen(self) -> Iterator[SeenFile]:
         for row in self._db.execute(f"{_SEEN} ORDER BY path"):
             yield _seen(row)
 
-    def seen_at(self, path: str) -> Seen | None:
+    def seen_at(self, path: str) -> SeenFile | None:
         row = self._db.execute(f"{_SEEN} WHERE path = ?", (path,)).fetchone()
         return None if row is None else _seen(row)
 
@@ -100,7 +100,7 @@ class FileDatabase:
         )
         return [FilePart(content, length) for content, length in rows]
 
-    def note_seen(self, *read: tuple[Seen, Sequence[FilePart]]) -> None:
+    def note_seen(self, *read: tuple[SeenFile, Sequence[FilePart]]) -> None:
         if not read:
             return
         with self._transaction(durable=False):
@@ -114,12 +114,12 @@ class FileDatabase:
                 for path in paths:
                     self._forget(path)
 
-    def places(self, content: bytes) -> list[Place]:
+    def places(self, content: bytes) -> list[PartPlace]:
         rows = self._db.execute(
             "SELECT path, start, length FROM parts JOIN seen ON id = file WHERE content = ? LIMIT ?",
             (content, PLACES_MAX),
         )
-        return [Place(*row) for row in rows]
+        return [PartPlace(*row) for row in rows]
 
     def spelled_otherwise(self, path: str) -> str | None:
         rows = self._db.execute(
@@ -128,11 +128,11 @@ class FileDatabase:
         row = rows.fetchone()
         return None if row is None else str(row[0])
 
-    def agreed(self) -> Iterator[Agreed]:
+    def agreed(self) -> Iterator[AgreedFile]:
         for row in self._db.execute(f"{_AGREED} ORDER BY path"):
             yield _agreed(row)
 
-    def agreed_at(self, path: str) -> Agreed | None:
+    def agreed_at(self, path: str) -> AgreedFile | None:
         row = self._db.execute(f"{_AGREED} WHERE path = ?", (path,)).fetchone()
         return None if row is None else _agreed(row)
 
@@ -142,7 +142,7 @@ class FileDatabase:
     def aside_count(self) -> int:
         return self._count("SELECT count(*) FROM agreed WHERE aside = 1")
 
-    def set_agreed(self, *agreed: Agreed) -> None:
+    def set_agreed(self, *agreed: AgreedFile) -> None:
         if not agreed:
             return
         with self._transaction():
@@ -159,17 +159,17 @@ class FileDatabase:
             self._db.execute("DELETE FROM agreed WHERE path = ?", (path,))
             self._db.execute("DELETE FROM offers WHERE path = ?", (path,))
 
-    def offers(self) -> list[Offer]:
-        found: list[Offer] = []
+    def offers(self) -> list[FileOffer]:
+        found: list[FileOffer] = []
         for path, device, incarnation, sequence, digest, executable, names in self._db.execute(
             "SELECT path, device, incarnation, sequence, digest, executable, names FROM offers ORDER BY path"
         ):
-            content = None if digest is None else Content(digest, bool(executable))
+            content = None if digest is None else FileContent(digest, bool(executable))
             split = tuple(names[at : at + HASH_BYTES] for at in range(0, len(names), HASH_BYTES))
-            found.append(Offer(path, Origin(device, incarnation, sequence), content, split))
+            found.append(FileOffer(path, Origin(device, incarnation, sequence), content, split))
         return found
 
-    def add_offers(self, offers: Sequence[Offer]) -> None:
+    def add_offers(self, offers: Sequence[FileOffer]) -> None:
         with self._transaction():
             for offer in offers:
                 digest = None if offer.content is None else offer.content.digest
@@ -182,15 +182,17 @@ class FileDatabase:
     def end_offer(self, path: str) -> None:
         self._db.execute("DELETE FROM offers WHERE path = ?", (path,))
 
-    def confirmed(self) -> frozenset[tuple[str, Direction]]:
+    def confirmed(self) -> frozenset[tuple[str, DeletionDirection]]:
         return frozenset(self._withheld(1))
 
-    def waiting(self) -> list[tuple[str, Direction]]:
+    def waiting(self) -> list[tuple[str, DeletionDirection]]:
         """Deletions that nobody has confirmed yet."""
         return self._withheld(0)
 
     def withhold(
-        self, asked: Sequence[tuple[str, Direction]], confirmed: Sequence[tuple[str, Direction]]
+        self,
+        asked: Sequence[tuple[str, DeletionDirection]],
+        confirmed: Sequence[tuple[str, DeletionDirection]],
     ) -> None:
         if not asked and not confirmed and not self._count("SELECT count(*) FROM withheld"):
             return
@@ -217,14 +219,14 @@ class FileDatabase:
             self._db.execute("DELETE FROM withheld WHERE confirmed = 0")
             return self._db.changes()
 
-    def deleted_lately(self, now_ms: int) -> dict[Direction, int]:
+    def deleted_lately(self, now_ms: int) -> dict[DeletionDirection, int]:
         rows = self._db.execute(
             "SELECT direction, count(*) FROM deleted WHERE at > ? AND at <= ? GROUP BY direction",
             (now_ms - FUSE_WINDOW_MILLISECONDS, now_ms),
         )
-        return {Direction(direction): int(count) for direction, count in rows}
+        return {DeletionDirection(direction): int(count) for direction, count in rows}
 
-    def note_deleted(self, path: str, direction: Direction, now_ms: int) -> None:
+    def note_deleted(self, path: str, direction: DeletionDirection, now_ms: int) -> None:
         with self._transaction():
             self._db.execute(
                 "DELETE FROM deleted WHERE at <= ? OR at > ?", (now_ms - FUSE_WINDOW_MILLISECONDS, now_ms)
@@ -245,13 +247,13 @@ class FileDatabase:
         else:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
-    def _withheld(self, mark: int) -> list[tuple[str, Direction]]:
+    def _withheld(self, mark: int) -> list[tuple[str, DeletionDirection]]:
         rows = self._db.execute(
             "SELECT path, direction FROM withheld WHERE confirmed = ? ORDER BY direction, path", (mark,)
         )
-        return [(path, Direction(direction)) for path, direction in rows]
+        return [(path, DeletionDirection(direction)) for path, direction in rows]
 
-    def _note(self, seen: Seen, parts: Sequence[FilePart]) -> None:
+    def _note(self, seen: SeenFile, parts: Sequence[FilePart]) -> None:
         local, stamp = seen.local, seen.local.stamp
         self._forget(local.path)
         self._db.execute(
@@ -330,16 +332,16 @@ def _opened(path: str) -> apsw.Connection:
     return db
 
 
-def _seen(row: Sequence[Any]) -> Seen:
+def _seen(row: Sequence[Any]) -> SeenFile:
     path, size, modified_ns, inode, changed_ns, executable, quiet, digest = row
-    stamp = Stamp(size, modified_ns, int.from_bytes(inode, "big", signed=True), changed_ns)
-    return Seen(Local(path, stamp, bool(executable), bool(quiet)), digest)
+    stamp = FileStamp(size, modified_ns, int.from_bytes(inode, "big", signed=True), changed_ns)
+    return SeenFile(LocalFile(path, stamp, bool(executable), bool(quiet)), digest)
 
 
-def _agreed(row: Sequence[Any]) -> Agreed:
+def _agreed(row: Sequence[Any]) -> AgreedFile:
     path, device, incarnation, sequence, digest, executable, aside = row
-    content = Content(digest, bool(executable))
-    return Agreed(path, Origin(device, incarnation, sequence), content, bool(aside))
+    content = FileContent(digest, bool(executable))
+    return AgreedFile(path, Origin(device, incarnation, sequence), content, bool(aside))
 
 
 def _numbered(file: int, parts: Sequence[FilePart]) -> Iterator[tuple[int, int, int, int, bytes]]:

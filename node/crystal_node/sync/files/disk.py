@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, Local, Place
+from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
@@ -74,29 +74,29 @@ class HomeDisk:
     def rules(self) -> bytes:
         return self.tree.fingerprint
 
-    def scan(self) -> Iterator[Local]:
+    def scan(self) -> Iterator[LocalFile]:
         self._last = Scan(self.root, self.tree)
         return iter(self._last)
 
     def refused(self) -> dict[str, str]:
         return dict(self._last.refused)
 
-    def look(self, path: str) -> Local | None:
+    def look(self, path: str) -> LocalFile | None:
         self._check(path)
         local = look(self.root, path)
         return local if local is not None and self._is_spelled_so(path) else None
 
-    def cut(self, local: Local) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile) -> Iterator[FilePart]:
         return self._cutter.cut(local)
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: PartPlace) -> bytes:
         return read_place(self.root, place)
 
     def incoming(self, row: FileRow) -> Incoming:
         self._check(row.path)
         return IncomingFile(self.root, row)
 
-    def set_executable(self, local: Local, executable: bool) -> Local:
+    def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         with folder_of(self.root, local.path) as found, troubles():
             if found is None or (now := look_in(*found, local.path)) is None or now.stamp != local.stamp:
                 raise FileMoved("the file changed a moment ago")
@@ -112,7 +112,7 @@ class HomeDisk:
             raise FileMoved("the file is gone")
         return changed
 
-    def rename(self, local: Local, path: str) -> Local:
+    def rename(self, local: LocalFile, path: str) -> LocalFile:
         self._check(path)
         with folder_of(self.root, local.path) as source, folder_of(self.root, path, create=True) as target:
             if source is None or target is None:
@@ -141,7 +141,7 @@ class HomeDisk:
             raise FileMoved("the file is gone")
         return moved
 
-    def remove(self, local: Local, version: Origin) -> None:
+    def remove(self, local: LocalFile, version: Origin) -> None:
         self._check(local.path)
         item = self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
         if is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2]):

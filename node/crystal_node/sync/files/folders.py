@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crystal_mirror.files.ports import FileTrouble, NoRoom
+from crystal_mirror.files.ports import DiskFull, FileTrouble
 from crystal_node.base.home import DIRECTORY_MODE
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,7 +43,7 @@ def troubles() -> Generator[None]:
 
 def trouble(error: OSError) -> FileTrouble:
     if error.errno in _FULL:
-        return NoRoom("the disk is full")
+        return DiskFull("the disk is full")
     return FileTrouble(_TEXTS.get(error.errno or 0, f"the system says: {error.strerror}"))
 
 

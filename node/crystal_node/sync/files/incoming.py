@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, NoRoom, TooLargeHere
+from crystal_mirror.files.ports import DiskFull, FileMoved, FileTrouble, LocalFile, TooLargeHere
 from crystal_mirror.files.tree import content_digest
 from crystal_mirror.ports import FileRow
 from crystal_node.base.file_rules import TEMPORARY_PREFIX
@@ -68,11 +68,11 @@ class IncomingFile:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._file, view) :]
-        except NoRoom:
+        except DiskFull:
             self._abandon()  # what is there takes room, and is of no use before there is more
             raise
 
-    def finish(self, expected: Local | None) -> Local:
+    def finish(self, expected: LocalFile | None) -> LocalFile:
         try:
             with troubles():
                 self._complete()
@@ -80,7 +80,7 @@ class IncomingFile:
                     raise FileTrouble("the disk did not keep what was written")
                 self._place(expected)
                 os.fsync(self._folder)
-        except NoRoom:
+        except DiskFull:
             self._abandon()
             raise
         placed = look_in(self._folder, self._target, self._row.path)
@@ -139,7 +139,7 @@ class IncomingFile:
             os.utime(self._file, ns=(moment, moment))
         os.fsync(self._file)
 
-    def _place(self, expected: Local | None) -> None:
+    def _place(self, expected: LocalFile | None) -> None:
         if expected is None:
             with suppress(
                 OSError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.files.ports import FileMoved, FileTrouble, Local, Place
+from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 from crystal_node.sync.files.scan import local_of
@@ -44,7 +44,7 @@ class Cutter:
             PART_BYTES_MEAN - PART_BYTES_MIN, min_size=PART_BYTES_MIN, max_size=PART_BYTES_MAX, seed=seed
         )
 
-    def cut(self, local: Local) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile) -> Iterator[FilePart]:
         """The parts of a file as it was looked at, hashed. Raises FileMoved when it is not, or not to the end."""
         with folder_of(self._root, local.path) as found:
             if found is None:
@@ -65,7 +65,7 @@ class Cutter:
                 raise FileMoved("the file changed while it was read")
 
 
-def read_place(root: Path, place: Place) -> bytes:
+def read_place(root: Path, place: PartPlace) -> bytes:
     """The bytes of that place as they are now; fewer if the file ends before."""
     with folder_of(root, place.path) as found:
         if found is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crystal_mirror.file_names import DEPTH_MAX, folded
-from crystal_mirror.files.ports import FileTrouble, Local, Stamp
+from crystal_mirror.files.ports import FileStamp, FileTrouble, LocalFile
 from crystal_node.base.file_rules import TEMPORARY_PREFIX, TreeRules
 from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 
@@ -43,12 +43,12 @@ class Scan:
     _judged: str = ""
     _ordinary: bool = False
 
-    def __iter__(self) -> Iterator[Local]:
+    def __iter__(self) -> Iterator[LocalFile]:
         with troubles():
             descriptor = open_root(self.root)
         yield from self._folder(descriptor, "", 1)
 
-    def _folder(self, descriptor: int, prefix: str, depth: int) -> Iterator[Local]:
+    def _folder(self, descriptor: int, prefix: str, depth: int) -> Iterator[LocalFile]:
         """The files of an open folder, which is closed at the end, and of those in it."""
         try:
             entries: list[tuple[str, os.stat_result]] = []
@@ -75,7 +75,7 @@ class Scan:
             self._ordinary = bool(prefix) and not self.rules.has_own_in(folder)
         return self._ordinary and length <= _PLAIN_PATH_MAX
 
-    def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[Local]:
+    def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[LocalFile]:
         try:
             below = os.open(name, FOLDER, dir_fd=folder)
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Scan:
             entries.append((name + "/" if stat.S_ISDIR(info.st_mode) else name, info))
 
 
-def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> Local | None:
+def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> LocalFile | None:
     """One file as it stands. None if there is none: a folder in its place, or a file in that of a folder above, says so too.
 
     Raises FileTrouble for a link or anything else that is no regular file, and where a link stands on the way.
@@ -124,7 +124,9 @@ def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> L
         return look_in(found[0], found[1], path, clock_ns)
 
 
-def look_in(folder: int, name: str, path: str, clock_ns: Callable[[], int] = time.time_ns) -> Local | None:
+def look_in(
+    folder: int, name: str, path: str, clock_ns: Callable[[], int] = time.time_ns
+) -> LocalFile | None:
     """The same, in an open folder."""
     with troubles():
         try:
@@ -138,10 +140,10 @@ def look_in(folder: int, name: str, path: str, clock_ns: Callable[[], int] = tim
     return local_of(path, info, clock_ns())
 
 
-def local_of(path: str, info: os.stat_result, now_ns: int) -> Local:
-    stamp = Stamp(info.st_size, info.st_mtime_ns, info.st_ino, info.st_ctime_ns)
+def local_of(path: str, info: os.stat_result, now_ns: int) -> LocalFile:
+    stamp = FileStamp(info.st_size, info.st_mtime_ns, info.st_ino, info.st_ctime_ns)
     quiet = now_ns - stamp.changed_ns > QUIET_NS and abs(now_ns - stamp.modified_ns) > QUIET_NS
-    return Local(path, stamp, bool(info.st_mode & _EXECUTABLE), quiet)
+    return LocalFile(path, stamp, bool(info.st_mode & _EXECUTABLE), quiet)
 
 
 def shown(path: str) -> str:

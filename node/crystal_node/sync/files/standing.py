@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from crystal_mirror.files.tree import Direction
+from crystal_mirror.files.tree import DeletionDirection
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
 from crystal_node.sync.files.book import FileDatabase
@@ -23,7 +23,7 @@ class FilesStatus:
     aside: int
     offered: int
     conflicts: tuple[str, ...]
-    withheld: tuple[tuple[str, Direction], ...]
+    withheld: tuple[tuple[str, DeletionDirection], ...]
     rules: tuple[str, ...]
     trash_files: int
     trash_bytes: int

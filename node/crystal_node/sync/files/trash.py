@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.files.ports import FileMoved, FileTrouble, Local
+from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile
 from crystal_node.base.file_rules import TRASH_NAME, TreeRules
 from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
 from crystal_node.sync.files.folders import folder_of, prune, troubles
@@ -73,7 +73,7 @@ class Trash:
             if len(files) == 1:
                 yield Trashed(path.stem, record, files[0])
 
-    def take(self, local: Local, *, now_ms: int, clock: int) -> str:
+    def take(self, local: LocalFile, *, now_ms: int, clock: int) -> str:
         """Moves a file in, if it is still what was looked at. Returns its id. Raises FileTrouble."""
         moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         name = f"{moment}-{secrets.token_hex(4)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from crystal_mirror.member import Member
-from crystal_mirror.news import News, NewsKind, mark_shown, news, shown_slot
+from crystal_mirror.news import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
 from crystal_mirror.ports import Journal
 from crystal_node.base.wording import iso, one_line
 from crystal_node.device.journal import SqliteJournal, peek
@@ -29,23 +29,23 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[WaitingNews] = msgspec.msgpack.Decoder(WaitingNews)
 
 
-def line_of(piece: News, this_device: bytes) -> str:
+def line_of(piece: VaultChange, this_device: bytes) -> str:
     """One sentence."""
     when = f" ({day})" if (day := (iso(piece.at) or "")[:10]) else ""
     who = f"{_named(piece.name, piece.device)}"
-    if piece.kind is NewsKind.ROOT_REPLACED:
+    if piece.kind is ChangeKind.ROOT_REPLACED:
         return f"The vault's root was replaced{_by(piece)}{when}: recovery kits and codes from before have no power any more."
-    if piece.kind is NewsKind.FROZEN:
+    if piece.kind is ChangeKind.FROZEN:
         return f"The vault was frozen{_by(piece)}{when}: no device is its Core until one takes the lead (`crystal promote`)."
     subject = "This device" if piece.device == this_device else f"Device {who}"
     by_itself = piece.by == piece.device
-    if piece.kind is NewsKind.REVOKED:
+    if piece.kind is ChangeKind.REVOKED:
         return f"{subject} was revoked{_by(piece)}{when}."
-    if piece.kind is NewsKind.NEW_CORE:
+    if piece.kind is ChangeKind.NEW_CORE:
         root = " with the vault's root" if piece.by_root else ""
         how = f"took the lead{root}" if by_itself else f"was given the lead{_by(piece)}"
         return f"{subject} {how}{when}: it became the vault's Core."
-    if piece.kind is NewsKind.GRANTED:
+    if piece.kind is ChangeKind.GRANTED:
         return f"{subject} was allowed{_by(piece)}{when} to take the lead by itself."
     if piece.by_root and by_itself:
         return f"Device {who} joined with the vault's code{when}."
@@ -54,7 +54,7 @@ def line_of(piece: News, this_device: bytes) -> str:
 
 def lines_of(member: Member) -> list[str]:
     """What was not shown yet."""
-    return [line_of(piece, member.device_id) for piece in news(member)]
+    return [line_of(piece, member.device_id) for piece in vault_changes(member)]
 
 
 def mark_all_shown(member: Member) -> None:
@@ -93,7 +93,7 @@ def _drop(journal: Journal, waiting: WaitingNews) -> None:
             transaction.meta_set(_META_WAITING, None)
 
 
-def _by(piece: News) -> str:
+def _by(piece: VaultChange) -> str:
     if piece.by is None:
         return " with the vault's root"
     return f" by {_named(piece.by_name, piece.by)}" + (" with the vault's root" if piece.by_root else "")

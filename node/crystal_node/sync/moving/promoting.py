@@ -22,7 +22,7 @@ from crystal_mirror.claim import adopt_claim
 from crystal_mirror.errors import BehindTheFloor, Superseded
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import Stage, ask, look, take, withdraw
+from crystal_mirror.moving.asking import HandoverStage, ask, follow_up, take, withdraw
 from crystal_mirror.moving.terms import told_by
 from crystal_mirror.requests import Flow
 from crystal_mirror.status import device_name
@@ -158,10 +158,10 @@ async def _drained(device: Device, syncer: Syncer, wait_seconds: float) -> bool:
     assert lead is not None, "there is a Core to ask"
     prefix = member.keys.cursor(lead.device)
     while True:
-        stage = await syncer.run(look(member, syncer.about()))
-        if stage is Stage.READER:
+        stage = await syncer.run(follow_up(member, syncer.about()))
+        if stage is HandoverStage.READER:
             raise Superseded("another device took the lead meanwhile")
-        if stage is not Stage.ASKED:
+        if stage is not HandoverStage.ASKED:
             return True
         left = deadline - time.monotonic()
         if left <= 0:

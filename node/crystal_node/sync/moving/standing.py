@@ -12,7 +12,7 @@ from crystal_mirror.cursors import Cursor, read_cursors
 from crystal_mirror.devicelog import ROOT_SENDER
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.moving.losing import lacking
+from crystal_mirror.moving.losing import lost_by_claim
 from crystal_mirror.moving.terms import told_by
 from crystal_mirror.reigns import Lead
 from crystal_mirror.requests import Flow
@@ -89,7 +89,7 @@ def look_for_losses(member: Member) -> Flow[tuple[Loss, ...]]:
     yield from read_log(member.log, member.journal, member.keys, member.notices)
     member.check_active()
     yield from read_cursors(member)
-    return tuple(_loss(member, cursor) for cursor in (yield from lacking(member)))
+    return tuple(_loss(member, cursor) for cursor in (yield from lost_by_claim(member)))
 
 
 def epoch_info(member: Member, lead: Lead) -> EpochInfo:

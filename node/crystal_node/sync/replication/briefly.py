@@ -1,7 +1,7 @@
 """What ``crystal status`` says of snapshots and of the log that is kept."""
 
 from crystal_mirror.member import Member
-from crystal_mirror.retention.outlook import Brief
+from crystal_mirror.retention.outlook import RetentionSummary
 from crystal_mirror.snapshot_base import Place
 from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
@@ -10,7 +10,7 @@ from crystal_node.base.wording import ago, iso, one_line, size
 _NAMED_MAX = 3
 
 
-def replication_document(found: Brief) -> dict[str, object]:
+def replication_document(found: RetentionSummary) -> dict[str, object]:
     """For programs."""
     return {
         "base": _document(found.base),
@@ -27,7 +27,7 @@ def replication_document(found: Brief) -> dict[str, object]:
     }
 
 
-def replication_lines(member: Member, found: Brief) -> list[str]:
+def replication_lines(member: Member, found: RetentionSummary) -> list[str]:
     """For people; nothing while there is no snapshot."""
     if found.snapshot is None:
         return []

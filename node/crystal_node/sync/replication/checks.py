@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crystal_core.embed.port import EmbeddingError
 from crystal_mirror.retention.forgets import FORGOTTEN_MS
-from crystal_mirror.retention.outlook import brief
+from crystal_mirror.retention.outlook import retention_summary
 from crystal_mirror.retention.state import read_state
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_mirror.status import device_name
@@ -44,7 +44,7 @@ def retention_finding(device: Device) -> RetentionFinding:
     """How snapshots and the log stand: the first thing that is not well."""
     member = device.member
     now = now_ms()
-    found = brief(member, now)
+    found = retention_summary(member, now)
     if member.is_core and read_state(member).lost:
         return RetentionFinding(
             "the relay lacks part of the newest snapshot",

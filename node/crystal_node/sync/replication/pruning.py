@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_mirror.errors import Unready
-from crystal_mirror.retention.outlook import Outlook, outlook
+from crystal_mirror.retention.outlook import RetentionStatus, retention_status
 from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
@@ -25,8 +25,8 @@ from crystal_node.sync.sync import Syncer, syncing
 class Pruned:
     """``before`` and ``after``: how retention stood. ``rewritten``: what was sealed anew; None if that was not asked for."""
 
-    before: Outlook
-    after: Outlook
+    before: RetentionStatus
+    after: RetentionStatus
     rewritten: Rewritten | None
 
 
@@ -44,7 +44,7 @@ async def prune(device: Device, progress: Callable[[str], None] | None, *, rewri
     async with syncing(device, "crystal prune", progress) as syncer:
         await syncer.round()
         check_is_core(device, "prunes")
-        before = outlook(member, now_ms(), force=True)
+        before = retention_status(member, now_ms(), force=True)
         there = await syncer.run(all_blobs(member)) if rewrite else set[bytes]()
         rewritten = await syncer.run(seal_files_anew(member)) if rewrite else None
         if rewritten is not None and rewritten.files:
@@ -55,7 +55,7 @@ async def prune(device: Device, progress: Callable[[str], None] | None, *, rewri
             await syncer.run(condemn_others(member, there))
         await syncer.run(prune_now(member, now_ms()))
         await syncer.round()
-        return Pruned(before, outlook(member, now_ms()), rewritten)
+        return Pruned(before, retention_status(member, now_ms()), rewritten)
 
 
 async def _snapshot(device: Device, syncer: Syncer, *, anew: bool) -> None:

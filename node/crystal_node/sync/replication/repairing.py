@@ -20,7 +20,7 @@ from crystal_core.errors import VaultDamaged
 from crystal_core.fulltext import rebuild
 from crystal_mirror.rebuild import mark_rebuild
 from crystal_mirror.repair.inspecting import Fault
-from crystal_mirror.repair.mending import FilesMended, drop_damaged_log, mend_files
+from crystal_mirror.repair.mending import FilesRepaired, drop_damaged_log, repair_files
 from crystal_mirror.types import EntryState
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.wording import counted
@@ -118,8 +118,8 @@ async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, 
     book = open_file_database(device)
     try:
         disk = open_disk(device, book)
-        mended: FilesMended = await syncer.run(
-            mend_files(device.member, paths, lambda content: part_on_disk(disk, book, content))
+        mended: FilesRepaired = await syncer.run(
+            repair_files(device.member, paths, lambda content: part_on_disk(disk, book, content))
         )
     finally:
         book.close()

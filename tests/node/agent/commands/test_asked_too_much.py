@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crystal_mirror.commands.messages import NUMBER_MAX, Action, Arguments, CommandState
-from crystal_mirror.commands.ports import Asked
+from crystal_mirror.commands.ports import AskedRequest
 from crystal_node.agent.commands.client import outcome_of
 from crystal_node.agent.commands.policy import denial, deny
 from crystal_node.agent.commands.service import Done
@@ -89,7 +89,9 @@ def test_who_asks_for_weaving_does_not_get_past_staging(vault: Vault) -> None:
     [b"[" * 60_000, b'{"a":' * 400 + b"1" + b"}" * 400, b'{"a": NaN}', b'{"a": ' + b"9" * 5000 + b"}"],
 )
 def test_a_result_that_is_nested_without_end_or_no_json_is_shown_as_none(result: bytes) -> None:
-    row = Asked(b"1" * 16, b"2" * 16, "status", Arguments(), 1, CommandState.DONE, 1, "done", result, 0, 0, 1)
+    row = AskedRequest(
+        b"1" * 16, b"2" * 16, "status", Arguments(), 1, CommandState.DONE, 1, "done", result, 0, 0, 1
+    )
     outcome = outcome_of(row)
     assert outcome.result == {}
     assert '"state": "done"' in json_line(outcome.document())

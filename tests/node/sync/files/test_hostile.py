@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crystal_crypto.errors import Malformed
-from crystal_mirror.files.ports import FileTrouble, Local
+from crystal_mirror.files.ports import FileTrouble, LocalFile
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import GetBlob, Request
@@ -222,7 +222,7 @@ def test_a_file_that_changes_while_it_is_read_is_looked_at_again(
     core.write("growing.log", b"a" * 3_000_000)
     real = Cutter.cut
 
-    def cut(self: Cutter, local: Local) -> Iterator[FilePart]:
+    def cut(self: Cutter, local: LocalFile) -> Iterator[FilePart]:
         for part in real(self, local):
             with (core.root / local.path).open("ab") as file:
                 file.write(b"more")

@@ -3,7 +3,7 @@
 import os
 import random
 
-from crystal_mirror.files.tree import Direction
+from crystal_mirror.files.tree import DeletionDirection
 from tests.support.desks import Desk, Desks, settle
 
 MIB = 1024 * 1024
@@ -162,7 +162,7 @@ def test_many_deletions_at_once_wait_for_a_person(core: Desk, laptop: Desk) -> N
     for number in range(25):
         (core.root / f"file-{number}").unlink()
     report = core.sync()
-    assert {direction for _, direction in report.withheld} == {Direction.EVERYWHERE}
+    assert {direction for _, direction in report.withheld} == {DeletionDirection.EVERYWHERE}
     assert len(report.withheld) == 25
     settle(core, laptop)
     assert len(laptop.tree()) == 40
@@ -171,7 +171,7 @@ def test_many_deletions_at_once_wait_for_a_person(core: Desk, laptop: Desk) -> N
         core.sync()
         report = laptop.sync()
     # The other side asks too: it did not hear the person say yes.
-    assert {direction for _, direction in report.withheld} == {Direction.HERE}
+    assert {direction for _, direction in report.withheld} == {DeletionDirection.HERE}
     assert len(laptop.tree()) == 40
     laptop.book.confirm()
     settle(core, laptop)

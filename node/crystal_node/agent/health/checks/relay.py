@@ -15,7 +15,7 @@ import httpx
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.logsync import log_is_whole
 from crystal_mirror.member import Member
-from crystal_mirror.pull import Standing, tail_agrees
+from crystal_mirror.pull import PullOutcome, tail_agrees
 from crystal_mirror.requests import Flow, Get
 from crystal_node.agent.health.findings import Check, State, failed
 from crystal_node.base.clock import now_ms
@@ -105,9 +105,9 @@ def _honest(member: Member) -> Flow[Check]:
     if there != data:
         return _lies(f"shows other bytes as entry {slot} of the device log than before")
     match (yield from tail_agrees(member)):
-        case Standing.LOG_BEHIND:
+        case PullOutcome.LOG_BEHIND:
             return _lost("has lost mirror entries that this device has applied")
-        case Standing.DIVERGED:
+        case PullOutcome.DIVERGED:
             return _lies("shows another entry where the mirror ends here than it showed before")
         case _:
             what = f"{log.next_slot} entries of the device log and the mirror's end, as this device has verified them"

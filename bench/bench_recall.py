@@ -21,7 +21,7 @@ PROMPTS = 40
 _SERVICE = """
 import sys, time
 from crystal_node.search.finding.serving import FinderService
-from crystal_node.search.recall.agents import recall_of
+from crystal_node.search.recall.service import recall_of
 from crystal_node.base.settings import resolve
 settings = resolve()
 service = FinderService(lambda: settings, {"recall": recall_of})

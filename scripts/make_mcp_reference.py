@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crystal_node.surfaces.mcp.listing import PROMPTS_LISTED, RESOURCES_LISTED, TEMPLATES_LISTED, listed_tool
+from crystal_node.surfaces.mcp.catalogue import (
+    PROMPTS_LISTED,
+    RESOURCES_LISTED,
+    TEMPLATES_LISTED,
+    listed_tool,
+)
 from crystal_node.surfaces.mcp.tools import TOOLS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "mcp.md"

@@ -12,8 +12,8 @@ from crystal_core.deep.engine import Known as Answered
 from crystal_node.derive.sources.database import KeptSource, Known, LastLook, SourceBook
 from crystal_node.derive.sources.scan import Stamp
 from crystal_node.models.embedding.prepared import MadeVectors
-from crystal_node.search.finding.deepcache import DeepCache, key_of
-from crystal_node.search.recall.book import RecallDatabase
+from crystal_node.search.finding.deep_cache import DeepCache, key_of
+from crystal_node.search.recall.database import RecallDatabase
 
 NOW = 1_700_000_000_000
 PAGE_BYTES = 4096

@@ -23,10 +23,10 @@ from typing import Any
 
 from crystal_node.agent.commands.service import CommandDesk
 from crystal_node.agent.daemon.actions import actions_of
+from crystal_node.agent.daemon.command_server import serve, when_it_opens
 from crystal_node.agent.daemon.logs import logged, logging_to
 from crystal_node.agent.daemon.power import on_battery
 from crystal_node.agent.daemon.registry import duties
-from crystal_node.agent.daemon.serving import serve, when_it_opens
 from crystal_node.agent.heartbeat import Mark, Pulse, is_metered, mark_of
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
@@ -40,7 +40,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
 from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.serving import FinderService
-from crystal_node.search.recall.agents import recall_of
+from crystal_node.search.recall.service import recall_of
 from crystal_node.sync.watch import Report, WatchEvent
 from crystal_node.sync.work import JobContext
 

@@ -20,10 +20,10 @@ def duties(work: JobContext) -> list[Job]:
     from crystal_node.derive.staging import job as staging
     from crystal_node.derive.weaving import job as weaving
     from crystal_node.safekeeping.backup import job as backup
-    from crystal_node.search.finding import deepcache
+    from crystal_node.search.finding import deep_cache
 
     found: dict[str, Job] = {}
-    for package in (sync_jobs, artefacts, sources, staging, weaving, backup, deepcache, notices):
+    for package in (sync_jobs, artefacts, sources, staging, weaving, backup, deep_cache, notices):
         for job in package.jobs(work):
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job
@@ -45,7 +45,7 @@ async def keep_up(work: JobContext, say: Callable[[str], None]) -> None:
 def _wanted(work: JobContext) -> list[Job]:
     from crystal_node.derive.artefacts.job import jobs as artefacts
     from crystal_node.derive.weaving.job import jobs as weaving
-    from crystal_node.search.finding.deepcache import jobs as searches
+    from crystal_node.search.finding.deep_cache import jobs as searches
 
     home = work.device.settings.home
     if agent_standing(home).running:

@@ -94,7 +94,7 @@ class Deep:
             return fallen(
                 request, "no language model answers on this machine; one elsewhere is asked only by name"
             )
-        from crystal_node.search.finding.deepening import deepened
+        from crystal_node.search.finding.deep_run import deepened
 
         return _apart(lambda: deepened(llm, self._settings, request, fast))
 

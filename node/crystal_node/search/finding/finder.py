@@ -29,8 +29,8 @@ from crystal_node.search.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
-from crystal_node.search.finding.requesting import scope_of, within_limits
 from crystal_node.search.finding.showing import shown
+from crystal_node.search.finding.validation import scope_of, within_limits
 
 
 class MemorySearch(Protocol):

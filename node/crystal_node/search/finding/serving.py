@@ -26,11 +26,11 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode, describe
+from crystal_node.base.local_api import reached
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
-from crystal_node.search.finding.reaching import reached
-from crystal_node.search.finding.schemawords import decoded
+from crystal_node.search.finding.schema_errors import decoded
 from crystal_node.search.finding.wire import (
     REQUEST_BYTES_MAX,
     Failure,

@@ -5,6 +5,7 @@ the documents of `documents`. Text that is kept is cleaned first, credentials bl
 changes a memory's standing is written, and no words.
 """
 
+from crystal_node.search.memories.changes import amend_memory, edit_memory, remember_text, revive_memory
 from crystal_node.search.memories.documents import (
     AlikeDocument,
     HistoryDocument,
@@ -14,9 +15,8 @@ from crystal_node.search.memories.documents import (
     RememberedDocument,
     WhenAlike,
 )
-from crystal_node.search.memories.near import alike_memories
-from crystal_node.search.memories.reading import find_memory, history_of, list_memories, memory_document
-from crystal_node.search.memories.writing import amend_memory, edit_memory, remember_text, revive_memory
+from crystal_node.search.memories.queries import find_memory, history_of, list_memories, memory_document
+from crystal_node.search.memories.similarity import alike_memories
 
 __all__ = [
     "AlikeDocument",

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 
-from crystal_node.search.finding.reaching import reached
+from crystal_node.base.local_api import reached
 
 SECONDS_MAX = 0.24
 """Until an answer is there; the start of Python comes on top."""

@@ -141,12 +141,12 @@ def _recall(arguments: list[str]) -> int:
     with suppress(OSError, ValueError):
         answer = asked(home, data)
         if answer is None:
-            from crystal_node.search.recall.here import answer_too_late
+            from crystal_node.search.recall.fallback import answer_too_late
 
             return answer_too_late(data)
         sys.stdout.buffer.write(answer)
         sys.stdout.buffer.flush()
         return 0
-    from crystal_node.search.recall.here import answer_here
+    from crystal_node.search.recall.fallback import answer_here
 
     return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})

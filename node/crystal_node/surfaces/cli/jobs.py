@@ -80,7 +80,7 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
 
         crystal jobs run snapshot
     """
-    from crystal_node.agent.daemon.asking import run_job
+    from crystal_node.agent.daemon.job_requests import run_job
     from crystal_node.base.wording import printable
 
     done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
@@ -100,7 +100,7 @@ def _settings() -> "Settings":
 
 
 def _pause(name: str, *, paused: bool, as_json: bool) -> None:
-    from crystal_node.agent.daemon.asking import pause_job
+    from crystal_node.agent.daemon.job_requests import pause_job
 
     standing = pause_job(_settings(), name, paused=paused)
     if as_json:

@@ -10,8 +10,8 @@ from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crystal_node.search.finding.keeping import Keeper
-    from crystal_node.surfaces.mcp.clients.installing import McpClients
+    from crystal_node.search.finding.keeper import Keeper
+    from crystal_node.surfaces.mcp.clients.installation import McpClients
     from crystal_node.surfaces.mcp.clients.places import McpClient
     from crystal_node.surfaces.mcp.tools import McpTool
 
@@ -78,7 +78,7 @@ def run(
     import logging
 
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.keeping import Keeper
+    from crystal_node.search.finding.keeper import Keeper
     from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS
 
     logging.basicConfig(format="crystal mcp: %(message)s", level=logging.ERROR)
@@ -97,7 +97,7 @@ def _over_http(keeper: "Keeper", tools: "tuple[McpTool, ...]", port: int, *, as_
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import serve_token
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token
-    from crystal_node.surfaces.gateway.serving import listen, port_of
+    from crystal_node.surfaces.gateway.server import listen, port_of
     from crystal_node.surfaces.mcp.http import PATH, serve_http
     from crystal_node.surfaces.mcp.server import CrystalServer
 
@@ -171,7 +171,7 @@ def status(client: Clients = None, as_json: Json = False, debug: Debug = False) 
 
 def _clients() -> "McpClients":
     from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.mcp.clients.installing import McpClients
+    from crystal_node.surfaces.mcp.clients.installation import McpClients
 
     return McpClients(resolve())
 

@@ -33,9 +33,9 @@ def run(
     from crystal_node.base.clock import now_ms
     from crystal_node.base.errors import NotSetUp
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.finding.client import memory_client
     from crystal_node.search.recall.hook import HookEvent, HookInput
-    from crystal_node.search.recall.recalling import recall
+    from crystal_node.search.recall.selection import recall
 
     settings = resolve()
     if settings.vault is None:

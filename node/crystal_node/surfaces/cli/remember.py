@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, is_terminal
+from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike
-    from crystal_node.search.memories.writing import Choose
+    from crystal_node.search.memories.changes import Choose
 
 _SHOWN_CHARS = 200
 
@@ -126,7 +127,7 @@ def _merge(_alike: "Sequence[AlikeDocument]") -> "WhenAlike":
 def _asked(alike: "Sequence[AlikeDocument]") -> "WhenAlike":
     """At a terminal."""
     from crystal_node.search.memories import WhenAlike
-    from crystal_node.surfaces.cli.console.options import ask
+    from crystal_node.surfaces.cli.console.prompts import ask
 
     for each in alike:
         note(f"Almost the same is remembered: {_shown(each)}")

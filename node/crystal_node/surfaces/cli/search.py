@@ -111,7 +111,7 @@ def run(
     """
     from crystal_node.base.errors import Usage
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.finding.client import memory_client
     from crystal_node.search.finding.documents import (
         OFFSET_MAX,
         Depth,
@@ -191,8 +191,8 @@ def _document(found: "SearchDocument") -> dict[str, object]:
 
 def _print(found: "SearchDocument", request: "SearchRequest") -> None:
     from crystal_node.base.wording import one_line
-    from crystal_node.search.finding.explaining import how
-    from crystal_node.surfaces.cli.console.options import is_terminal
+    from crystal_node.search.finding.explanation import how
+    from crystal_node.surfaces.cli.console.terminal import is_terminal
 
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
@@ -219,7 +219,7 @@ def _table(found: "SearchDocument") -> None:
     from rich.text import Text
 
     from crystal_node.base.wording import one_line, printable
-    from crystal_node.search.finding.explaining import why
+    from crystal_node.search.finding.explanation import why
     from crystal_node.surfaces.cli.console.terminal import console
 
     explained = any(result.explain for result in found.results)
@@ -243,7 +243,7 @@ def _table(found: "SearchDocument") -> None:
 
 def _lines(found: "SearchDocument") -> None:
     from crystal_node.base.wording import one_line
-    from crystal_node.search.finding.explaining import why
+    from crystal_node.search.finding.explanation import why
 
     for result in found.results:
         say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")

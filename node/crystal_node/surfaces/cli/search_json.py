@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from crystal_node.search.finding.reaching import reached
+from crystal_node.base.local_api import reached
 
 CONNECT_SECONDS_MAX = 0.5
 ANSWER_SECONDS_MAX = 630.0
@@ -57,7 +57,7 @@ def _searched_here(request: dict[str, object]) -> dict[str, object] | None:
 
     from crystal_core.embed.session import PROCESS_ENVIRONMENT
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.finding.client import memory_client
     from crystal_node.search.finding.documents import SearchRequest
 
     try:

@@ -58,7 +58,7 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
     from crystal_node.base.settings import resolve, serve_token
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token, new_link
     from crystal_node.surfaces.gateway.app import Gateway
-    from crystal_node.surfaces.gateway.serving import listen, port_of, serve
+    from crystal_node.surfaces.gateway.server import listen, port_of, serve
 
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")

@@ -46,7 +46,7 @@ def run(
     from msgspec import to_builtins
 
     from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.asking import memory_client
+    from crystal_node.search.finding.client import memory_client
     from crystal_node.search.finding.documents import ShowRequest
 
     request = ShowRequest(

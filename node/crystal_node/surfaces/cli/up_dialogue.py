@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crystal_node.base.errors import Usage
-from crystal_node.surfaces.cli.console.options import SECRET_CHARS_MAX, confirm
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
+from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, confirm
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -105,7 +105,7 @@ def ask(question: str) -> bool:
 def ask_mcp(settings: "Settings") -> bool | None:
     """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
     from crystal_crypto.errors import CrystalError
-    from crystal_node.surfaces.mcp.clients.installing import ClientState, McpClients
+    from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 
     agents = McpClients(settings)
     try:

@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.gateway.access import GatewayAccess
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.backend import Backend
+from crystal_node.surfaces.gateway.compatibility import CompatibilityRoutes
 from crystal_node.surfaces.gateway.documents import DoneDocument, SessionDocument, SessionRequest
 from crystal_node.surfaces.gateway.errors import NoToken, UnknownMethod, UnknownRoute
 from crystal_node.surfaces.gateway.guard import GatewayGuard
@@ -22,10 +23,9 @@ from crystal_node.surfaces.gateway.jobs import JobRoutes
 from crystal_node.surfaces.gateway.openapi import openapi_document
 from crystal_node.surfaces.gateway.page import WebPage
 from crystal_node.surfaces.gateway.processes import Processes
-from crystal_node.surfaces.gateway.published import CompatibilityRoutes
-from crystal_node.surfaces.gateway.remembered import MemoryRoutes
 from crystal_node.surfaces.gateway.replies import DocumentReply, error_document
 from crystal_node.surfaces.gateway.requests import json_of, no_query
+from crystal_node.surfaces.gateway.routes import MemoryRoutes
 from crystal_node.surfaces.gateway.searching import SearchRoutes
 from crystal_node.surfaces.gateway.standing import StatusRoutes
 

@@ -23,8 +23,8 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
 from crystal_node.models.llm.discovery import find_llm
 from crystal_node.search.finding.documents import Depth, SearchRequest
-from crystal_node.search.recall.telling import loaded
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.search.recall.text import loaded
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.errors import InvalidRequest, NoProvider
 
 MESSAGES_MAX = 2_000

@@ -6,13 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crystal_node.agent.daemon.asking import pause_job
+from crystal_node.agent.daemon.job_requests import pause_job
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.status import agent_standing, job_standings
 from crystal_node.base.jobs import JobStanding
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import JobDocument, JobsDocument
 from crystal_node.surfaces.gateway.errors import NoAgent
 from crystal_node.surfaces.gateway.replies import DocumentReply

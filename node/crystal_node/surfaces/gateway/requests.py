@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from crystal_node.search.finding.schemawords import Unfit, decoded, words_of
+from crystal_node.search.finding.schema_errors import Unfit, decoded, words_of
 from crystal_node.surfaces.gateway.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_node.search.finding.documents import SearchRequest, ShowRequest
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import ShowQuery
 from crystal_node.surfaces.gateway.errors import InvalidRequest
 from crystal_node.surfaces.gateway.replies import DocumentReply

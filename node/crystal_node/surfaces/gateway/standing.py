@@ -7,7 +7,7 @@ from starlette.routing import Route
 from crystal_node.agent.health.status import standing, status_document
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import no_query
 

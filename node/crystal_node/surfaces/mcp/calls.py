@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_node.base.errors import Usage
-from crystal_node.search.finding.keeping import Keeper
+from crystal_node.search.finding.keeper import Keeper
 
 PLEDGE_SECONDS = 600.0
 PLEDGES_MAX = 64

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from crystal_node.surfaces.gateway.access import GatewayAccess
 from crystal_node.surfaces.gateway.guard import GatewayGuard
-from crystal_node.surfaces.gateway.serving import HOST, port_of, serve
+from crystal_node.surfaces.gateway.server import HOST, port_of, serve
 from crystal_node.surfaces.mcp.server import CrystalServer
 
 PATH = "/mcp"

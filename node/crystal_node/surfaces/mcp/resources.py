@@ -19,8 +19,8 @@ from crystal_core.memories import memories
 from crystal_node.base.errors import NoSuchEntry, Usage
 from crystal_node.base.wording import iso, one_line
 from crystal_node.search.finding.documents import CONTEXT_MAX, ShowRequest
+from crystal_node.surfaces.mcp.answer_text import Fence, name
 from crystal_node.surfaces.mcp.calls import Call
-from crystal_node.surfaces.mcp.rendering import Fence, name
 
 RECENT = "memory://recent"
 MEMORIES = "memory://memories"

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from crystal_node.base.errors import Usage
-from crystal_node.search.finding.schemawords import words_of
+from crystal_node.search.finding.schema_errors import words_of
 
 _T = TypeVar("_T")
 _REFERENCES = "#/$defs/{name}"

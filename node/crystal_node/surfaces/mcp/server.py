@@ -20,12 +20,11 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from crystal_node.search.finding.keeping import Keeper
+from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp import resources
-from crystal_node.surfaces.mcp.agreeing import agreed
+from crystal_node.surfaces.mcp.agreement import agreed
 from crystal_node.surfaces.mcp.calls import Call, Pledges
-from crystal_node.surfaces.mcp.failing import error_sentence
-from crystal_node.surfaces.mcp.listing import (
+from crystal_node.surfaces.mcp.catalogue import (
     INSTRUCTIONS,
     PROMPTS_LISTED,
     RESOURCES_LISTED,
@@ -33,6 +32,7 @@ from crystal_node.surfaces.mcp.listing import (
     listed_resource,
     listed_tool,
 )
+from crystal_node.surfaces.mcp.failing import error_sentence
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.schemas import read_as
 from crystal_node.surfaces.mcp.tools import TOOLS, McpTool

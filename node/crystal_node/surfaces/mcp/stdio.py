@@ -10,7 +10,7 @@ import signal
 import anyio
 from mcp.server.stdio import stdio_server
 
-from crystal_node.search.finding.keeping import Keeper
+from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp.server import CrystalServer
 from crystal_node.surfaces.mcp.tools import McpTool
 

@@ -8,7 +8,7 @@ from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
-from crystal_node.surfaces.mcp.clients.installing import McpClients
+from crystal_node.surfaces.mcp.clients.installation import McpClients
 from crystal_node.surfaces.setup.steps import SetupStep
 
 

@@ -21,7 +21,7 @@ from crystal_node.capture.history import History
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import prepare_node
-from crystal_node.surfaces.mcp.clients.installing import ClientState, McpClients
+from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup import choosing
 from crystal_node.surfaces.setup.steps import SetupStep
 

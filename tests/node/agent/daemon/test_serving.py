@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crystal_node.agent.commands.database import SqliteBook
-from crystal_node.agent.daemon import serving
-from crystal_node.agent.daemon.serving import serve, when_it_opens
+from crystal_node.agent.daemon import command_server
+from crystal_node.agent.daemon.command_server import serve, when_it_opens
 from crystal_node.sync.watch import WatchEvent
 
 
@@ -31,7 +31,7 @@ class _Desk:
 async def test_a_message_that_breaks_the_desk_is_told_and_the_desk_begun_anew(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(command_server, "AGAIN_SECONDS", 0.01)
     desk, told = _Desk(), list[tuple[WatchEvent, str]]()
 
     def report(event: WatchEvent, text: str) -> None:
@@ -50,7 +50,7 @@ async def test_a_message_that_breaks_the_desk_is_told_and_the_desk_begun_anew(
 async def test_a_desk_whose_file_is_damaged_opens_when_that_was_moved_away(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(serving, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(command_server, "AGAIN_SECONDS", 0.01)
     path, told = tmp_path / "commands.db", asyncio.Event()
     path.write_bytes(b"this is no database, and never was one" * 100)
     words: list[str] = []

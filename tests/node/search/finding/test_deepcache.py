@@ -6,8 +6,8 @@ import pytest
 
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known
-from crystal_node.search.finding import deepcache
-from crystal_node.search.finding.deepcache import KEPT_MS, DeepCache, key_of
+from crystal_node.search.finding import deep_cache
+from crystal_node.search.finding.deep_cache import KEPT_MS, DeepCache, key_of
 
 NOW = 1_800_000_000_000
 KNOWN = Known(Expansions("keel hull", "What is below?", ""), {"ab" * 32: 7})
@@ -65,7 +65,7 @@ def test_what_nobody_made_is_not_made_by_looking_for_it(tmp_path: Path) -> None:
 
 
 def test_the_oldest_answers_go(cache: DeepCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deepcache, "ANSWERS_MAX", 3)
+    monkeypatch.setattr(deep_cache, "ANSWERS_MAX", 3)
     keys = [key_of("model", 1, f"query {number}", "") for number in range(4)]
     for number, key in enumerate(keys, 1):
         cache.put(key, "mark", KNOWN, NOW + number)

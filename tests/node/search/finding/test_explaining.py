@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
-from crystal_node.search.finding.explaining import how, why
+from crystal_node.search.finding.explanation import how, why
 
 FAST: dict[str, float | int | str | None] = {
     "keyword_rank": 0,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crystal_node.search.finding import asking
+from crystal_node.search.finding import client
 from crystal_node.search.finding.documents import SearchRequest
 from crystal_node.search.finding.wire import frame, read_frame
 from crystal_node.surfaces.cli.search_json import ANSWER_SECONDS_MAX, request_of
@@ -71,8 +71,8 @@ def test_it_speaks_what_the_agent_speaks() -> None:
     assert (verb, body) == ("search", b"{}")
     assert frame("ok", b"{}") == b"%s ok 2\n{}" % search_json._GREETING  # pyright: ignore[reportPrivateUsage]
     assert (search_json.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
-        asking.CONNECT_SECONDS_MAX,
-        asking.ANSWER_SECONDS_MAX,
+        client.CONNECT_SECONDS_MAX,
+        client.ANSWER_SECONDS_MAX,
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec import Struct
 
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.search.finding.schemawords import Unfit, decoded
+from crystal_node.search.finding.schema_errors import Unfit, decoded
 from crystal_node.surfaces.gateway.chat import ChatRequest
 from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery, MemoryChange, ProcessRequest
 

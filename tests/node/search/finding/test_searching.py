@@ -8,7 +8,7 @@ import pytest
 from crystal_node.base.errors import Usage
 from crystal_node.search.finding.documents import ResultKind, SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
-from crystal_node.search.finding.requesting import scope_of
+from crystal_node.search.finding.validation import scope_of
 from tests.node.search.finding.deep_memory import SAID, settings_of
 from tests.support.machine import Machine
 

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.search.finding import reaching
-from crystal_node.search.finding.asking import ServiceAway, ServiceRefused, ask_agent, memory_client
+from crystal_node.search.finding.client import ServiceAway, ServiceRefused, ask_agent, memory_client
 from crystal_node.search.finding.documents import Depth, SearchRequest, ShowRequest
 from crystal_node.search.finding.serving import CALLERS_MAX, FinderService
 from crystal_node.search.finding.wire import REQUEST_BYTES_MAX, Failure, NotUnderstood, frame, read_frame
@@ -58,7 +58,7 @@ def raw(settings: Settings, data: bytes) -> bytes:
     """What comes back for these bytes."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(30)
-        with reaching.reached(str(settings.home.finder_socket)) as name:
+        with local_api.reached(str(settings.home.finder_socket)) as name:
             line.connect(str(name))
         try:
             line.sendall(data)
@@ -144,7 +144,7 @@ def test_a_caller_who_says_nothing_keeps_nobody_waiting_for_long(core: Machine) 
         silent = [socket.socket(socket.AF_UNIX) for _ in range(CALLERS_MAX + 2)]
         try:
             for line in silent:
-                with reaching.reached(str(settings.home.finder_socket)) as name:
+                with local_api.reached(str(settings.home.finder_socket)) as name:
                     line.connect(str(name))
             assert search(settings) == [TEXT]
         finally:
@@ -177,7 +177,7 @@ def test_who_waits_for_his_turn_when_the_agent_ends_is_hung_up_on(
     try:
         for line in lines:
             line.settimeout(30)
-            with reaching.reached(str(settings.home.finder_socket)) as name:
+            with local_api.reached(str(settings.home.finder_socket)) as name:
                 line.connect(str(name))  # and says nothing
         deadline = time.monotonic() + 30
         while len(callers) < len(lines) and time.monotonic() < deadline:
@@ -219,7 +219,7 @@ def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) 
     with pytest.raises(ServiceAway):
         ask_agent(settings, "search", b"{}")
     listening = socket.socket(socket.AF_UNIX)
-    with reaching.reached(str(settings.home.finder_socket)) as name:
+    with local_api.reached(str(settings.home.finder_socket)) as name:
         listening.bind(str(name))
     listening.listen()
     listening.settimeout(30)
@@ -254,7 +254,7 @@ def test_a_home_whose_path_is_too_long_for_a_socket_is_answered_all_the_same(
 def test_where_a_folder_cannot_be_named_by_its_number_the_disk_answers(
     core: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_node.search.finding.reaching.sys.platform", "darwin")
+    monkeypatch.setattr("crystal_node.base.local_api.sys.platform", "darwin")
     longer = tmp_path / ("long" * 30)
     core.home.parent.rename(longer)
     settings = settings_of(Machine(longer, core.extra))

@@ -11,9 +11,9 @@ from crystal_node.base.settings import resolve
 from crystal_node.search.finding import wire
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
 from crystal_node.search.recall import quick
-from crystal_node.search.recall.book import RecallDatabase
-from crystal_node.search.recall.recalling import _warm_start, fits  # pyright: ignore[reportPrivateUsage]
-from crystal_node.search.recall.telling import PROMPT_CHARS_MAX, RECORD_CHARS_MAX, loaded
+from crystal_node.search.recall.database import RecallDatabase
+from crystal_node.search.recall.selection import _warm_start, fits  # pyright: ignore[reportPrivateUsage]
+from crystal_node.search.recall.text import PROMPT_CHARS_MAX, RECORD_CHARS_MAX, loaded
 from tests.node.agent.daemon.running import agent, ended
 from tests.support.machine import Machine, Vault
 from tests.support.watchers import until

@@ -19,7 +19,7 @@ from crystal_node.surfaces.gateway.access import (
     new_link,
     token_file,
 )
-from crystal_node.surfaces.gateway.serving import listen
+from crystal_node.surfaces.gateway.server import listen
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Machine, Vault
 

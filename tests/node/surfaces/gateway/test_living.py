@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.search.finding.keeping import Keeper
+from crystal_node.search.finding.keeper import Keeper
 from tests.node.surfaces.gateway.conftest import SAID
 from tests.support.gateway import Gateway
 from tests.support.machine import Machine, Vault

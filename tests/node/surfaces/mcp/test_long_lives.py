@@ -10,7 +10,7 @@ import pytest
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.search.finding.keeping import IDLE_SECONDS, Keeper
+from crystal_node.search.finding.keeper import IDLE_SECONDS, Keeper
 from tests.support.machine import Machine
 from tests.support.mcp_client import connected, structured
 

@@ -1,6 +1,7 @@
 """The tools that read: search, a text with its surroundings, how the memory stands. They change nothing."""
 
 from crystal_node.search.finding.documents import ResultDocument, SearchRequest, ShowRequest
+from crystal_node.surfaces.mcp.answer_text import memories_text, search_text, show_text, status_text
 from crystal_node.surfaces.mcp.answers import (
     NOTICE,
     FoundText,
@@ -20,7 +21,6 @@ from crystal_node.surfaces.mcp.arguments import (
     ShowArguments,
 )
 from crystal_node.surfaces.mcp.calls import Call
-from crystal_node.surfaces.mcp.rendering import memories_text, search_text, show_text, status_text
 
 MEMORY_CHARS = 4000
 """Of one memory in a list; crystal_show gives it whole."""

@@ -12,7 +12,7 @@ from crystal_core.database import Database
 from crystal_core.memories import memories
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.settings import Settings
-from crystal_node.search.finding.asking import memory_client
+from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import QUERY_CHARS_MAX, Depth, ResultKind, SearchRequest
 from crystal_node.search.memories.documents import AlikeDocument, Likeness
 

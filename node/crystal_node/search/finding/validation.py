@@ -47,7 +47,7 @@ def within_limits(request: _Request) -> _Request:
     try:
         return convert(to_builtins(request), type(request))
     except ValidationError as error:
-        from crystal_node.search.finding.schemawords import Unfit, words_of
+        from crystal_node.search.finding.schema_errors import Unfit, words_of
 
         raise Unfit(words_of(error, type(request))) from error
 

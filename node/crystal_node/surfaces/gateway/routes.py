@@ -26,7 +26,7 @@ from crystal_node.search.memories import (
     remember_text,
     revive_memory,
 )
-from crystal_node.surfaces.gateway.desk import Backend
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
     ForgetRequest,
     ForgottenDocument,

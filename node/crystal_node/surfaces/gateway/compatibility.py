@@ -15,6 +15,7 @@ from starlette.routing import Route
 from crystal_node.base.wording import iso
 from crystal_node.device.activity import Moment, read_moments
 from crystal_node.device.device import Device
+from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.chat import (
     ChatAnswer,
     ChatRequest,
@@ -23,7 +24,6 @@ from crystal_node.surfaces.gateway.chat import (
     completion_document,
     provider_of,
 )
-from crystal_node.surfaces.gateway.desk import Backend
 from crystal_node.surfaces.gateway.documents import ProcessDocument, ProcessRequest, PublishedStatus
 from crystal_node.surfaces.gateway.errors import GatewayError, InvalidRequest, Running
 from crystal_node.surfaces.gateway.limits import CHAT_BYTES_MAX, CHATS_MAX

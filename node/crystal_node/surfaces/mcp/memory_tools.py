@@ -6,10 +6,10 @@ from crystal_node.base.lookup import Found, find_text
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.search.memories import remember_text
+from crystal_node.surfaces.mcp.answer_text import Fence
 from crystal_node.surfaces.mcp.answers import NOTICE, AlikeAnswer, ForgetAnswer, ForgetTarget, RememberAnswer
 from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments
 from crystal_node.surfaces.mcp.calls import Call, Question
-from crystal_node.surfaces.mcp.rendering import Fence
 
 _EXCERPT_CHARS = 300
 

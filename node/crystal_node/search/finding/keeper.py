@@ -30,7 +30,7 @@ from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import Settings
 
 if TYPE_CHECKING:
-    from crystal_node.search.finding.asking import MemoryClient
+    from crystal_node.search.finding.client import MemoryClient
     from crystal_node.search.finding.finder import MemorySearch
 
 IDLE_SECONDS = 300.0
@@ -137,7 +137,7 @@ class Keeper:
         if opened is not None and (opened.database != database or opened.settings is not settings):
             self._retire(opened)
         if self._open is None:
-            from crystal_node.search.finding.asking import MemoryClient
+            from crystal_node.search.finding.client import MemoryClient
 
             self._open = _Open(MemoryClient(settings), database, settings)
         return self._open

@@ -16,7 +16,7 @@ from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
 from crystal_node.base.errors import NoSuchEntry, Usage
 from crystal_node.base.settings import Settings
-from crystal_node.surfaces.mcp.clients import jsonform, tomlform
+from crystal_node.surfaces.mcp.clients import json_form, toml_form
 from crystal_node.surfaces.mcp.clients.entries import NAME, EntryOwner
 from crystal_node.surfaces.mcp.clients.places import FileForm, McpClient, clients_of
 
@@ -75,7 +75,7 @@ class McpClients:
             return ClientLook(client, ClientState.ABSENT)
         with _named(client.file):
             text = jsonfile.read_text(client.file) or ""
-            found = (tomlform if client.form is FileForm.TOML else jsonform).entry_in(text, client.at)
+            found = (toml_form if client.form is FileForm.TOML else json_form).entry_in(text, client.at)
         if found is None:
             return ClientLook(client, ClientState.MISSING)
         if not self._owner.owns(found):
@@ -99,7 +99,7 @@ class McpClients:
         if state is ClientState.OTHER:
             raise NotOurs(f"{client.file} has an MCP server {NAME} that is not this home's")
         entry = self._owner.entry(typed=client.typed)
-        form = tomlform if client.form is FileForm.TOML else jsonform
+        form = toml_form if client.form is FileForm.TOML else json_form
         with _named(client.file):
             return jsonfile.change(
                 client.file, lambda text: form.with_entry(text, client.at, entry), backup=client.backup
@@ -121,15 +121,15 @@ class McpClients:
             if text is None or NAME not in text:
                 return False
             if client.form is FileForm.TOML:
-                return self._owner.owns(tomlform.entry_in(text, client.at))
-            return any(jsonform.ours_in(text, client.at, self._owner))
+                return self._owner.owns(toml_form.entry_in(text, client.at))
+            return any(json_form.ours_in(text, client.at, self._owner))
 
     def _take_out(self, client: McpClient, file: Path) -> bool:
         def taken(text: str) -> str:
             if client.form is FileForm.TOML:
-                left = tomlform.without_entry(text, client.at, self._owner)
+                left = toml_form.without_entry(text, client.at, self._owner)
             else:
-                left = jsonform.without_entries(text, client.at, self._owner)
+                left = json_form.without_entries(text, client.at, self._owner)
             before = jsonfile.read_text(client.backup) if file == client.file else None
             # What differs from before by nothing that anybody wrote is put back as it was, to the byte.
             return before if before is not None and _same(client, left, before) else left

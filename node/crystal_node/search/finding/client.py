@@ -10,6 +10,7 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import NotSetUp
+from crystal_node.base.local_api import reached
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import (
     ID_DIGITS_MAX,
@@ -21,7 +22,6 @@ from crystal_node.search.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
-from crystal_node.search.finding.reaching import reached
 from crystal_node.search.finding.wire import (
     ANSWER_BYTES_MAX,
     REQUEST_BYTES_MAX,

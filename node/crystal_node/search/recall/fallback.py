@@ -67,7 +67,7 @@ class _Telling:
         return True
 
     def failed(self, why: str) -> None:
-        from crystal_node.search.recall.telling import not_searched
+        from crystal_node.search.recall.text import not_searched
 
         self.tell(Recalled(not_searched(why), f"Crystal could not search its memory: {why}"))
 
@@ -81,7 +81,7 @@ def _tell(telling: _Telling, hook: HookInput, settings: "Settings") -> None:
 
     from crystal_node.base.clock import now_ms
     from crystal_node.search.finding.finder import Finder
-    from crystal_node.search.recall.recalling import recall, told
+    from crystal_node.search.recall.selection import recall, told
 
     with ExitStack() as closing:
         recalled = recall(

@@ -11,8 +11,8 @@ from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.search.memories.documents import AlikeDocument, RememberedDocument, WhenAlike
-from crystal_node.search.memories.near import alike_memories, normal_words
-from crystal_node.search.memories.reading import find_memory
+from crystal_node.search.memories.queries import find_memory
+from crystal_node.search.memories.similarity import alike_memories, normal_words
 
 Choose = Callable[[Sequence[AlikeDocument]], WhenAlike]
 """Is asked what to do with a text of which memories say almost the same."""

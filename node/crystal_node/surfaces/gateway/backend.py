@@ -12,7 +12,7 @@ from typing import TypeVar
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.finder import MemorySearch
-from crystal_node.search.finding.keeping import Keeper
+from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.gateway.limits import IDLE_SECONDS, THREADS_MAX
 
 T = TypeVar("T")

@@ -23,9 +23,9 @@ from crystal_node.search.finding.documents import (
     ShowDocument,
     ShowRequest,
 )
-from crystal_node.search.recall.book import RecallDatabase
+from crystal_node.search.recall.database import RecallDatabase
 from crystal_node.search.recall.hook import NOTHING, HookEvent, HookInput, Recalled
-from crystal_node.search.recall.telling import (
+from crystal_node.search.recall.text import (
     PROMPT_CHARS_MAX,
     START_CHARS_MAX,
     headline,

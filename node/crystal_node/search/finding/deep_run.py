@@ -25,7 +25,7 @@ from crystal_node.search.finding.deep import (
     demanded,
     fallen,
 )
-from crystal_node.search.finding.deepcache import DeepCache, key_of
+from crystal_node.search.finding.deep_cache import DeepCache, key_of
 from crystal_node.search.finding.documents import SearchRequest
 
 

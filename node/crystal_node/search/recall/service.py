@@ -13,7 +13,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.clock import now_ms
 from crystal_node.search.finding.serving import Answered
 from crystal_node.search.recall.hook import output, read_input
-from crystal_node.search.recall.recalling import recall, told, untold
+from crystal_node.search.recall.selection import recall, told, untold
 
 if TYPE_CHECKING:
     from crystal_node.search.finding.finder import Finder

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crystal_mirror.operations import Piece, decode_operation, encode_operation
 from crystal_node.capture import line_reader
-from crystal_node.capture.adapter import Adapter, Found, decode_state, encode_state
+from crystal_node.capture.adapter import Adapter, FoundTranscript, decode_state, encode_state
 from crystal_node.capture.json_values import as_array, is_object
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS as NAMES
@@ -76,7 +76,7 @@ class AdapterContract:
     ) -> None:
         assert list(talk.tool.adapter(talk.root / "nowhere").discover()) == []
         talk.write(talk.whole())
-        assert list(talk.adapter.discover()) == [Found(talk.path)]
+        assert list(talk.adapter.discover()) == [FoundTranscript(talk.path)]
         assert talk.adapter.concerns(str(talk.path))
         assert not talk.adapter.concerns(str(talk.path.with_suffix(".txt")))
         assert not talk.adapter.concerns(str(talk.root.parent / talk.path.name))

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.backfill import BackfillRequest, backfill
@@ -124,7 +124,7 @@ def test_what_was_turned_off_while_the_process_goes_on_is_not_read(core: Machine
         core.call("capture", "off", "claude-code")
         assert asyncio.run(backfill(device, BackfillRequest())).files == 0
         core.call("capture", "off")
-        with pytest.raises(Usage):
+        with pytest.raises(UsageError):
             asyncio.run(backfill(device, BackfillRequest()))
     assert core.found("one") == []
 

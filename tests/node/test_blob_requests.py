@@ -27,7 +27,7 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
-from crystal_node.device.runner import DeletionRefused, RelayMisbehaves, Runner
+from crystal_node.device.runner import BadRelayReply, DeletionRefused, Runner
 from crystal_relay.decorators import RetryingStore
 from crystal_relay.errors import TooManyRequests
 from crystal_relay.local import LocalStore
@@ -151,7 +151,7 @@ class RequestsContract:
             Condemn(keys=tuple(at.keys.mirror(1, n) for n in range(501))),
             Condemn(),
         ):
-            with pytest.raises(RelayMisbehaves):
+            with pytest.raises(BadRelayReply):
                 await at.ask(request)
         await at.sweep()
         assert await at.held(at.keys.root) == [at.keys.mirror(1, 0)]

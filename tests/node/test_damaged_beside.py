@@ -11,7 +11,7 @@ from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known as Answered
 from crystal_node.derive.sources.database import KeptSource, Known, LastLook, SourceBook
 from crystal_node.derive.sources.scan import Stamp
-from crystal_node.models.embedding.prepared import MadeVectors
+from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.search.finding.deep_cache import DeepCache, key_of
 from crystal_node.search.recall.database import RecallDatabase
 
@@ -39,7 +39,7 @@ def source_book(path: Path) -> None:
 
 
 def made_vectors(path: Path) -> None:
-    made = MadeVectors.open(path)
+    made = PreparedVectors.open(path)
     with Database.open(MEMORY) as nothing:
         made.begin("model", 4)
         made.vectors("text 1")

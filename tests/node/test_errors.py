@@ -34,7 +34,7 @@ def _sqlite(error: type[apsw.Error]) -> apsw.Error:
     [
         (errors.NotSetUp("x"), 3),
         (errors.BadConfig("x"), 3),
-        (errors.Usage("x"), 2),
+        (errors.UsageError("x"), 2),
         (errors.HomeBusy("x"), 9),
         (errors.LocalStorage("x"), 8),
         (errors.NoSuchEntry("x"), 10),

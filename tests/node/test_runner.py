@@ -22,8 +22,8 @@ from crystal_mirror.requests import (
 )
 from crystal_node.device.runner import (
     GETS_AT_ONCE,
+    BadRelayReply,
     RelayHasNoRoom,
-    RelayMisbehaves,
     RelayRefused,
     Runner,
     store_failure,
@@ -118,8 +118,8 @@ async def test_each_request_gets_its_reply() -> None:
         (errors.Forbidden("no"), RelayRefused, 5),
         (errors.StoreFull("full"), RelayHasNoRoom, 8),
         (errors.StoreDamaged("damaged"), RelayHasNoRoom, 8),
-        (errors.TooLarge("large"), RelayMisbehaves, 6),
-        (errors.BadRequest("bad"), RelayMisbehaves, 6),
+        (errors.TooLarge("large"), BadRelayReply, 6),
+        (errors.BadRequest("bad"), BadRelayReply, 6),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
@@ -191,7 +191,7 @@ async def test_a_listing_that_would_lead_in_circles_is_refused(keys: list[str]) 
     async def lie(prefix: str) -> Page:
         return Page(tuple(Listed(key if "." in key else prefix + key, 1) for key in keys), more=True)
 
-    with pytest.raises(RelayMisbehaves):
+    with pytest.raises(BadRelayReply):
         await Runner(_Wrapped(list=lie), None).run(_asking(List(_PREFIX, "", 10)))
 
 
@@ -229,6 +229,6 @@ async def test_a_proxy_that_lets_no_blob_through_is_named_as_what_it_may_be() ->
     async def refused(_key: str) -> None:
         raise errors.TooLarge("the relay's address answered with HTTP status 413")
 
-    with pytest.raises(RelayMisbehaves) as caught:
+    with pytest.raises(BadRelayReply) as caught:
         await Runner(_Wrapped(put_new=refused), None).run(_asking(PutBlob(_PREFIX + "blob/a", b"x")))
     assert "client_max_body_size" in (caught.value.hint or "")

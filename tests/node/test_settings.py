@@ -13,7 +13,7 @@ from crystal_node.base.settings import (
     Config,
     Flags,
     KeyStoreKind,
-    Source,
+    SettingSource,
     enrolment_token,
     resolve,
 )
@@ -26,7 +26,7 @@ def _environment(home: Path, **more: str) -> dict[str, str]:
 
 def test_a_flag_wins_over_the_environment_over_config_json_over_the_default(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"agent": "from-config"}')
-    origins: list[tuple[str, Source]] = []
+    origins: list[tuple[str, SettingSource]] = []
     for flags, more in (
         (Flags(agent="from-flag"), {"CRYSTAL_AGENT_ID": "from-environment"}),
         (Flags(), {"CRYSTAL_AGENT_ID": "from-environment"}),
@@ -38,10 +38,10 @@ def test_a_flag_wins_over_the_environment_over_config_json_over_the_default(tmp_
     agent = resolve(None, _environment(tmp_path)).agent
     origins.append((agent.value, agent.source))
     assert origins == [
-        ("from-flag", Source.FLAG),
-        ("from-environment", Source.ENVIRONMENT),
-        ("from-config", Source.CONFIG),
-        ("cc-mini", Source.DEFAULT),
+        ("from-flag", SettingSource.FLAG),
+        ("from-environment", SettingSource.ENVIRONMENT),
+        ("from-config", SettingSource.CONFIG),
+        ("cc-mini", SettingSource.DEFAULT),
     ]
 
 

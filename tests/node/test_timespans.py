@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.timespans import parse_since
 from crystal_node.base.wording import ago, counted, iso, one_line, printable, size
 
@@ -44,7 +44,7 @@ def test_a_date_without_a_zone_is_in_this_machines(monkeypatch: pytest.MonkeyPat
 
 @given(st.text(max_size=40))
 def test_whatever_is_typed_is_a_moment_or_a_usage_error(text: str) -> None:
-    with suppress(Usage):
+    with suppress(UsageError):
         assert parse_since(text, _NOW) >= 0
 
 

@@ -70,7 +70,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class Usage(CrystalError):
+class UsageError(CrystalError):
     """The command cannot mean anything as it was given."""
 
     exit_code = ExitCode.USAGE

@@ -41,7 +41,7 @@ class Job:
     """Put off, not lost, while pausing on battery or on a metered network; one heavy job runs at a time."""
 
 
-class Outcome(StrEnum):
+class JobOutcome(StrEnum):
     """How a job's last run ended."""
 
     NEVER = "never"
@@ -59,11 +59,11 @@ class Outcome(StrEnum):
 
     @property
     def bad(self) -> bool:
-        return self in (Outcome.FAILED, Outcome.BROKEN, Outcome.INTERRUPTED)
+        return self in (JobOutcome.FAILED, JobOutcome.BROKEN, JobOutcome.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
-class JobStanding:
+class JobStatus:
     """How a job stands, as jobs.db has it. Moments in milliseconds, 0: never."""
 
     name: str
@@ -81,7 +81,7 @@ class JobStanding:
     """When the last run ended."""
     worked: int
     """When a run last did something."""
-    outcome: Outcome
+    outcome: JobOutcome
     said: str
     """What the last run said, or why it failed."""
     failures: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from crystal_core.database import Database
 from crystal_core.ids import chunks_between
 from crystal_core.schema3 import HIDDEN
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 
 ID_DIGITS_MIN = 8
 _ID_DIGITS = 64
@@ -14,7 +14,7 @@ _ID = re.compile(r"[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredText:
     """A text, its chunk's rowid, its id, and the keyed hash that a forget names it by."""
 
     chunk: int
@@ -23,7 +23,7 @@ class Found:
     words: str = field(repr=False)
 
 
-def find_text(database: Database, given: str) -> Found:
+def find_text(database: Database, given: str) -> StoredText:
     """The one text whose id begins with ``given``, replicated or provisional.
 
     Raises:
@@ -46,19 +46,19 @@ def find_text(database: Database, given: str) -> Found:
     if not rows:
         raise NoSuchEntry(f"no text here has the id {digits[:16]}")
     if len(rows) > 1:
-        raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
-    return Found(*rows[0])
+        raise UsageError(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
+    return StoredText(*rows[0])
 
 
-def no_id(given: str) -> Usage:
+def no_id(given: str) -> UsageError:
     """What to say of it."""
-    return Usage(
+    return UsageError(
         f"{given[:80]!r} is no id",
         hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
     )
 
 
-def find_shown_text(database: Database, given: str) -> Found:
+def find_shown_text(database: Database, given: str) -> StoredText:
     """As ``find_text``, of texts that may be shown. Raises NoSuchEntry, too, for one that a pending forget hides."""
     with database.snapshot():
         found = find_text(database, given)

@@ -22,25 +22,25 @@ _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
 
 
-class Place(NamedTuple):
+class Project(NamedTuple):
     """Where a conversation took place. Both "" if unknown."""
 
     project: str
     repository: str
 
 
-class Places:
+class ProjectFinder:
     """Finds places and keeps what it found: make a new one for every pass, since remotes change."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._found: dict[str, Place] = {}
+        self._found: dict[str, Project] = {}
 
-    def of(self, cwd: str) -> Place:
+    def of(self, cwd: str) -> Project:
         """The place of a working folder as a transcript names it."""
         place = self._found.get(cwd)
         if place is None:
-            place = Place(project_name(cwd, self._home), repository_name(cwd))
+            place = Project(project_name(cwd, self._home), repository_name(cwd))
             self._found[cwd] = place
         return place
 

@@ -14,7 +14,7 @@ from crystal_core.sqlitefile import immediate
 from crystal_mirror.ports import Stream
 
 
-class StreamFile:
+class StreamDatabase:
     """Over one connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:

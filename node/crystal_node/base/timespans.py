@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 
 _DAY = timedelta(days=1)
 _DATE_CHARS_MAX = 10
@@ -45,7 +45,7 @@ def _moment(text: str, now_ms: int, *, end: bool) -> int:
             moment = moment.astimezone()
         since_start = moment - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise Usage(
+        raise UsageError(
             f"{text[:60]!r} is neither an age nor a date",
             hint="Use 24h, 7d, 4w, or a date such as 2026-01-31 or 2026-01-31T18:00.",
         ) from error

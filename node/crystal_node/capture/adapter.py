@@ -30,7 +30,7 @@ Hides = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTranscript:
     """A transcript, or a place that could not be looked into (``problem`` says why)."""
 
     path: Path
@@ -47,7 +47,7 @@ class Spot:
 
 
 @dataclass
-class Counts:
+class CaptureCounts:
     """What a pass met: messages taken, secrets redacted by kind, records and blocks skipped by reason.
 
     ``strange`` counts those lines that are damaged or of an unknown kind; all of them are in ``skipped``, too, and the first
@@ -73,7 +73,7 @@ class Counts:
         lines = "1 line is" if self.strange == 1 else f"{self.strange:,} lines are"
         return f"{lines} of no kind that is known here: {first.path}, byte {first.offset} ({first.reason})"
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "CaptureCounts") -> None:
         self.messages += other.messages
         self.redacted.update(other.redacted)
         self.skipped.update(other.skipped)
@@ -88,12 +88,12 @@ class Counts:
 
 
 @dataclass
-class Reading:
+class TranscriptReading:
     """The result of one bounded pass over one file. ``more``: the pass ended at its bound, read again."""
 
     operations: list[Capture]
     state: FileState
-    counts: Counts
+    counts: CaptureCounts
     more: bool
 
 
@@ -112,7 +112,7 @@ class Adapter(Protocol):
         """Where its transcripts appear, whether the folders exist or not; to be watched with all that is in them."""
         ...
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         """All transcripts there are, in the order of their paths, and what could not be looked into."""
         ...
 
@@ -142,7 +142,7 @@ class Adapter(Protocol):
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
-    ) -> Reading:
+    ) -> TranscriptReading:
         """Reads on from ``state``. In a file that has not changed since ``quiet_ns`` (its own clock, nanoseconds) a last line
         without its end is taken if it is whole. Raises OSError if the file cannot be opened or read."""
         ...

@@ -19,10 +19,10 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import Capture
 from crystal_node.agent.forget_report import without_forgotten
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
-from crystal_node.capture.adapter import Adapter, Counts, Found, Hides, encode_state
+from crystal_node.capture.adapter import Adapter, CaptureCounts, FoundTranscript, Hides, encode_state
 from crystal_node.capture.choosing import discovered
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
@@ -68,7 +68,7 @@ class BackfillResult:
 
     files: int = 0
     bytes: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: CaptureCounts = field(default_factory=CaptureCounts)
     chunks: int = 0
     recorded: int = 0
     forgotten: int = 0
@@ -121,7 +121,7 @@ async def backfill(device: Device, request: BackfillRequest, progress: Progress 
     # In an agent, which goes on while a person turns recording off.
     settings = options_again(device.settings)
     if not settings.capture.on:
-        raise Usage("recording is off on this device", hint="`crystal capture on` turns it on.")
+        raise UsageError("recording is off on this device", hint="`crystal capture on` turns it on.")
     work = _Backfill(device, settings, request, privacy, progress)
     await work.run()
     return work.result
@@ -178,10 +178,10 @@ class _Backfill:
         if not tool:
             return wanted
         if tool not in TOOLS:
-            raise Usage(f"there is no tool {tool[:40]!r}", hint=f"Tools: {', '.join(TOOLS)}.")
+            raise UsageError(f"there is no tool {tool[:40]!r}", hint=f"Tools: {', '.join(TOOLS)}.")
         chosen = [one for one in wanted if one.name == tool]
         if not chosen:
-            raise Usage(f"{tool} is not recorded on this device", hint=f"`crystal capture on {tool}`.")
+            raise UsageError(f"{tool} is not recorded on this device", hint=f"`crystal capture on {tool}`.")
         return chosen
 
     async def _file(self, adapter: Adapter, path: Path) -> None:
@@ -246,7 +246,7 @@ class _Backfill:
                 journal.set_file_state(key, encode_state(state))
 
 
-def _size(found: Found) -> int | None:
+def _size(found: FoundTranscript) -> int | None:
     try:
         return found.path.stat().st_size
     except OSError:  # gone meanwhile

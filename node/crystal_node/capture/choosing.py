@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crystal_node.capture.adapter import Adapter, Found
+from crystal_node.capture.adapter import Adapter, FoundTranscript
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.folders import files_below
@@ -12,7 +12,7 @@ from crystal_node.capture.json_values import is_object, parse_json
 from crystal_node.capture.line_reader import LineReader
 from crystal_node.capture.openclaw import OpenClaw
 
-Choice = tuple[Adapter, Found]
+Choice = tuple[Adapter, FoundTranscript]
 
 _BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name, ".sqlite": OpenClaw.name}
 """Of files that are no lines."""
@@ -41,7 +41,7 @@ def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choic
                     yield adapter or adapters[0], found
         elif path.exists():
             adapter = adapter_of(adapters, path)
-            yield adapter, Found(adapter.transcript(path))
+            yield adapter, FoundTranscript(adapter.transcript(path))
 
 
 def adapter_of(adapters: Sequence[Adapter], path: Path) -> Adapter:

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crystal_node.capture.adapter import Found
+from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
-from crystal_node.capture.line_adapter import At, LineAdapter
-from crystal_node.capture.messages import Spoken
-from crystal_node.capture.records import Blank, Damage, Record, bounded, milliseconds, parse_line
-from crystal_node.capture.words import Silent, cleaned_texts, words_of
+from crystal_node.capture.line_adapter import LineAdapter, LinePosition
+from crystal_node.capture.messages import TranscriptMessage
+from crystal_node.capture.records import BlankLine, ClaudeRecord, LineFault, bounded, milliseconds, parse_line
+from crystal_node.capture.words import SkippedRecord, cleaned_texts, words_of
 
 _KNOWN = frozenset(
     {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}
@@ -47,7 +47,7 @@ class ClaudeCode(LineAdapter):
     def folders(self) -> list[Path]:
         return [self._projects]
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         yield from files_below(self._projects, _is_transcript)
 
     def concerns(self, path: str) -> bool:
@@ -64,15 +64,17 @@ class ClaudeCode(LineAdapter):
             "sessionId" in record or "uuid" in record or "leafUuid" in record
         )
 
-    def said(self, line: bytes, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def said(
+        self, line: bytes, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         parsed = parse_line(line)
-        if isinstance(parsed, Blank):
+        if isinstance(parsed, BlankLine):
             return
-        if isinstance(parsed, Damage):
-            yield Silent(parsed.value, damaged=True)
+        if isinstance(parsed, LineFault):
+            yield SkippedRecord(parsed.value, damaged=True)
             return
         words = words_of(parsed)
-        if isinstance(words, Silent):
+        if isinstance(words, SkippedRecord):
             yield words
             return
         skipped: Counter[str] = Counter()
@@ -80,11 +82,11 @@ class ClaudeCode(LineAdapter):
         yield spoken
         for reason, count in skipped.items():
             for _ in range(count):
-                yield Silent(reason)
+                yield SkippedRecord(reason)
 
 
-def _spoken(record: Record, texts: dict[str, str], path: Path) -> Spoken:
-    return Spoken(
+def _spoken(record: ClaudeRecord, texts: dict[str, str], path: Path) -> TranscriptMessage:
+    return TranscriptMessage(
         message=record.uuid or "",
         session=bounded(record.session) or _session_of(path),
         texts=texts,

@@ -22,15 +22,15 @@ from typing import Any
 
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import normalised_remote
-from crystal_node.capture.adapter import Found
+from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_array, as_object, as_text
-from crystal_node.capture.line_adapter import At
-from crystal_node.capture.messages import Spoken, derived_id, joined
+from crystal_node.capture.line_adapter import LinePosition
+from crystal_node.capture.messages import TranscriptMessage, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
 from crystal_node.capture.redaction import redact
-from crystal_node.capture.words import Silent
+from crystal_node.capture.words import SkippedRecord
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"
 PENDING_MAX = 16
@@ -101,7 +101,7 @@ class Codex(ObjectLines):
     def folders(self) -> list[Path]:
         return [self._sessions, self._archived]
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         for folder in self.folders:
             yield from files_below(folder, _is_transcript)
 
@@ -121,32 +121,34 @@ class Codex(ObjectLines):
     def recognises(self, record: dict[str, Any]) -> bool:
         return record.get("type") == "session_meta" or {"id", "timestamp", "instructions"} <= record.keys()
 
-    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         payload, moment = as_object(record.get("payload")), moment_of(record.get("timestamp"))
         match record.get("type"):
             case "session_meta":
                 _header(payload, context)
-                yield Silent("record session_meta")
+                yield SkippedRecord("record session_meta")
             case "turn_context":
                 context.cwd = as_text(payload.get("cwd")) or context.cwd
-                yield Silent("record turn_context")
+                yield SkippedRecord("record turn_context")
             case "response_item":
                 yield from _item(payload, moment, context, at)
             case "event_msg":
                 yield from _event(payload, moment, context, at)
             case str(known) if known in _SILENT_RECORDS:
-                yield Silent(f"record {known}")
+                yield SkippedRecord(f"record {known}")
             case "message" | "reasoning":
                 context.mode = context.mode or BARE
                 yield from _item(record, moment, context, at)
             case str(known) if known in _SILENT_ITEMS:
-                yield Silent(f"item {known}")
+                yield SkippedRecord(f"item {known}")
             case None if record.get("record_type") == "state":
-                yield Silent("record state")
+                yield SkippedRecord("record state")
             case None if "id" in record and "timestamp" in record:
                 _header(record, context)
                 context.mode = context.mode or BARE
-                yield Silent("record session_meta")
+                yield SkippedRecord("record session_meta")
             case str(other) if other:
                 yield UNKNOWN_TYPE
             case _:
@@ -164,7 +166,9 @@ def _header(fields: dict[str, Any], context: Context) -> None:
     context.subagent = "subagent" in as_object(fields.get("source"))
 
 
-def _event(payload: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _event(
+    payload: dict[str, Any], moment: int, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     item = as_object(payload.get("item"))
     match payload.get("type"), item.get("type"):
         case "user_message", _:
@@ -177,27 +181,29 @@ def _event(payload: dict[str, Any], moment: int, context: Context, at: At) -> It
         case "item_completed", "Plan":
             yield from _words([("assistant", plain(as_text(item.get("text")) or ""))], moment, context, at)
         case str(), _:
-            yield Silent("event")
+            yield SkippedRecord("event")
         case _:
             yield UNKNOWN_FORM
 
 
 def _told(
-    mode: str, texts: list[str] | None, moment: int, context: Context, at: At
-) -> Iterator[Spoken | Silent]:
+    mode: str, texts: list[str] | None, moment: int, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     """The person's words, from one of the two kinds of events: a file may repeat them in the other."""
     if context.mode not in ("", mode):
-        yield Silent("said before")
+        yield SkippedRecord("said before")
         return
-    yield from (Silent("said as an event") for _ in context.pending)
+    yield from (SkippedRecord("said as an event") for _ in context.pending)
     context.mode, context.pending = mode, ()
     if texts is None:
-        yield Silent("event")
+        yield SkippedRecord("event")
     else:
         yield from _words([("user", _typed(text)) for text in texts], moment, context, at)
 
 
-def _item(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _item(
+    item: dict[str, Any], moment: int, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     match item.get("type"):
         case "message":
             yield from _message(item, moment, context, at)
@@ -208,17 +214,19 @@ def _item(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterat
                 yield from _released(context, 0, at)
                 yield from _words(thoughts, moment, context, at)
             else:
-                yield Silent("item reasoning")
+                yield SkippedRecord("item reasoning")
         case str(known) if known in _SILENT_ITEMS:
-            yield Silent(f"item {known}")
+            yield SkippedRecord(f"item {known}")
         case _:
             yield UNKNOWN_TYPE
 
 
-def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _message(
+    item: dict[str, Any], moment: int, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     role = item.get("role")
     if role in ("developer", "system"):
-        yield Silent(f"message {role}")
+        yield SkippedRecord(f"message {role}")
         return
     if role not in ("user", "assistant"):
         yield UNKNOWN_FORM
@@ -227,7 +235,7 @@ def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Ite
     for block in as_array(item.get("content")) or [{"type": "text", "text": item.get("content")}]:
         text = as_text(as_object(block).get("text"))
         if text is None:
-            yield Silent(
+            yield SkippedRecord(
                 "block of unknown form" if as_object(block).get("type") != "input_image" else "block image"
             )
         else:
@@ -240,14 +248,14 @@ def _message(item: dict[str, Any], moment: int, context: Context, at: At) -> Ite
             context.cwd = next((found[1] for found in map(_CWD.search, texts) if found), "")
         yield from _words([("user", _typed(text)) for text in texts], moment, context, at)
     elif context.mode or not (typed := [text for text in map(_typed, texts) if text]):
-        yield Silent("said as an event" if context.mode else "mark-up only")
+        yield SkippedRecord("said as an event" if context.mode else "mark-up only")
     else:
         # What is held is kept with the file's state: like all that is kept, without credentials.
         context.pending = (*context.pending, *((moment, redact(text).text) for text in typed))
         yield from _released(context, _fitting(context), at)
 
 
-def _released(context: Context, left: int, at: At) -> Iterator[Spoken | Silent]:
+def _released(context: Context, left: int, at: LinePosition) -> Iterator[TranscriptMessage | SkippedRecord]:
     """Prompts that no event has told of: all but so many."""
     count = max(len(context.pending) - left, 0)
     released, context.pending = context.pending[:count], context.pending[count:]
@@ -264,13 +272,15 @@ def _fitting(context: Context) -> int:
     return count
 
 
-def _words(blocks: list[tuple[str, str]], moment: int, context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _words(
+    blocks: list[tuple[str, str]], moment: int, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     texts = joined(blocks)
     if not texts:
-        yield Silent("mark-up only")
+        yield SkippedRecord("mark-up only")
         return
     made = derived_id(str(moment or at.offset), *(part for item in texts.items() for part in item))
-    yield Spoken(
+    yield TranscriptMessage(
         message=made,
         session=context.session or _session_of(at.path),
         texts=texts,

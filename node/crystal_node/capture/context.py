@@ -2,7 +2,7 @@
 
 import msgspec
 
-from crystal_node.capture.messages import Spoken, said_mark
+from crystal_node.capture.messages import TranscriptMessage, said_mark
 
 MARK_BYTES = 8
 MARKS_MAX = 8192
@@ -48,7 +48,7 @@ class Marks:
     def __init__(self, said: bytes = b"") -> None:
         self._known = dict.fromkeys(said[at : at + MARK_BYTES] for at in range(0, len(said), MARK_BYTES))
 
-    def new(self, spoken: Spoken) -> bool:
+    def new(self, spoken: TranscriptMessage) -> bool:
         """Whether this version was not known; from here on it is."""
         mark = said_mark(spoken, MARK_BYTES)
         if mark in self._known:

@@ -15,28 +15,28 @@ from pathlib import Path
 
 from msgspec import structs
 
-from crystal_node.base.project import Places
-from crystal_node.capture.adapter import Counts, Hides, Reading
+from crystal_node.base.project import ProjectFinder
+from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
 from crystal_node.capture.line_reader import FileState, open_regular
-from crystal_node.capture.messages import Gatherer, Spoken
-from crystal_node.capture.words import Silent
+from crystal_node.capture.messages import OperationBuilder, TranscriptMessage
+from crystal_node.capture.words import SkippedRecord
 
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DocumentContent:
     """What a document says. Not ``whole``: it is being written, and its last message may not be complete. ``written``: when
     messages without a time were written at the latest, in milliseconds; 0 if unknown."""
 
-    outcomes: list[Spoken | Silent]
+    outcomes: list[TranscriptMessage | SkippedRecord]
     whole: bool = True
     written: int = 0
 
     @property
-    def spoken(self) -> list[Spoken]:
-        return [one for one in self.outcomes if isinstance(one, Spoken)]
+    def spoken(self) -> list[TranscriptMessage]:
+        return [one for one in self.outcomes if isinstance(one, TranscriptMessage)]
 
 
 class DocumentReader:
@@ -66,11 +66,13 @@ class DocumentReader:
         """When the document was last written, in milliseconds since 1970."""
         return max(self._found.st_mtime_ns // 1_000_000, 0)
 
-    def read(self, said: Said, home: Path, agent: str, source: str, hides: Hides) -> Reading:
+    def read(
+        self, said: DocumentContent, home: Path, agent: str, source: str, hides: Hides
+    ) -> TranscriptReading:
         """What is new. Raises OSError: more messages than such a document may have."""
         self._check(said)
-        counts = Counts()
-        gatherer = Gatherer(agent, source, Places(home), counts)
+        counts = CaptureCounts()
+        gatherer = OperationBuilder(agent, source, ProjectFinder(home), counts)
         again = self._state.unsure_until > 0
         known = Marks() if again else Marks(self._context.said)
         spoken = said.spoken
@@ -78,7 +80,7 @@ class DocumentReader:
         left = len(spoken) - held
         place = 0
         for one in said.outcomes:
-            if isinstance(one, Silent):
+            if isinstance(one, SkippedRecord):
                 if one.damaged:
                     counts.damaged(self._path, 0, one.reason)
                 else:
@@ -90,9 +92,11 @@ class DocumentReader:
             hidden = hides(one.moment) if one.dated else hides(0) or hides(said.written)
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
-        return Reading(gatherer.finish(), self._after(context, complete=not held), counts, more=False)
+        return TranscriptReading(
+            gatherer.finish(), self._after(context, complete=not held), counts, more=False
+        )
 
-    def skip(self, said: Said) -> FileState:
+    def skip(self, said: DocumentContent) -> FileState:
         """The state behind everything that the document holds."""
         self._check(said)
         spoken = said.spoken
@@ -108,17 +112,17 @@ class DocumentReader:
 
     def _take(
         self,
-        spoken: Spoken,
+        spoken: TranscriptMessage,
         place: int,
         hidden: bool,
         known: Marks,
-        counts: Counts,
-        gatherer: Gatherer,
+        counts: CaptureCounts,
+        gatherer: OperationBuilder,
     ) -> None:
         if not known.new(spoken):
             counts.skipped["said before"] += 1
             return
-        rest: Spoken | None = spoken
+        rest: TranscriptMessage | None = spoken
         if not spoken.dated and place <= self._context.hidden:
             rest = self._behind_hidden(spoken) if place == self._context.hidden else None
         unsure = not spoken.dated and self._state.unsure_until > 0
@@ -127,7 +131,7 @@ class DocumentReader:
         elif rest.texts:
             gatherer.take(rest)
 
-    def _behind_hidden(self, spoken: Spoken) -> Spoken | None:
+    def _behind_hidden(self, spoken: TranscriptMessage) -> TranscriptMessage | None:
         """What was written behind the last message that was stepped over; None if it was changed itself."""
         text, count = _text(spoken), self._context.hidden_chars
         behind = text[count:].strip()
@@ -136,7 +140,7 @@ class DocumentReader:
         role = next(iter(spoken.texts))
         return replace(spoken, texts={role: behind})
 
-    def _check(self, said: Said) -> None:
+    def _check(self, said: DocumentContent) -> None:
         if len(said.outcomes) > MARKS_MAX:
             raise OSError(errno.EFBIG, f"more than {MARKS_MAX:,} messages in one document", str(self._path))
 
@@ -155,7 +159,7 @@ class DocumentReader:
         )
 
 
-def _text(spoken: Spoken) -> str:
+def _text(spoken: TranscriptMessage) -> str:
     return next(iter(spoken.texts.values()), "")
 
 

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
-from crystal_node.capture.adapter import Found, Hides, Reading
+from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
-from crystal_node.capture.documents import DocumentReader, Said
+from crystal_node.capture.documents import DocumentContent, DocumentReader
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_text
-from crystal_node.capture.line_adapter import At
+from crystal_node.capture.line_adapter import LinePosition
 from crystal_node.capture.line_reader import FileState
-from crystal_node.capture.messages import Spoken, derived_id
+from crystal_node.capture.messages import TranscriptMessage, derived_id
 from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
-from crystal_node.capture.words import Silent
+from crystal_node.capture.words import SkippedRecord
 
 _DEPTH = 1
 """Folders below the drop folder: the agents'."""
@@ -57,7 +57,7 @@ class DropFolder(ObjectLines):
     def folders(self) -> list[Path]:
         return [self._folder]
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         yield from files_below(self._folder, _is_conversation, depth=_DEPTH)
 
     def concerns(self, path: str) -> bool:
@@ -76,7 +76,7 @@ class DropFolder(ObjectLines):
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
-    ) -> Reading:
+    ) -> TranscriptReading:
         if not _is_document(path):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
         reader = DocumentReader(path, state, quiet_ns)
@@ -88,31 +88,35 @@ class DropFolder(ObjectLines):
         reader = DocumentReader(path, None)
         return reader.skip(_document(path, reader))
 
-    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         role, text = _role(as_text(record.get("role")) or ""), as_text(record.get("text"))
         if not role or text is None:
             yield UNKNOWN_FORM
             return
         text = plain(text)
         if not text:
-            yield Silent("mark-up only")
+            yield SkippedRecord("mark-up only")
             return
         moment = moment_of(record.get("timestamp"))
         session = as_text(record.get("session")) or at.path.stem
         made = derived_id(session, role, str(moment or at.offset), text)
-        yield Spoken(as_text(record.get("id")) or made, session, {role: text}, moment, dated=moment > 0)
+        yield TranscriptMessage(
+            as_text(record.get("id")) or made, session, {role: text}, moment, dated=moment > 0
+        )
 
 
-def _document(path: Path, reader: DocumentReader) -> Said:
+def _document(path: Path, reader: DocumentReader) -> DocumentContent:
     text = reader.data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    messages: list[Spoken | Silent] = []
+    messages: list[TranscriptMessage | SkippedRecord] = []
     repeated: dict[tuple[str, str], int] = {}
     for role, said in _messages(text):
         # What is inserted before a message leaves its id as it is; saying the same again makes another.
         number = repeated[role, said] = repeated.get((role, said), -1) + 1
         made = derived_id(path.stem, role, str(number), said)
-        messages.append(Spoken(made, path.stem, {role: said}, reader.moment, dated=False))
-    return Said(messages, whole=text.endswith("\n"), written=reader.moment)
+        messages.append(TranscriptMessage(made, path.stem, {role: said}, reader.moment, dated=False))
+    return DocumentContent(messages, whole=text.endswith("\n"), written=reader.moment)
 
 
 def _messages(text: str) -> Iterator[tuple[str, str]]:

@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from crystal_node.capture.adapter import Found
+from crystal_node.capture.adapter import FoundTranscript
 
 
-def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) -> Iterator[Found]:
+def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) -> Iterator[FoundTranscript]:
     """All regular-looking files below a folder whose name is wanted, in order, and what could not be looked into. ``depth``:
     so many folders down at most; 0 is the folder itself."""
     problems: list[OSError] = []
@@ -18,11 +18,11 @@ def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) ->
         for name in sorted(files):
             path = Path(place, name)
             if wanted(name) and not path.is_symlink():
-                yield Found(path)
+                yield FoundTranscript(path)
     yield from _told(problems)
 
 
-def folders_in(folder: Path) -> tuple[list[Path], list[Found]]:
+def folders_in(folder: Path) -> tuple[list[Path], list[FoundTranscript]]:
     """The folders directly in a folder, in order, without links; and why it could not be looked into."""
     try:
         with os.scandir(folder) as entries:
@@ -42,7 +42,7 @@ def below(path: str, folder: Path) -> tuple[str, ...] | None:
     return None
 
 
-def _told(problems: list[OSError]) -> Iterator[Found]:
+def _told(problems: list[OSError]) -> Iterator[FoundTranscript]:
     for problem in problems:
         if not isinstance(problem, FileNotFoundError | NotADirectoryError):
-            yield Found(Path(problem.filename), f"cannot be looked into: {problem.strerror}")
+            yield FoundTranscript(Path(problem.filename), f"cannot be looked into: {problem.strerror}")

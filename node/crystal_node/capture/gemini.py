@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
-from crystal_node.capture.adapter import Found, Hides, Reading
+from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
-from crystal_node.capture.documents import DocumentReader, Said
+from crystal_node.capture.documents import DocumentContent, DocumentReader
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
-from crystal_node.capture.line_adapter import At
+from crystal_node.capture.line_adapter import LinePosition
 from crystal_node.capture.line_reader import FileState, open_regular
-from crystal_node.capture.messages import Spoken, derived_id, joined
+from crystal_node.capture.messages import TranscriptMessage, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
-from crystal_node.capture.records import Damage
-from crystal_node.capture.words import Silent
+from crystal_node.capture.records import LineFault
+from crystal_node.capture.words import SkippedRecord
 
 _SESSION_FILE = re.compile(r"session-.*\.jsonl?")
 _INJECTED = (
@@ -56,7 +56,7 @@ class GeminiCli(ObjectLines):
     def folders(self) -> list[Path]:
         return [self._projects]
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         projects, problems = folders_in(self._projects)
         yield from problems
         for project in projects:
@@ -85,7 +85,7 @@ class GeminiCli(ObjectLines):
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
-    ) -> Reading:
+    ) -> TranscriptReading:
         if _is_lines(path.name):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
         reader = DocumentReader(path, state, quiet_ns)
@@ -97,35 +97,37 @@ class GeminiCli(ObjectLines):
         reader = DocumentReader(path, None)
         return reader.skip(self._document(path, reader.data))
 
-    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         if "$rewindTo" in record or "$patch" in record:
-            yield Silent("record $rewindTo" if "$rewindTo" in record else "record $patch")
+            yield SkippedRecord("record $rewindTo" if "$rewindTo" in record else "record $patch")
         elif "$set" in record:
             changes = as_object(record["$set"])
-            yield Silent("record $set")
+            yield SkippedRecord("record $set")
             for message in as_array(changes.get("messages")):
                 yield from _message(message, context, at)
         elif "type" in record:
             yield from _message(record, context, at)
         elif "sessionId" in record:
             self._header(record, context, at.path)
-            yield Silent("record session")
+            yield SkippedRecord("record session")
         else:
             yield UNKNOWN_FORM
 
-    def _document(self, path: Path, data: bytes) -> Said:
+    def _document(self, path: Path, data: bytes) -> DocumentContent:
         """What one of the older documents says."""
         try:
             record = parse_json(data)
         except ValueError:
-            return Said([Silent(Damage.NOT_JSON.value, damaged=True)], whole=False)
+            return DocumentContent([SkippedRecord(LineFault.NOT_JSON.value, damaged=True)], whole=False)
         if not is_object(record):
-            return Said([UNKNOWN_FORM])
+            return DocumentContent([UNKNOWN_FORM])
         context = Context()
         self._header(record, context, path)
-        at = At(path, 0)
+        at = LinePosition(path, 0)
         messages = as_array(record.get("messages"))
-        return Said([one for message in messages for one in _message(message, context, at)])
+        return DocumentContent([one for message in messages for one in _message(message, context, at)])
 
     def _header(self, fields: dict[str, Any], context: Context, path: Path) -> None:
         if context.session:
@@ -145,11 +147,13 @@ class GeminiCli(ObjectLines):
         return home + folder[len(home) :] if below else folder
 
 
-def _message(value: object, context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _message(
+    value: object, context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     message = as_object(value)
     kind = message.get("type")
     if kind in ("info", "error", "warning"):
-        yield Silent(f"message {kind}")
+        yield SkippedRecord(f"message {kind}")
         return
     if kind not in ("user", "gemini"):
         yield UNKNOWN_FORM
@@ -170,7 +174,7 @@ def _message(value: object, context: Context, at: At) -> Iterator[Spoken | Silen
     moment = moment_of(message.get("timestamp"))
     if spoken:
         made = derived_id(role, str(moment), *spoken.values())
-        yield Spoken(
+        yield TranscriptMessage(
             message=as_text(message.get("id")) or made,
             session=context.session or at.path.stem,
             texts=spoken,
@@ -180,15 +184,15 @@ def _message(value: object, context: Context, at: At) -> Iterator[Spoken | Silen
             subagent=context.subagent,
         )
     elif not silent:
-        yield Silent("mark-up only")
+        yield SkippedRecord("mark-up only")
     yield from silent
 
 
-def _content(content: object) -> tuple[list[str], list[str], list[Silent]]:
+def _content(content: object) -> tuple[list[str], list[str], list[SkippedRecord]]:
     """Texts, thoughts, and why other parts were left out."""
     texts: list[str] = []
     thoughts: list[str] = []
-    silent: list[Silent] = []
+    silent: list[SkippedRecord] = []
     if content is None:
         return texts, thoughts, silent
     for part in content if is_array(content) else [content]:
@@ -197,9 +201,9 @@ def _content(content: object) -> tuple[list[str], list[str], list[Silent]]:
         if text is not None:
             (thoughts if fields.get("thought") is True else texts).append(text)
         elif fields.keys() & {"functionCall", "functionResponse", "inlineData", "fileData"}:
-            silent.append(Silent(f"part {next(iter(sorted(fields)))}"))
+            silent.append(SkippedRecord(f"part {next(iter(sorted(fields)))}"))
         else:
-            silent.append(Silent("block of unknown form"))
+            silent.append(SkippedRecord("block of unknown form"))
     return texts, thoughts, silent
 
 

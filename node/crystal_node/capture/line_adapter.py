@@ -16,21 +16,21 @@ from pathlib import Path
 
 from msgspec import structs
 
-from crystal_node.base.project import Places
-from crystal_node.capture.adapter import Counts, Hides, Reading
+from crystal_node.base.project import ProjectFinder
+from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import Context, Marks, decoded
 from crystal_node.capture.json_values import records_within
 from crystal_node.capture.line_reader import FileState, LineReader, unchanged
-from crystal_node.capture.messages import Gatherer, Spoken
-from crystal_node.capture.records import Damage
-from crystal_node.capture.words import Silent
+from crystal_node.capture.messages import OperationBuilder, TranscriptMessage
+from crystal_node.capture.records import LineFault
+from crystal_node.capture.words import SkippedRecord
 
 QUIET_MS = 10 * 60 * 1000
 """A file that has not changed for so long is not being written."""
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class LinePosition:
     """Where a line stands: its file, and its byte offset."""
 
     path: Path
@@ -47,17 +47,19 @@ class LineAdapter(ABC):
         self._home = home
 
     @abstractmethod
-    def said(self, line: bytes, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def said(
+        self, line: bytes, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         """What one line says; nothing for an empty one. Changes ``context`` for the lines behind it. Never raises.
 
-        A line that is no JSON is ``Silent(Damage.NOT_JSON.value, damaged=True)`` alone.
+        A line that is no JSON is ``SkippedRecord(Damage.NOT_JSON.value, damaged=True)`` alone.
         """
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
-    ) -> Reading:
-        counts = Counts()
-        gatherer = Gatherer(agent, self.name, Places(self._home), counts)
+    ) -> TranscriptReading:
+        counts = CaptureCounts()
+        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts)
         with LineReader(path, state, quiet_ns) as reader:
             if reader.restarted:
                 counts.skipped["file replaced, read again"] += 1
@@ -74,7 +76,7 @@ class LineAdapter(ABC):
                     counts.skipped["last line torn"] += 1
             one_pass.remember()
             reader.memo = context.encoded()
-            return Reading(gatherer.finish(), reader.state(), counts, reader.more)
+            return TranscriptReading(gatherer.finish(), reader.state(), counts, reader.more)
 
     def transcript(self, path: Path) -> Path:
         return path
@@ -87,7 +89,7 @@ class LineAdapter(ABC):
             context = Context()
             first = reader.first_line()
             if first is not None:
-                for _ in self.said(first, context, At(path, 0)):
+                for _ in self.said(first, context, LinePosition(path, 0)):
                     pass
                 context.pending = ()  # stepped over, like all the rest
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
@@ -106,8 +108,8 @@ class LinePass:
         context: Context,
         hides: Hides,
         unsure_until: int,
-        counts: Counts,
-        gatherer: Gatherer,
+        counts: CaptureCounts,
+        gatherer: OperationBuilder,
     ) -> None:
         self._adapter, self._path, self._context = adapter, path, context
         self._hides, self._unsure_until = hides, unsure_until
@@ -132,7 +134,7 @@ class LinePass:
         """The last line without its end: taken if it is whole. Returns whether it was."""
         before = structs.replace(self._context)
         outcomes = self._outcomes(line, start)
-        if not outcomes or any(isinstance(one, Silent) and one.damaged for one in outcomes):
+        if not outcomes or any(isinstance(one, SkippedRecord) and one.damaged for one in outcomes):
             _restore(self._context, before)
             return not line.strip()
         for outcome in outcomes:
@@ -144,11 +146,11 @@ class LinePass:
         if self._marks is not None:
             self._context.said = self._marks.encoded()
 
-    def _outcomes(self, line: bytes, start: int) -> list[Spoken | Silent]:
-        return list(self._adapter.said(line, self._context, At(self._path, start)))
+    def _outcomes(self, line: bytes, start: int) -> list[TranscriptMessage | SkippedRecord]:
+        return list(self._adapter.said(line, self._context, LinePosition(self._path, start)))
 
-    def _outcome(self, outcome: Spoken | Silent, start: int) -> None:
-        if isinstance(outcome, Silent):
+    def _outcome(self, outcome: TranscriptMessage | SkippedRecord, start: int) -> None:
+        if isinstance(outcome, SkippedRecord):
             if outcome.damaged:
                 self._counts.damaged(self._path, start, outcome.reason)
             else:
@@ -163,8 +165,8 @@ class LinePass:
             self._gatherer.take(outcome)
 
 
-def _is_damage(outcome: Spoken | Silent) -> bool:
-    return isinstance(outcome, Silent) and outcome.reason == Damage.NOT_JSON.value
+def _is_damage(outcome: TranscriptMessage | SkippedRecord) -> bool:
+    return isinstance(outcome, SkippedRecord) and outcome.reason == LineFault.NOT_JSON.value
 
 
 def _restore(context: Context, before: Context) -> None:

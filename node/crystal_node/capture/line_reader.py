@@ -73,7 +73,7 @@ class NotAFile(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     """A complete line without its end, or None for one over the limit. ``start`` and ``end`` are byte offsets."""
 
     data: bytes | None
@@ -106,7 +106,7 @@ class LineReader:
         self.memo = before.memo
         self.from_start = self.restarted or before.offset == 0
         self.more = False
-        self.unended: Line | None = None
+        self.unended: FileLine | None = None
         self._quiet = self._found.st_mtime_ns <= quiet_ns
         self._offset, self._dropping = before.offset, before.inside_line
         if self.restarted:
@@ -120,7 +120,7 @@ class LineReader:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[FileLine]:
         """Complete lines, until the end of the file or of the pass. What was yielded counts as read."""
         self._file.seek(self._offset)
         limit = self._offset + PASS_BYTES_MAX
@@ -148,7 +148,7 @@ class LineReader:
                     self.more = True
                     return
         if held and self._quiet and self._offset + len(held) == self._found.st_size:
-            self.unended = Line(bytes(held), self._offset, self._found.st_size)
+            self.unended = FileLine(bytes(held), self._offset, self._found.st_size)
 
     def take_unended(self) -> None:
         """Counts the last line as read, though its end is not there. Should it come, it is an empty line."""
@@ -189,7 +189,7 @@ class LineReader:
         self.stepped_over = self.stepped_over or size > 0
         return self.state()
 
-    def _consume(self, held: bytearray) -> Line | None:
+    def _consume(self, held: bytearray) -> FileLine | None:
         """Moves behind a complete line. None: it was the rest of one that is being dropped."""
         start = self._offset
         self._advance(held)
@@ -197,16 +197,16 @@ class LineReader:
             self._dropping = False
             return None
         if len(held) - 1 > LINE_BYTES_MAX:
-            return Line(None, start, self._offset)
-        return Line(bytes(held[: -2 if held.endswith(b"\r\n") else -1]), start, self._offset)
+            return FileLine(None, start, self._offset)
+        return FileLine(bytes(held[: -2 if held.endswith(b"\r\n") else -1]), start, self._offset)
 
-    def _drop(self, held: bytearray) -> Line | None:
+    def _drop(self, held: bytearray) -> FileLine | None:
         start = self._offset
         self._advance(held)
         if self._dropping:
             return None
         self._dropping = True
-        return Line(None, start, self._offset)
+        return FileLine(None, start, self._offset)
 
     def _advance(self, consumed: bytearray) -> None:
         self._offset += len(consumed)

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from crystal_core.chunking import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
-from crystal_node.base.project import NAME_CHARS_MAX, Place, Places
-from crystal_node.capture.adapter import Counts
+from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
+from crystal_node.capture.adapter import CaptureCounts
 from crystal_node.capture.records import bounded
 from crystal_node.capture.redaction import redact
 
@@ -19,7 +19,7 @@ PIECE_BYTES_BESIDE_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class TranscriptMessage:
     """One message as a transcript has it. ``texts``: cleaned texts by role, in order.
 
     ``message`` is the tool's own id, or one made of what was said and when (``derived_id``). ``moment`` is in milliseconds
@@ -50,27 +50,27 @@ def derived_id(*parts: str) -> str:
     return str(UUID(bytes=_digest(parts)[:16]))
 
 
-def said_mark(spoken: Spoken, bytes_kept: int) -> bytes:
+def said_mark(spoken: TranscriptMessage, bytes_kept: int) -> bytes:
     """A short mark of one version of one message."""
     return _digest([spoken.message, *(part for item in spoken.texts.items() for part in item)])[:bytes_kept]
 
 
-class Gatherer:
+class OperationBuilder:
     """Gathers messages into operations: one session and place each, within the limits, in the order of the transcript."""
 
-    def __init__(self, agent: str, source: str, places: Places, counts: Counts) -> None:
+    def __init__(self, agent: str, source: str, places: ProjectFinder, counts: CaptureCounts) -> None:
         self._agent, self._source, self._places, self._counts = agent, source, places, counts
         self._done: list[Capture] = []
-        self._common: tuple[str, Place] = "", Place("", "")
+        self._common: tuple[str, Project] = "", Project("", "")
         self._pieces: list[Piece] = []
         self._bytes = 0
 
-    def take(self, spoken: Spoken) -> None:
+    def take(self, spoken: TranscriptMessage) -> None:
         """Adds a message's pieces."""
         self._counts.messages += 1
         place = self._places.of(spoken.cwd)
         if not place.repository and spoken.repository:
-            place = Place(place.project, spoken.repository[:NAME_CHARS_MAX])
+            place = Project(place.project, spoken.repository[:NAME_CHARS_MAX])
         session, message = bounded(spoken.session), bounded(spoken.message)
         part = 0
         for role, text in spoken.texts.items():
@@ -86,7 +86,7 @@ class Gatherer:
         self._flush()
         return self._done
 
-    def _add(self, session: str, place: Place, piece: Piece) -> None:
+    def _add(self, session: str, place: Project, piece: Piece) -> None:
         size = len(piece.text.encode()) + PIECE_BYTES_BESIDE_TEXT
         full = len(self._pieces) >= PIECES_MAX or self._bytes + size > OPERATION_TEXT_BYTES
         if full or (session, place) != self._common:

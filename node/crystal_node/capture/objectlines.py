@@ -6,29 +6,33 @@ from typing import Any
 
 from crystal_node.capture.context import Context
 from crystal_node.capture.json_values import is_object, parse_json
-from crystal_node.capture.line_adapter import At, LineAdapter
-from crystal_node.capture.messages import Spoken
-from crystal_node.capture.records import EARLIEST_MS, LATEST_MS, Damage, milliseconds
-from crystal_node.capture.words import Silent
+from crystal_node.capture.line_adapter import LineAdapter, LinePosition
+from crystal_node.capture.messages import TranscriptMessage
+from crystal_node.capture.records import EARLIEST_MS, LATEST_MS, LineFault, milliseconds
+from crystal_node.capture.words import SkippedRecord
 
-UNKNOWN_TYPE = Silent("record of unknown type", damaged=True)
-UNKNOWN_FORM = Silent(Damage.UNKNOWN_FORM.value, damaged=True)
+UNKNOWN_TYPE = SkippedRecord("record of unknown type", damaged=True)
+UNKNOWN_FORM = SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
 
 
 class ObjectLines(LineAdapter):
     """See the module."""
 
     @abstractmethod
-    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         """What one record says. Changes ``context`` for the records behind it. Never raises."""
 
-    def said(self, line: bytes, context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def said(
+        self, line: bytes, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         if not line.strip():
             return
         try:
             record = parse_json(line)
         except ValueError:
-            yield Silent(Damage.NOT_JSON.value, damaged=True)
+            yield SkippedRecord(LineFault.NOT_JSON.value, damaged=True)
             return
         if is_object(record):
             yield from self.of_record(record, context, at)

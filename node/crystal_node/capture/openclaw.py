@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
-from crystal_node.base.project import Places
-from crystal_node.capture.adapter import Counts, Found, Hides, Reading
+from crystal_node.base.project import ProjectFinder
+from crystal_node.capture.adapter import CaptureCounts, FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text
-from crystal_node.capture.line_adapter import At, LinePass
+from crystal_node.capture.line_adapter import LinePass, LinePosition
 from crystal_node.capture.line_reader import FileState
-from crystal_node.capture.messages import Gatherer, Spoken, derived_id, joined
+from crystal_node.capture.messages import OperationBuilder, TranscriptMessage, derived_id, joined
 from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
 from crystal_node.capture.openclaw_database import (
     JOURNAL_NAME,
@@ -33,7 +33,7 @@ from crystal_node.capture.openclaw_database import (
     skip_store,
     store_unchanged,
 )
-from crystal_node.capture.words import Silent
+from crystal_node.capture.words import SkippedRecord
 
 DEFAULT_AGENT = "main"
 
@@ -81,7 +81,7 @@ class OpenClaw(ObjectLines):
     def folders(self) -> list[Path]:
         return [self._agents]
 
-    def discover(self) -> Iterator[Found]:
+    def discover(self) -> Iterator[FoundTranscript]:
         agents, problems = folders_in(self._agents)
         yield from problems
         for agent in agents:
@@ -113,11 +113,11 @@ class OpenClaw(ObjectLines):
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
-    ) -> Reading:
+    ) -> TranscriptReading:
         if not _is_store(path):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
-        counts = Counts()
-        gatherer = Gatherer(agent, self.name, Places(self._home), counts)
+        counts = CaptureCounts()
+        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts)
         batch = read_store(path, state)
         if not batch.known_form:
             counts.damaged(path, 0, "database of unknown form")
@@ -126,11 +126,11 @@ class OpenClaw(ObjectLines):
             context = contexts.get(event.session)
             if context is None:
                 context = contexts[event.session] = Context(session=event.session)
-                for _ in self.said(batch.headers[event.session], context, At(path, 0)):
+                for _ in self.said(batch.headers[event.session], context, LinePosition(path, 0)):
                     pass
             context.moment = event.created_at
             LinePass(self, path, context, hides, 0, counts, gatherer).take(event.line, event.number)
-        return Reading(gatherer.finish(), batch.state, counts, batch.more)
+        return TranscriptReading(gatherer.finish(), batch.state, counts, batch.more)
 
     def skip(self, path: Path) -> FileState:
         return skip_store(path) if _is_store(path) else super().skip(path)
@@ -138,27 +138,31 @@ class OpenClaw(ObjectLines):
     def recognises(self, record: dict[str, Any]) -> bool:
         return record.get("type") == "session" and "id" in record
 
-    def of_record(self, record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
         match record.get("type"):
             case "session":
                 context.session = context.session or as_text(record.get("id")) or ""
                 context.cwd = as_text(record.get("cwd")) or context.cwd
-                yield Silent("record session")
+                yield SkippedRecord("record session")
             case "message":
                 yield from _message(record, context, at)
             case str(known) if known in _SILENT_RECORDS:
-                yield Silent(f"record {known}")
+                yield SkippedRecord(f"record {known}")
             case str(other) if other:
                 yield UNKNOWN_TYPE
             case _:
                 yield UNKNOWN_FORM
 
 
-def _message(record: dict[str, Any], context: Context, at: At) -> Iterator[Spoken | Silent]:
+def _message(
+    record: dict[str, Any], context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
     message = as_object(record.get("message"))
     role = as_text(message.get("role")) or ""
     if role in _SILENT_ROLES:
-        yield Silent(f"message {role}")
+        yield SkippedRecord(f"message {role}")
         return
     if role not in ("user", "assistant"):
         yield UNKNOWN_FORM
@@ -169,7 +173,7 @@ def _message(record: dict[str, Any], context: Context, at: At) -> Iterator[Spoke
         moment_of(record.get("timestamp")) or moment_of(message.get("timestamp")) or moment_of(context.moment)
     )
     made = derived_id(role, str(moment or at.offset), *texts.values())
-    yield Spoken(
+    yield TranscriptMessage(
         message=as_text(record.get("id")) or made,
         session=context.session or at.path.name.partition(".jsonl")[0],
         texts=texts,
@@ -179,23 +183,23 @@ def _message(record: dict[str, Any], context: Context, at: At) -> Iterator[Spoke
     yield from silent
 
 
-def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[Silent]]:
+def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[SkippedRecord]]:
     """Role and cleaned text of each block, and why others were left out."""
     found: list[tuple[str, str]] = []
-    silent: list[Silent] = []
+    silent: list[SkippedRecord] = []
     for block in as_array(content) or [{"type": "text", "text": content}]:
         fields = as_object(block)
         kind = fields.get("type")
         text = as_text(fields.get("thinking" if kind == "thinking" else "text"))
         if kind not in ("text", "thinking") or text is None:
             known = isinstance(kind, str) and kind in _SILENT_BLOCKS
-            silent.append(Silent(f"block {kind}" if known else "block of unknown form"))
+            silent.append(SkippedRecord(f"block {kind}" if known else "block of unknown form"))
             continue
         cleaned = _cleaned(text) if role == "user" else _answered(text)
         if cleaned and cleaned not in _MARKERS:
             found.append(("thinking" if kind == "thinking" else role, cleaned))
         else:
-            silent.append(Silent("mark-up only"))
+            silent.append(SkippedRecord("mark-up only"))
     return found, silent
 
 

@@ -50,7 +50,7 @@ Positions = dict[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class DatabaseStamp:
     """The database's file and its journal, as ``FileState`` has them of one file."""
 
     size: int
@@ -61,7 +61,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class DatabaseLine:
     """One line of one session. ``line`` is None for one over the limit or one that cannot be unpacked. Milliseconds."""
 
     session: str
@@ -71,17 +71,17 @@ class Event:
 
 
 @dataclass
-class Batch:
+class DatabaseBatch:
     """What one pass read. ``more``: there is more to read."""
 
     headers: dict[str, bytes]
-    events: list[Event]
+    events: list[DatabaseLine]
     state: FileState
     more: bool
     known_form: bool = True
 
 
-def stamp_of(path: Path) -> Stamp:
+def stamp_of(path: Path) -> DatabaseStamp:
     """Raises OSError: it is not there, or no regular file."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
@@ -89,8 +89,8 @@ def stamp_of(path: Path) -> Stamp:
     try:
         journal = path.with_name(path.name + "-wal").lstat()
     except FileNotFoundError:
-        return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, journal=False)
-    return Stamp(
+        return DatabaseStamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, journal=False)
+    return DatabaseStamp(
         found.st_size + journal.st_size,
         max(found.st_mtime_ns, journal.st_mtime_ns),
         found.st_ctime_ns,  # the journal's changes when somebody only opens it
@@ -112,13 +112,13 @@ def store_unchanged(path: Path, state: FileState | None) -> bool:
     )
 
 
-def read_store(path: Path, state: FileState | None) -> Batch:
+def read_store(path: Path, state: FileState | None) -> DatabaseBatch:
     """Reads on from ``state``, a bounded piece. Raises OSError: it cannot be read, or is being written all the time."""
     before = state or FileState()
     positions = {} if before.offset == 0 else _decoded(before.memo)
     for _ in range(_TRIES_MAX):
         stamp = stamp_of(path)
-        batch = Batch({}, [], before, more=False)
+        batch = DatabaseBatch({}, [], before, more=False)
         after = dict(positions)
         try:
             with closing(_opened(path, stamp)) as database, database:
@@ -153,7 +153,7 @@ def skip_store(path: Path) -> FileState:
     return _state(stamp, positions, stepped_over=True)
 
 
-def _read(database: apsw.Connection, positions: Positions, batch: Batch) -> None:
+def _read(database: apsw.Connection, positions: Positions, batch: DatabaseBatch) -> None:
     if not _is_table(database):
         batch.known_form = False
         return
@@ -182,7 +182,7 @@ def _read(database: apsw.Connection, positions: Positions, batch: Batch) -> None
                 return
 
 
-def _events(database: apsw.Connection, packed: str, session: str, behind: int) -> Iterator[Event]:
+def _events(database: apsw.Connection, packed: str, session: str, behind: int) -> Iterator[DatabaseLine]:
     query = (
         "SELECT seq, CASE WHEN length(CAST(event_json AS BLOB)) <= ?3 THEN CAST(event_json AS BLOB) END,"  # noqa: S608  of two names
         f" CASE WHEN length({packed}) <= ?3 THEN {packed} END, created_at"
@@ -190,7 +190,7 @@ def _events(database: apsw.Connection, packed: str, session: str, behind: int) -
     )
     for number, text, frame, created_at in database.execute(query, (session, behind, LINE_BYTES_MAX)):
         line = text if isinstance(text, bytes) else _unpacked(frame)
-        yield Event(session, int(number), line, int(created_at) if isinstance(created_at, int) else 0)
+        yield DatabaseLine(session, int(number), line, int(created_at) if isinstance(created_at, int) else 0)
 
 
 def _unpacked(frame: object) -> bytes | None:
@@ -204,7 +204,7 @@ def _unpacked(frame: object) -> bytes | None:
         return None
 
 
-def _opened(path: Path, stamp: Stamp) -> apsw.Connection:
+def _opened(path: Path, stamp: DatabaseStamp) -> apsw.Connection:
     """Without a journal nothing is laid beside the database, as it would be for a reader of one that is being written."""
     how = "mode=ro" if stamp.journal else "mode=ro&immutable=1"
     database = apsw.Connection(
@@ -224,7 +224,7 @@ def _is_table(database: apsw.Connection) -> bool:
     return database.execute(query).fetchone() is not None
 
 
-def _state(stamp: Stamp, positions: Positions, *, stepped_over: bool) -> FileState:
+def _state(stamp: DatabaseStamp, positions: Positions, *, stepped_over: bool) -> FileState:
     return FileState(
         offset=stamp.size,
         size=stamp.size,

@@ -20,16 +20,30 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.agent.forget_report import without_forgotten
 from crystal_node.base.clock import now_ms, uptime_ms
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.settings.again import options_again
 from crystal_node.base.wording import counted
-from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading, decode_state, encode_state
+from crystal_node.capture.adapter import (
+    Adapter,
+    CaptureCounts,
+    Hides,
+    TranscriptReading,
+    decode_state,
+    encode_state,
+)
 from crystal_node.capture.choosing import Choice, chosen, discovered
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState, unsure
 from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.capture.tools import adapters_of, all_adapters
-from crystal_node.device.activity import Moment, Strange, note, note_problems, note_strange, read_strange
+from crystal_node.device.activity import (
+    Activity,
+    UnknownLines,
+    note,
+    note_problems,
+    note_strange,
+    read_strange,
+)
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 
@@ -47,19 +61,19 @@ class RecordReport:
 
     files: int = 0
     operations: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: CaptureCounts = field(default_factory=CaptureCounts)
     problems: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    strange: dict[str, Strange] = field(default_factory=dict[str, Strange])
+    strange: dict[str, UnknownLines] = field(default_factory=dict[str, UnknownLines])
     private: bool = False
     off: bool = False
 
-    def meet(self, tool: str, counts: Counts, now_ms: int) -> None:
+    def meet(self, tool: str, counts: CaptureCounts, now_ms: int) -> None:
         """One reading of one of the files that a tool writes. Words in it show that the tool's format is known still."""
         if counts.understood:
             self.strange.pop(tool, None)
         elif counts.spots:
             first = counts.spots[0]
-            before = self.strange.get(tool) or Strange(
+            before = self.strange.get(tool) or UnknownLines(
                 tool, 0, str(first.path), first.offset, first.reason, now_ms, now_ms
             )
             self.strange[tool] = structs.replace(before, lines=before.lines + counts.strange, at=now_ms)
@@ -238,7 +252,7 @@ class Recorder:
             if not reading.more:
                 return recorded
 
-    def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: Reading) -> None:
+    def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: TranscriptReading) -> None:
         """Commits what was read with how far. Raises TransactionStale if another process was here meanwhile."""
         journal = self._device.journal
         # With more to read, an unchanged file must not count as done: somebody may kill us before the next piece.
@@ -250,7 +264,7 @@ class Recorder:
                 raise TransactionStale("another process has read this transcript meanwhile")
             journal.set_file_state(key, after)
             if reading.operations:
-                note(journal, Moment.CAPTURE, now_ms())
+                note(journal, Activity.CAPTURE, now_ms())
 
         operations = without_forgotten(self._device, reading.operations)
         if operations:
@@ -286,9 +300,9 @@ def clean_text(text: str) -> Redacted:
     whole = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip()
     redacted = redact(whole)
     if not redacted.text.strip():
-        raise Usage("there is nothing to remember", hint='Say it: crystal remember "…"')
+        raise UsageError("there is nothing to remember", hint='Say it: crystal remember "…"')
     if len(redacted.text.encode()) > PIECE_BYTES_MAX:
-        raise Usage(
+        raise UsageError(
             f"a memory has at most {PIECE_BYTES_MAX // 1024} KiB", hint="Split it, or say it shorter."
         )
     return redacted

@@ -25,7 +25,7 @@ PATH_BYTES_MAX = 4096
 _BOM = b"\xef\xbb\xbf"
 
 
-class Block(msgspec.Struct):
+class ClaudeBlock(msgspec.Struct):
     """One block of a message: its type, and its words if it is of a type that has any."""
 
     type: str = ""
@@ -33,25 +33,25 @@ class Block(msgspec.Struct):
     thinking: str | None = None
 
 
-class Message(msgspec.Struct):
-    content: str | list[Block] | None = None
+class ClaudeMessage(msgspec.Struct):
+    content: str | list[ClaudeBlock] | None = None
     model: str | None = None
 
 
-class Origin(msgspec.Struct):
+class ClaudeOrigin(msgspec.Struct):
     kind: str | None = None
 
 
-class Attachment(msgspec.Struct):
+class ClaudeAttachment(msgspec.Struct):
     """``queued_command`` holds what was typed while the model worked; ``mode`` and ``origin`` say by whom."""
 
     type: str = ""
-    prompt: str | list[Block] | None = None
+    prompt: str | list[ClaudeBlock] | None = None
     mode: str | None = msgspec.field(name="commandMode", default=None)
-    origin: Origin | None = None
+    origin: ClaudeOrigin | None = None
 
 
-class Record(msgspec.Struct):
+class ClaudeRecord(msgspec.Struct):
     """What capture reads of a record."""
 
     type: str = ""
@@ -63,11 +63,11 @@ class Record(msgspec.Struct):
     is_sidechain: bool | None = msgspec.field(name="isSidechain", default=None)
     is_summary: bool | None = msgspec.field(name="isCompactSummary", default=None)
     is_api_error: bool | None = msgspec.field(name="isApiErrorMessage", default=None)
-    message: Message | None = None
-    attachment: Attachment | None = None
+    message: ClaudeMessage | None = None
+    attachment: ClaudeAttachment | None = None
 
 
-class Damage(Enum):
+class LineFault(Enum):
     """Why a line is no record."""
 
     NOT_JSON = "line is not JSON"
@@ -75,18 +75,18 @@ class Damage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blank:
+class BlankLine:
     """A line of white space."""
 
 
-_decoder = msgspec.json.Decoder(Record)
+_decoder = msgspec.json.Decoder(ClaudeRecord)
 
 
-def parse_line(line: bytes) -> Record | Damage | Blank:
+def parse_line(line: bytes) -> ClaudeRecord | LineFault | BlankLine:
     """The record on a line, without its line end. Never raises."""
     line = line.removeprefix(_BOM)
     if not line.strip():
-        return Blank()
+        return BlankLine()
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -94,8 +94,8 @@ def parse_line(line: bytes) -> Record | Damage | Blank:
     try:
         value: object = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return Damage.NOT_JSON
-    return _record(value) if is_object(value) else Damage.UNKNOWN_FORM
+        return LineFault.NOT_JSON
+    return _record(value) if is_object(value) else LineFault.UNKNOWN_FORM
 
 
 def milliseconds(timestamp: str | None) -> int:
@@ -114,8 +114,8 @@ def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
     return encoded[:limit].decode("utf-8", "ignore")
 
 
-def _record(fields: dict[str, Any]) -> Record:
-    return Record(
+def _record(fields: dict[str, Any]) -> ClaudeRecord:
+    return ClaudeRecord(
         type=as_text(fields.get("type")) or "",
         uuid=as_text(fields.get("uuid")),
         session=as_text(fields.get("sessionId")),
@@ -130,31 +130,33 @@ def _record(fields: dict[str, Any]) -> Record:
     )
 
 
-def _message(value: object) -> Message | None:
+def _message(value: object) -> ClaudeMessage | None:
     if not is_object(value):
         return None
-    return Message(_content(value.get("content")), as_text(value.get("model")))
+    return ClaudeMessage(_content(value.get("content")), as_text(value.get("model")))
 
 
-def _attachment(value: object) -> Attachment | None:
+def _attachment(value: object) -> ClaudeAttachment | None:
     if not is_object(value):
         return None
     origin = value.get("origin")
-    return Attachment(
+    return ClaudeAttachment(
         as_text(value.get("type")) or "",
         _content(value.get("prompt")),
         as_text(value.get("commandMode")),
-        Origin(as_text(origin.get("kind"))) if is_object(origin) else None,
+        ClaudeOrigin(as_text(origin.get("kind"))) if is_object(origin) else None,
     )
 
 
-def _content(value: object) -> str | list[Block] | None:
+def _content(value: object) -> str | list[ClaudeBlock] | None:
     if is_array(value):
         return [_block(item) for item in value]
     return as_text(value)
 
 
-def _block(value: object) -> Block:
+def _block(value: object) -> ClaudeBlock:
     if not is_object(value):
-        return Block("", as_text(value))
-    return Block(as_text(value.get("type")) or "", as_text(value.get("text")), as_text(value.get("thinking")))
+        return ClaudeBlock("", as_text(value))
+    return ClaudeBlock(
+        as_text(value.get("type")) or "", as_text(value.get("text")), as_text(value.get("thinking"))
+    )

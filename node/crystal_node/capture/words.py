@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from crystal_node.capture.cleaning import clean
-from crystal_node.capture.records import Attachment, Block, Damage, Record
+from crystal_node.capture.records import ClaudeAttachment, ClaudeBlock, ClaudeRecord, LineFault
 
 _SYNTHETIC = "<synthetic>"
 """The model that Claude Code names for what it wrote itself: errors, limits, "No response requested."."""
@@ -30,7 +30,7 @@ _SILENT_BLOCKS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class SkippedRecord:
     """A record without words of anybody. ``damaged``: it should have had some, or is of a kind that we do not know."""
 
     reason: str
@@ -38,31 +38,31 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ClaudeWords:
     """A record's words, not cleaned yet. ``speaker`` is ``user`` or ``assistant``."""
 
     speaker: str
-    blocks: list[Block]
+    blocks: list[ClaudeBlock]
 
 
-def words_of(record: Record) -> Words | Silent:
+def words_of(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
     """What a record says, and who says it."""
     if record.is_meta:
-        return Silent("meta")
+        return SkippedRecord("meta")
     match record.type:
         case "user" | "assistant":
             return _spoken(record)
         case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
             return _queued(record.attachment)
         case known if known in _SILENT_RECORDS:
-            return Silent(f"record {known}")
+            return SkippedRecord(f"record {known}")
         case "":
-            return Silent(Damage.UNKNOWN_FORM.value, damaged=True)
+            return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
         case _:
-            return Silent("record of unknown type", damaged=True)
+            return SkippedRecord("record of unknown type", damaged=True)
 
 
-def cleaned_texts(words: Words, skipped: Counter[str]) -> dict[str, str]:
+def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
     """The texts by role (the speaker's, and ``thinking``) without mark-up. What is left out is counted in ``skipped``."""
     spoken: dict[str, list[str]] = {}
     for block in words.blocks:
@@ -79,25 +79,25 @@ def cleaned_texts(words: Words, skipped: Counter[str]) -> dict[str, str]:
     return {role: "\n\n".join(texts) for role, texts in spoken.items()}
 
 
-def _spoken(record: Record) -> Words | Silent:
+def _spoken(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
     if record.is_summary:
-        return Silent("compaction summary")
+        return SkippedRecord("compaction summary")
     if record.message is None:
-        return Silent(Damage.UNKNOWN_FORM.value, damaged=True)
+        return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
     if record.is_api_error or record.message.model == _SYNTHETIC:
-        return Silent("written by the tool")
-    return Words(record.type, _blocks(record.message.content))
+        return SkippedRecord("written by the tool")
+    return ClaudeWords(record.type, _blocks(record.message.content))
 
 
-def _queued(command: Attachment) -> Words | Silent:
+def _queued(command: ClaudeAttachment) -> ClaudeWords | SkippedRecord:
     """What was typed while the model worked is the person's; what a background task put into the queue is not."""
     by_person = command.origin is None or command.origin.kind in (None, "human")
     if not by_person or command.mode not in (None, "prompt"):
-        return Silent("record attachment")
-    return Words("user", _blocks(command.prompt))
+        return SkippedRecord("record attachment")
+    return ClaudeWords("user", _blocks(command.prompt))
 
 
-def _blocks(content: str | list[Block] | None) -> list[Block]:
+def _blocks(content: str | list[ClaudeBlock] | None) -> list[ClaudeBlock]:
     if isinstance(content, str):
-        return [Block("text", content)]
+        return [ClaudeBlock("text", content)]
     return content or []

@@ -42,7 +42,7 @@ _META_PROBLEMS = "node.capture-problems"
 _META_STRANGE = "node.capture-strange"
 
 
-class Moment(StrEnum):
+class Activity(StrEnum):
     """What is noted: something was recorded, sent, taken over; something of ours became durable; a round was made to its end;
     the Dream Weaver wove; a backup was made."""
 
@@ -55,7 +55,7 @@ class Moment(StrEnum):
     BACKUP = "backup"
 
 
-class Trouble(msgspec.Struct, frozen=True, array_like=True):
+class RoundFailure(msgspec.Struct, frozen=True, array_like=True):
     """Why rounds fail, in words, and since when."""
 
     since: int
@@ -65,14 +65,14 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
     hint: str
 
 
-class Problem(msgspec.Struct, frozen=True, array_like=True):
+class UnreadableTranscript(msgspec.Struct, frozen=True, array_like=True):
     """A transcript that could not be read, and why."""
 
     path: str
     why: str
 
 
-class Strange(msgspec.Struct, frozen=True, array_like=True):
+class UnknownLines(msgspec.Struct, frozen=True, array_like=True):
     """Lines of one tool that were not understood since words of it were last read: how many, the first one's place and fault,
     when that one was met, and when the last."""
 
@@ -89,13 +89,13 @@ class Strange(msgspec.Struct, frozen=True, array_like=True):
         return self.lines >= STRANGE_LINES and now_ms - self.at < STRANGE_TOLD_MS
 
 
-_strange = msgspec.msgpack.Decoder(list[Strange])
-_trouble = msgspec.msgpack.Decoder(Trouble)
-_problems = msgspec.msgpack.Decoder(list[Problem])
+_strange = msgspec.msgpack.Decoder(list[UnknownLines])
+_trouble = msgspec.msgpack.Decoder(RoundFailure)
+_problems = msgspec.msgpack.Decoder(list[UnreadableTranscript])
 _encoder = msgspec.msgpack.Encoder()
 
 
-def note(journal: SqliteJournal, moment: Moment, now_ms: int) -> None:
+def note(journal: SqliteJournal, moment: Activity, now_ms: int) -> None:
     """Notes it: in the transaction that is under way, else in one of its own unless that was done less than a minute ago."""
     if journal.in_transaction:
         journal.meta_set(_META + moment.value, b"%d" % now_ms)
@@ -103,13 +103,13 @@ def note(journal: SqliteJournal, moment: Moment, now_ms: int) -> None:
         _write(journal, {moment: now_ms})
 
 
-def read_moments(journal: SqliteJournal) -> dict[Moment, int]:
+def read_moments(journal: SqliteJournal) -> dict[Activity, int]:
     """Those that ever were."""
-    found = {moment: _read(journal, moment) for moment in Moment}
+    found = {moment: _read(journal, moment) for moment in Activity}
     return {moment: at for moment, at in found.items() if at is not None}
 
 
-def read_trouble(journal: SqliteJournal) -> Trouble | None:
+def read_trouble(journal: SqliteJournal) -> RoundFailure | None:
     """Why the last round failed; None if it succeeded."""
     data = journal.meta_get(_META_TROUBLE)
     try:
@@ -118,7 +118,7 @@ def read_trouble(journal: SqliteJournal) -> Trouble | None:
         return None  # of another version; the next round tells
 
 
-def read_problems(journal: SqliteJournal) -> list[Problem]:
+def read_problems(journal: SqliteJournal) -> list[UnreadableTranscript]:
     """Transcripts that could not be read when they were last looked at."""
     data = journal.meta_get(_META_PROBLEMS)
     try:
@@ -135,7 +135,7 @@ def note_problems(
     Written only when it is another list than before.
     """
     before = read_problems(journal)
-    fresh = [Problem(path, why[:TEXT_CHARS_MAX]) for path, why in found]
+    fresh = [UnreadableTranscript(path, why[:TEXT_CHARS_MAX]) for path, why in found]
     if looked_at is not None:
         seen = [*looked_at, *(problem.path for problem in fresh)]
         fresh += [problem for problem in before if not any(_is_in(problem.path, path) for path in seen)]
@@ -145,7 +145,7 @@ def note_problems(
             transaction.meta_set(_META_PROBLEMS, _encoder.encode(kept) if kept else None)
 
 
-def read_strange(journal: SqliteJournal) -> list[Strange]:
+def read_strange(journal: SqliteJournal) -> list[UnknownLines]:
     """Of each tool of which lines were not understood lately."""
     data = journal.meta_get(_META_STRANGE)
     try:
@@ -154,7 +154,7 @@ def read_strange(journal: SqliteJournal) -> list[Strange]:
         return []
 
 
-def note_strange(journal: SqliteJournal, found: Iterable[Strange]) -> None:
+def note_strange(journal: SqliteJournal, found: Iterable[UnknownLines]) -> None:
     """Keeps these in place of those from before. Written only when they are others."""
     kept = sorted(found, key=lambda one: one.tool)
     if kept != read_strange(journal):
@@ -162,24 +162,24 @@ def note_strange(journal: SqliteJournal, found: Iterable[Strange]) -> None:
             transaction.meta_set(_META_STRANGE, _encoder.encode(kept) if kept else None)
 
 
-class Rounds:
+class RoundNotes:
     """Notes of one process's rounds, as rarely as the module says: what is not written yet goes out with the next, or by
     ``flush``."""
 
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
-        self._waiting: dict[Moment, int] = {}
+        self._waiting: dict[Activity, int] = {}
         self._written_at: int | None = None
 
     def succeeded(self, report: "RoundReport", now_ms: int) -> None:
         """After a round that came to its end."""
         done = {
-            Moment.ROUND: True,
-            Moment.PUSH: bool(report.bytes_pushed),
-            Moment.PULL: bool(
+            Activity.ROUND: True,
+            Activity.PUSH: bool(report.bytes_pushed),
+            Activity.PULL: bool(
                 report.bytes_pulled or report.operations_applied or report.operations_collected
             ),
-            Moment.ACK: bool(report.settled),
+            Activity.ACK: bool(report.settled),
         }
         self._waiting |= {moment: now_ms for moment, was in done.items() if was}
         pause = MOVED_MS if len(self._waiting) > 1 else NOTED_MS
@@ -199,7 +199,7 @@ class Rounds:
             return
         since = before.since if before is not None and before.since <= now_ms else now_ms
         message, hint = failure.message[:TEXT_CHARS_MAX], failure.hint[:TEXT_CHARS_MAX]
-        trouble = Trouble(since, now_ms, failure.exit_code, message, hint)
+        trouble = RoundFailure(since, now_ms, failure.exit_code, message, hint)
         with suppress(apsw.Error), self._journal.transaction() as transaction:
             transaction.meta_set(_META_TROUBLE, _encoder.encode(trouble))
 
@@ -214,12 +214,12 @@ def _is_in(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
-def _read(journal: SqliteJournal, moment: Moment) -> int | None:
+def _read(journal: SqliteJournal, moment: Activity) -> int | None:
     value = journal.meta_get(_META + moment.value)
     return int(value) if value is not None and value.isdigit() else None
 
 
-def _write(journal: SqliteJournal, moments: dict[Moment, int], *, well: bool = False) -> None:
+def _write(journal: SqliteJournal, moments: dict[Activity, int], *, well: bool = False) -> None:
     with suppress(apsw.Error), journal.transaction() as transaction:
         for moment, at in moments.items():
             transaction.meta_set(_META + moment.value, b"%d" % at)

@@ -30,7 +30,7 @@ from crystal_mirror.ports import JournalView
 from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NotSetUp, Usage, WrongCode
+from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Config, Settings
@@ -128,7 +128,7 @@ async def join_vault(
 
 
 @dataclass(slots=True)
-class Joining:
+class PendingEnrolment:
     """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet.
 
     ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in. ``before``: the device
@@ -177,7 +177,7 @@ class Joining:
 
 
 @contextmanager
-def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Generator[Joining]:
+def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Generator[PendingEnrolment]:
     """Readies a home to join a vault: nobody else sets it up meanwhile, and the device's keys are stored.
 
     Raises:
@@ -203,7 +203,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         own = keys.identity()
         before = own.id if anew and own is not None else _device_before(settings)
         identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
-        yield Joining(settings, keys, identity, vault, fresh, anew, before, keyless=own is None)
+        yield PendingEnrolment(settings, keys, identity, vault, fresh, anew, before, keyless=own is None)
 
 
 def prepare_node(settings: Settings) -> Settings:
@@ -220,7 +220,7 @@ def _setup(home: Home) -> FileLock:
 
 def _need_relay(settings: Settings) -> None:
     if not settings.relay_url:
-        raise Usage("no relay was given", hint="Add --relay URL, or set CRYSTAL_RELAY_URL.")
+        raise UsageError("no relay was given", hint="Add --relay URL, or set CRYSTAL_RELAY_URL.")
 
 
 def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:

@@ -16,7 +16,7 @@ from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin
-from crystal_node.base.stream_database import StreamFile
+from crystal_node.base.stream_database import StreamDatabase
 
 SCHEMA_VERSION = 1
 
@@ -67,7 +67,7 @@ _FILE = SqliteFile(
 )
 
 
-class SqliteJournal(StreamFile):
+class SqliteJournal(StreamDatabase):
     """The journal over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
 
     @classmethod

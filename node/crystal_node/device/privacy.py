@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.device.journal import SqliteJournal
 
 SPANS_MAX = 10_000
@@ -82,7 +82,7 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return Privacy(None, tuple(spans))
 
 
-class PrivateNow(Usage):
+class PrivateNow(UsageError):
     """Private mode is on: nothing is recorded."""
 
     hint = "`crystal private off` ends it."

@@ -105,7 +105,7 @@ class RelayHasNoRoom(StoreFailure):
     hint = "Make room on the relay's disk; this device keeps its work and sends it later."
 
 
-class RelayMisbehaves(StoreFailure):
+class BadRelayReply(StoreFailure):
     """The relay's answer is impossible for a relay of this protocol."""
 
     exit_code = ExitCode.RELAY_MISBEHAVES
@@ -320,7 +320,7 @@ class Runner:
         last = after
         for key in keys:
             if not key.startswith(prefix) or key <= last:
-                raise RelayMisbehaves("the relay listed keys that were not asked for or are out of order")
+                raise BadRelayReply("the relay listed keys that were not asked for or are out of order")
             last = key
         return Listing(keys, page.more)
 
@@ -354,7 +354,7 @@ def store_failure(error: RelayError) -> StoreFailure:
     if error.exit_code == ExitCode.STORAGE:
         return RelayHasNoRoom(str(error))
     if isinstance(error, TooLarge):
-        return RelayMisbehaves(f"the relay takes no such request: {error}", hint=_TOO_LARGE_HINT)
+        return BadRelayReply(f"the relay takes no such request: {error}", hint=_TOO_LARGE_HINT)
     if isinstance(error, BadRequest):
-        return RelayMisbehaves(f"the relay takes no such request: {error}")
+        return BadRelayReply(f"the relay takes no such request: {error}")
     return StoreFailure(str(error), hint=error.hint or None)

@@ -28,7 +28,7 @@ from crystal_mirror.recovering import first_damage
 from crystal_mirror.repair.inspecting import Fault, inspect
 from crystal_mirror.types import EntryState
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp, RelayLacks, Usage
+from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp, RelayLacks, UsageError
 from crystal_node.base.home import Home, sync_directory
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import Settings
@@ -129,12 +129,12 @@ def _find(source: Path, home: Home) -> Path:
     if source.is_dir() and not path.is_file() and (source / path.name).is_file():
         path = source / path.name
     if not path.is_file():
-        raise Usage(
+        raise UsageError(
             f"there is no database {path}",
             hint="--from is a copy of another machine's crystal.db, or its home.",
         )
     if home.database.exists() and path.samefile(home.database):
-        raise Usage(f"{path} is this machine's own memory", hint="Give the copy of another machine's.")
+        raise UsageError(f"{path} is this machine's own memory", hint="Give the copy of another machine's.")
     return path
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crystal_core.database import Database, Row
 from crystal_node.base.errors import NoSuchEntry
-from crystal_node.base.lookup import Found, find_shown_text
+from crystal_node.base.lookup import StoredText, find_shown_text
 
 _PLACES = """
 SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
@@ -37,7 +37,7 @@ ORDER BY s.number
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ConversationMessage:
     """One piece of a conversation. ``hit``: the one that was asked for."""
 
     id: str
@@ -61,7 +61,7 @@ class Transcript:
     project: str
     repository: str
     source: str
-    pieces: tuple[Spoken, ...]
+    pieces: tuple[ConversationMessage, ...]
     before: int
     after: int
 
@@ -97,11 +97,11 @@ def transcript(
     )
 
 
-def _in_order(rows: list[Row], hit: bytes) -> list[Spoken]:
+def _in_order(rows: list[Row], hit: bytes) -> list[ConversationMessage]:
     """By time; pieces of one message together, each once even if it is pending here and ordered already."""
     firsts: dict[object, int] = {}
-    sortable: list[tuple[int, int, int, Spoken]] = []
-    last: dict[tuple[str, int, str, int], Spoken] = {}
+    sortable: list[tuple[int, int, int, ConversationMessage]] = []
+    last: dict[tuple[str, int, str, int], ConversationMessage] = {}
     seen: set[tuple[object, object, object]] = set()
     for number, row in enumerate(rows):
         content, text, _, _, message, part, role, created_at, _, _, _, device, provisional = row
@@ -113,7 +113,7 @@ def _in_order(rows: list[Row], hit: bytes) -> list[Spoken]:
             continue
         seen.add((content, message, part))
         first = firsts.setdefault(message or number, number)
-        piece = Spoken(
+        piece = ConversationMessage(
             content.hex(),
             str(text),
             str(role),
@@ -130,15 +130,15 @@ def _in_order(rows: list[Row], hit: bytes) -> list[Spoken]:
     return [one[3] for one in sorted(shown, key=lambda one: one[:3])]
 
 
-def _version(piece: Spoken) -> tuple[str, int, str, int]:
+def _version(piece: ConversationMessage) -> tuple[str, int, str, int]:
     """What versions of one piece have in common: the moment, too, for ids that a tool uses twice."""
     return piece.message, piece.part, piece.role, piece.created_at
 
 
-def _memory(database: Database, found: Found) -> Spoken:
+def _memory(database: Database, found: StoredText) -> ConversationMessage:
     """A text that was said nowhere: something to remember."""
     row = database.row("SELECT created_at, device, category FROM memories WHERE chunk = ?", (found.chunk,))
     created_at, device, category = row if row is not None else (0, b"", "")
-    return Spoken(
+    return ConversationMessage(
         found.id.hex(), found.words, f"memory: {category}", created_at, device, "", 0, row is None, True
     )

@@ -19,13 +19,13 @@ from crystal_core.embed.identities import parse_identity
 from crystal_core.embed.port import AnotherModel, Embedder, EmbedderUnavailable
 from crystal_core.embed.prices import dollars, known_model, tokens_expected
 from crystal_mirror.snapshot_base import META_MODEL
-from crystal_node.base.errors import BadConfig, Usage
+from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.options import BY_NAME
-from crystal_node.base.settings.resolved import Setting, Source
+from crystal_node.base.settings.resolved import Setting, SettingSource
 from crystal_node.device.device import Device
 from crystal_node.models.embedding.embedder import HeldEmbedder
-from crystal_node.models.embedding.prepared import MadeVectors
+from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.models.embedding.selection import BUILTIN, NONE, builtin
 from crystal_node.models.llm.addresses import is_loopback
 
@@ -82,7 +82,7 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
     before = settings.embedding
     provider = provider or before.provider
     if provider == NONE:
-        raise Usage(
+        raise UsageError(
             "there is nothing to migrate to: embedding is switched off on this device",
             hint="Name a provider: `crystal embed migrate builtin`.",
         )
@@ -100,14 +100,14 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
         try:
             checked = option.check(value, "the command line")
         except BadConfig as error:
-            raise Usage(str(error), hint=error.hint) from error
-        if now.source is Source.ENVIRONMENT and now.value != checked:
-            raise Usage(
+            raise UsageError(str(error), hint=error.hint) from error
+        if now.source is SettingSource.ENVIRONMENT and now.value != checked:
+            raise UsageError(
                 f"{option.variable} says {now.value[:80]!r}, and comes before what is configured",
                 hint=f"Unset {option.variable}, for the agent too, and run it again.",
             )
         if now.value != checked:
-            options[name] = Setting(name, checked, Source.FLAG)
+            options[name] = Setting(name, checked, SettingSource.FLAG)
     return replace(settings, options=options)
 
 
@@ -135,7 +135,7 @@ def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew:
     lacking = former == model and not anew
     texts = size = made = 0
     if path.exists() and not lacking:
-        with closing(MadeVectors.open(path)) as kept:
+        with closing(PreparedVectors.open(path)) as kept:
             same = kept.model == model
             for _, content, length in _sizes(database, lacking=False):
                 if same and kept.has(content):
@@ -166,7 +166,7 @@ def _anew_begun(device: Device, model: str) -> bool:
     path = device.settings.home.embedding_database
     if not path.exists():
         return False
-    with closing(MadeVectors.open(path)) as kept:
+    with closing(PreparedVectors.open(path)) as kept:
         return kept.anew and kept.model == model
 
 
@@ -183,7 +183,7 @@ def make_all(
         return 0
     database = device.replica.database
     done = size = 0
-    with closing(MadeVectors.open(device.settings.home.embedding_database)) as made:
+    with closing(PreparedVectors.open(device.settings.home.embedding_database)) as made:
         made.begin(plan.model, embedder.dimensions, anew=plan.anew)
         made.prune(database)
         _compare(embedder, made, database, anew=plan.anew)
@@ -198,7 +198,7 @@ def make_all(
     return done
 
 
-def _compare(embedder: Embedder, made: MadeVectors, database: Database, *, anew: bool) -> None:
+def _compare(embedder: Embedder, made: PreparedVectors, database: Database, *, anew: bool) -> None:
     """Whether what was made before is still this model's. With ``anew``, what is not is dropped."""
     expect = getattr(embedder, "expect", None)
     sample = made.sample(database) if expect is not None else None
@@ -225,7 +225,7 @@ def _embedded(embedder: Embedder, texts: list[str]) -> list[list[bytes]]:
     raise AssertionError("the last try raises or returns")
 
 
-def _without(database: Database, made: MadeVectors) -> Iterator[list[tuple[int, str]]]:
+def _without(database: Database, made: PreparedVectors) -> Iterator[list[tuple[int, str]]]:
     """Number and text of what has no vectors among the made ones, in steps."""
     after, waiting = 0, list[tuple[int, str]]()
     while True:

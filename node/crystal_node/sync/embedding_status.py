@@ -7,7 +7,7 @@ from crystal_core.embed.port import EmbeddingError
 from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.device.device import Device
-from crystal_node.models.embedding.prepared import MadeVectors
+from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.models.embedding.selection import BUILTIN, embedder_for
 from crystal_node.models.embedding.vault_embedder import VaultEmbedder
 from crystal_node.sync.embedding_notes import META_PROBLEM
@@ -92,7 +92,7 @@ def _made(device: Device) -> tuple[int, str]:
     path = device.settings.home.embedding_database
     if not path.exists():
         return 0, ""
-    with closing(MadeVectors.open(path)) as made:
+    with closing(PreparedVectors.open(path)) as made:
         return made.count(), made.model
 
 

@@ -29,7 +29,7 @@ from crystal_mirror.snapshot_base import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings.again import options_again
 from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder
-from crystal_node.models.embedding.prepared import MadeVectors, WithMade
+from crystal_node.models.embedding.prepared import PreparedEmbedder, PreparedVectors
 from crystal_node.models.embedding.samples import compare_with
 from crystal_node.models.embedding.selection import embedder_for
 from crystal_node.models.llm.addresses import is_loopback
@@ -49,7 +49,7 @@ UNASKED_BYTES_MAX = 2 * 1024 * 1024
 """What is caught up on at a provider that costs money, without asking the person: a cent or two."""
 
 
-class Ingest:
+class RoundEmbedder:
     """The embedder of one device's rounds. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, device: "Device", clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +61,7 @@ class Ingest:
         self._compared_with = ""
         self._rest_until = 0.0
         self._failures = 0
-        self._made: MadeVectors | None = None
+        self._made: PreparedVectors | None = None
         self.runner: Runner | None = None
         """Runs the flows that embed what lacks vectors."""
         self.needed_at = 0.0
@@ -147,7 +147,7 @@ class Ingest:
         self._for = None
         path = self._device.settings.home.embedding_database
         if path.exists():
-            with closing(MadeVectors.open(path)) as made:
+            with closing(PreparedVectors.open(path)) as made:
                 made.changed_over()
 
     async def catch_up(self) -> None:
@@ -203,8 +203,8 @@ class Ingest:
             self._for, self._compared_with = None, ""
             self._embedder = embedder_for(self._settings, kept)
             if path.exists():
-                self._made = MadeVectors.open(path)
-                self._embedder = WithMade(self._embedder, self._made)
+                self._made = PreparedVectors.open(path)
+                self._embedder = PreparedEmbedder(self._embedder, self._made)
             self._for = wanted
         return self._embedder
 
@@ -230,7 +230,7 @@ class Ingest:
         """After a round that took something in: what was forgotten must not stay among what was made beforehand."""
         path = self._device.settings.home.embedding_database
         if path.exists():
-            made = MadeVectors.open(path)
+            made = PreparedVectors.open(path)
             made.prune(self._device.replica.database)
             made.close()
         self._drop_made()

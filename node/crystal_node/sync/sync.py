@@ -24,7 +24,7 @@ from crystal_node.base.errors import describe
 from crystal_node.base.locking import FileLock, give_way
 from crystal_node.base.wording import counted, size
 from crystal_node.device.access import Access, note_access
-from crystal_node.device.activity import Rounds
+from crystal_node.device.activity import RoundNotes
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.sync.files.alongside import with_files
@@ -35,7 +35,7 @@ from crystal_node.sync.members.newsdesk import keep_lines
 from crystal_node.sync.replication.leftovers import tidy_leftovers
 from crystal_node.sync.replication.pace import ProgressLines
 from crystal_node.sync.replication.snapshotting import snapshot_if_due, snapshot_now
-from crystal_node.sync.round_embedder import Ingest
+from crystal_node.sync.round_embedder import RoundEmbedder
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import token_hash
 
@@ -124,7 +124,7 @@ class Syncer:
         """``position_seconds``: this device's position is told at most this often. ``gives_way``: to commands that are in a
         hurry (``ahead``), as a watcher does."""
         self._device = device
-        self.ingest = Ingest(device)
+        self.ingest = RoundEmbedder(device)
         pace = ProgressLines(progress) if progress is not None else None
         self._runner = Runner(store, self.ingest.source, self._embedded, pace, self.ingest.failed)
         self.ingest.runner = self._runner
@@ -138,7 +138,7 @@ class Syncer:
         self._root_looked_for = device.member.log.root_number
         self._version = version("memory-crystal")
         self._files = FileRounds(device, purpose)
-        self._moments = Rounds(device.journal)
+        self._moments = RoundNotes(device.journal)
         self._caught_up = False
         self._token = b""
         self._store = store

@@ -16,7 +16,7 @@ import apsw
 from crystal_core.schema import APPLICATION_ID
 from crystal_mirror.operations import CONFIDENCE_MAX, MILLISECONDS_MAX, NAME_CHARS_MAX
 from crystal_node.base.agent_names import agent_id
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.capture.messages import derived_id
 from crystal_node.safekeeping.portable.records import MemoryRecord, PieceRecord
 
@@ -28,7 +28,7 @@ _TABLES = {"chunks": {"text", "role", "source_type", "source_id", "agent_id", "c
 _FORMER = {"conversation_chunks": {"chunk_text", "role", "agent_id", "session_key", "timestamp"}}
 
 
-class NotPublished(Usage):
+class NotPublished(UsageError):
     """The file is no database of the prototype's."""
 
     hint = "Give the prototype's memory/crystal.db, or OpenClaw's memory/context-embeddings.sqlite."

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from msgspec import DecodeError, Struct, json
 
-from crystal_node.base.errors import HomeBusy, LocalStorage, Usage
+from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.base.home import sync_directory
 
 OWN = (
@@ -103,7 +103,7 @@ def take_over(
     """
     found = look(root, claude_folder)
     if found is None:
-        raise Usage(
+        raise UsageError(
             f"{root} is no home of the prototype's",
             hint="There is nothing to take over: `crystal up` sets this machine up.",
         )

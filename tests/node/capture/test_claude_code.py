@@ -10,7 +10,7 @@ import pytest
 from crystal_core.chunking import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, encode_operation
 from crystal_node.capture import line_reader
-from crystal_node.capture.adapter import SPOTS_MAX, Counts, Spot, decode_state, encode_state
+from crystal_node.capture.adapter import SPOTS_MAX, CaptureCounts, Spot, decode_state, encode_state
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.line_reader import FileState
 from tests.node.capture.transcripts import (
@@ -245,7 +245,7 @@ def test_only_the_first_places_are_remembered_and_all_are_counted(tool: Tool) ->
     counts = tool.read().counts
     assert counts.skipped["line is not JSON"] == 100
     assert len(counts.spots) == SPOTS_MAX
-    both = Counts()
+    both = CaptureCounts()
     both.add(counts)
     both.add(counts)
     assert both.skipped["line is not JSON"] == 200

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from crystal_node.capture import line_reader
-from crystal_node.capture.line_reader import FileState, Line, LineReader, NotAFile, unchanged
+from crystal_node.capture.line_reader import FileLine, FileState, LineReader, NotAFile, unchanged
 
 
 def read(path: Path, state: FileState | None) -> tuple[list[bytes | None], FileState]:
@@ -298,4 +298,4 @@ def test_a_replacement_within_one_tick_of_the_clock_is_known_by_its_inode(path: 
 def test_line_carries_where_it_stands(path: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
     with LineReader(path, None) as reader:
-        assert list(reader.lines()) == [Line(b"one", 0, 4), Line(b"two", 4, 8)]
+        assert list(reader.lines()) == [FileLine(b"one", 0, 4), FileLine(b"two", 4, 8)]

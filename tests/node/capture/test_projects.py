@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.base.project import Place, Places, normalised_remote, project_name, repository_name
+from crystal_node.base.project import Project, ProjectFinder, normalised_remote, project_name, repository_name
 
 HOME = Path("/home/mara")
 
@@ -99,11 +99,11 @@ def test_a_huge_configuration_is_read_to_a_limit(tmp_path: Path) -> None:
 
 def test_a_pass_looks_at_each_place_once_and_the_next_pass_anew(tmp_path: Path) -> None:
     folder = repository(tmp_path / "tide", '[remote "origin"]\nurl = git@example.org:a/b\n')
-    places = Places(tmp_path)
-    assert places.of(str(folder)) == Place("tide", "example.org/a/b")
+    places = ProjectFinder(tmp_path)
+    assert places.of(str(folder)) == Project("tide", "example.org/a/b")
     (folder / ".git" / "config").write_text("")
-    assert places.of(str(folder)) == Place("tide", "example.org/a/b")
-    assert Places(tmp_path).of(str(folder)) == Place("tide", "")
+    assert places.of(str(folder)) == Project("tide", "example.org/a/b")
+    assert ProjectFinder(tmp_path).of(str(folder)) == Project("tide", "")
 
 
 def test_a_worktree_names_its_repositorys_remote(tmp_path: Path) -> None:

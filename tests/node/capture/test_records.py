@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_mirror.operations import decode_operation, encode_operation
-from crystal_node.capture.records import Blank, Damage, Record, bounded, milliseconds, parse_line
-from crystal_node.capture.words import Silent, Words, cleaned_texts, words_of
+from crystal_node.capture.records import BlankLine, ClaudeRecord, LineFault, bounded, milliseconds, parse_line
+from crystal_node.capture.words import ClaudeWords, SkippedRecord, cleaned_texts, words_of
 from tests.node.capture.transcripts import Said, Tool, assistant, line, said, user
 
 
 def texts(record: dict[str, Any]) -> tuple[list[Said], Counter[str]]:
     """What a record says, and what was left out of it."""
     parsed = parse_line(line(record).strip())
-    assert isinstance(parsed, Record)
+    assert isinstance(parsed, ClaudeRecord)
     words = words_of(parsed)
     skipped: Counter[str] = Counter()
-    if isinstance(words, Silent):
+    if isinstance(words, SkippedRecord):
         skipped[words.reason] += 1
         return [], skipped
     return list(cleaned_texts(words, skipped).items()), skipped
@@ -139,17 +139,17 @@ def test_an_odd_field_does_not_cost_the_words(odd: dict[str, Any]) -> None:
     ],
 )
 def test_damage_is_named(data: bytes) -> None:
-    assert parse_line(data) is Damage.NOT_JSON
+    assert parse_line(data) is LineFault.NOT_JSON
 
 
 @pytest.mark.parametrize("data", [b"null", b'"text"', b"[]", b"3", b"true", b"1e999"])
 def test_json_that_is_no_record_is_named(data: bytes) -> None:
-    assert parse_line(data) is Damage.UNKNOWN_FORM
+    assert parse_line(data) is LineFault.UNKNOWN_FORM
 
 
 @pytest.mark.parametrize("data", [b"", b"  \t", b"\r", b"\xef\xbb\xbf"])
 def test_blank_lines_are_nothing(data: bytes) -> None:
-    assert parse_line(data) == Blank()
+    assert parse_line(data) == BlankLine()
 
 
 def test_a_byte_order_mark_and_carriage_returns_do_not_cost_a_message(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_names_are_bounded_in_bytes_and_stay_text(name: str | None, limit: int) 
 
 @given(st.binary(max_size=200))
 def test_no_line_makes_parsing_fail(data: bytes) -> None:
-    assert isinstance(parse_line(data), Record | Damage | Blank)
+    assert isinstance(parse_line(data), ClaudeRecord | LineFault | BlankLine)
 
 
 json_values = st.recursive(
@@ -237,7 +237,7 @@ def test_no_record_makes_reading_fail_or_an_operation_that_cannot_travel(
 
 
 def test_words_and_silence_are_told_apart() -> None:
-    assert isinstance(words_of(Record(type="user")), Silent)
+    assert isinstance(words_of(ClaudeRecord(type="user")), SkippedRecord)
     spoken = parse_line(json.dumps(user("x")).encode())
-    assert isinstance(spoken, Record)
-    assert isinstance(words_of(spoken), Words)
+    assert isinstance(spoken, ClaudeRecord)
+    assert isinstance(words_of(spoken), ClaudeWords)

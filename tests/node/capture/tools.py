@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crystal_mirror.operations import Capture, Piece
-from crystal_node.capture.adapter import Adapter, Counts, Hides, Reading
+from crystal_node.capture.adapter import Adapter, CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.drop import DropFolder
@@ -134,12 +134,12 @@ def read_all(
     *,
     hides: Hides = nothing,
     quiet_ns: int = -1,
-) -> tuple[list[Capture], Counts, FileState]:
+) -> tuple[list[Capture], CaptureCounts, FileState]:
     """Pass after pass, to the end."""
     operations: list[Capture] = []
-    counts = Counts()
+    counts = CaptureCounts()
     while True:
-        reading: Reading = adapter.read(
+        reading: TranscriptReading = adapter.read(
             path, state, agent=adapter.agent_of(path), hides=hides, quiet_ns=quiet_ns
         )
         operations += reading.operations

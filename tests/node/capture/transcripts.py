@@ -7,7 +7,7 @@ from typing import Any
 
 import crystal_node
 from crystal_mirror.operations import Capture
-from crystal_node.capture.adapter import Reading
+from crystal_node.capture.adapter import TranscriptReading
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.line_reader import FileState
 
@@ -39,7 +39,7 @@ class Tool:
             for record in records:
                 file.write(record if isinstance(record, bytes) else line(record))
 
-    def read(self, state: FileState | None = None, hides: Hides = nothing) -> Reading:
+    def read(self, state: FileState | None = None, hides: Hides = nothing) -> TranscriptReading:
         """One pass."""
         return self.adapter.read(self.path, state, agent="cc-mini", hides=hides)
 

@@ -22,7 +22,7 @@ from crystal_mirror.logsync import read_log
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import ExitCode, NoSuchEntry, Usage
+from crystal_node.base.errors import ExitCode, NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device, opened
@@ -163,7 +163,7 @@ def core_of(device: Device) -> bytes:
     if lead is None or lead.is_freeze:
         raise Unready("nobody leads this vault, so that nobody can be asked")
     if lead.device == device.identity.id:
-        raise Usage(
+        raise UsageError(
             "this device is the Core itself", hint="Run the command for it here, without asking anybody."
         )
     return lead.device
@@ -207,7 +207,9 @@ def find_asked(book: SqliteBook, given: str) -> AskedRequest:
     """By the first digits of its id. Raises NoSuchEntry, Usage."""
     digits = given.strip().lower()
     if len(digits) < ID_DIGITS_MIN or not all(digit in "0123456789abcdef" for digit in digits):
-        raise Usage(f"{given[:40]!r} is no id", hint=f"Give {ID_DIGITS_MIN} or more of its first digits.")
+        raise UsageError(
+            f"{given[:40]!r} is no id", hint=f"Give {ID_DIGITS_MIN} or more of its first digits."
+        )
     found = [row for row in book.all_asked() if row.id.hex().startswith(digits)]
     if not found:
         raise NoSuchEntry(
@@ -215,7 +217,7 @@ def find_asked(book: SqliteBook, given: str) -> AskedRequest:
             hint="`crystal commands list` shows what was.",
         )
     if len(found) > 1:
-        raise Usage(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
+        raise UsageError(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return found[0]
 
 

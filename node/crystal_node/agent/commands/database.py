@@ -13,7 +13,7 @@ import msgspec
 from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.ports import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
-from crystal_node.base.stream_database import StreamFile
+from crystal_node.base.stream_database import StreamDatabase
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -48,7 +48,7 @@ _FILE = SqliteFile(
 )
 
 
-class SqliteBook(StreamFile):
+class SqliteBook(StreamDatabase):
     """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
 
     @classmethod

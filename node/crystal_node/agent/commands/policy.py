@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from crystal_mirror.commands.messages import Action
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.options import BY_NAME
 
@@ -51,7 +51,7 @@ def allow(settings: Settings, device: str, action: str) -> tuple[tuple[str, ...]
 def checked_action(name: str) -> str:
     """Raises Usage."""
     if name != ANY and name not in set(Action):
-        raise Usage(f"there is no action {name[:40]!r}", hint=f"There are: {', '.join(Action)}, or *.")
+        raise UsageError(f"there is no action {name[:40]!r}", hint=f"There are: {', '.join(Action)}, or *.")
     return name
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.commands.service import Do, Done, Tell
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.sync.work import JobContext
 
 if TYPE_CHECKING:
@@ -102,13 +102,13 @@ async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done
 
 
 async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
-    from crystal_node.device.activity import Moment, note
+    from crystal_node.device.activity import Activity, note
     from crystal_node.safekeeping.backup.making import Subject, back_up
 
     settings = work.settings
     folder = settings.backup.folder
     if folder is None:
-        raise Usage(
+        raise UsageError(
             "no folder for backups is set there", hint="`crystal backup setup` on that machine sets it."
         )
     subject = Subject.of(work.device)
@@ -122,7 +122,7 @@ async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
         marked=True,
         tell=lambda text: tell(text, 0, 0),
     )
-    note(work.device.journal, Moment.BACKUP, work.now_ms())
+    note(work.device.journal, Activity.BACKUP, work.now_ms())
     return Done(
         f"backup {done.folder.name} made and read back",
         {"backup": done.folder.name, "deleted": len(done.gone), "seconds": round(done.seconds, 3)},
@@ -139,7 +139,7 @@ def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> N
     since = now_ms - settings.backup.every_hours * _HOUR_MS
     own = [each.manifest for each in backups(shelf) if each.is_of(owner)]
     if sum(manifest is not None and manifest.made_ms > since for manifest in own) >= BACKUPS_MAX:
-        raise Usage(
+        raise UsageError(
             f"{BACKUPS_MAX} backups were made within {settings.backup.every_hours} hours, and older ones are to stay",
             hint="`crystal backup` on that machine makes one more.",
         )
@@ -150,7 +150,7 @@ async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.capture.history import History, decided
 
     if not arguments.dry_run and decided(work.settings.home.state_database) is History.STEPPED_OVER:
-        raise Usage(
+        raise UsageError(
             "what was said there before Crystal came was left out on purpose, and is not recorded by request",
             hint="`crystal backfill` on that machine does it.",
         )
@@ -169,7 +169,9 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Do
     from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
 
     if arguments.mode and arguments.mode not in set(WeaveMode):
-        raise Usage(f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+        raise UsageError(
+            f"there is no mode {arguments.mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}."
+        )
     _check_live(work.settings, arguments.agent)
     most = work.settings.dreams.tokens_max
     request = WeaveRequest(
@@ -190,7 +192,7 @@ def _check_live(settings: "Settings", agent: str) -> None:
     if agent in ("", settings.agent_id):
         return
     if not any(one.agent == agent and one.state is State.LIVE for one in staged(settings.home)):
-        raise Usage(
+        raise UsageError(
             "that agent is not live there, and nothing of it is woven by request",
             hint="`crystal staging list` on that machine shows how it stands.",
         )

@@ -10,7 +10,7 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.agent.jobs.status import agent_standing
 from crystal_node.base.errors import ExitCode
-from crystal_node.base.jobs import JobStanding, Outcome
+from crystal_node.base.jobs import JobOutcome, JobStatus
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
@@ -26,19 +26,19 @@ _PURPOSE = "crystal jobs run"
 class JobRun:
     """``by``: "agent" or "here"."""
 
-    standing: JobStanding
+    standing: JobStatus
     by: str
     finished: bool
 
     @property
     def exit_code(self) -> int:
         if self.finished and self.standing.outcome.bad:
-            broken = self.standing.outcome is Outcome.BROKEN
+            broken = self.standing.outcome is JobOutcome.BROKEN
             return ExitCode.UNEXPECTED if broken else ExitCode.STORAGE
         return ExitCode.OK
 
 
-def pause_job(settings: Settings, name: str, *, paused: bool) -> JobStanding:
+def pause_job(settings: Settings, name: str, *, paused: bool) -> JobStatus:
     """Raises NoSuchEntry."""
     with JobStore.open(settings.home.jobs_database) as store:
         store.pause(name, paused=paused)

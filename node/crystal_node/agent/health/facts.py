@@ -18,7 +18,7 @@ from crystal_node.agent.jobs.status import Holder, agent_standing, job_standings
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe
 from crystal_node.base.home import Home
-from crystal_node.base.jobs import JobStanding, Outcome
+from crystal_node.base.jobs import JobOutcome, JobStatus
 from crystal_node.base.wording import counted, one_line, size
 
 
@@ -65,8 +65,8 @@ def background(home: Home) -> Background:
     )
 
 
-def _trouble(job: JobStanding) -> JobTrouble:
-    return JobTrouble(job.name, job.said, job.failures, job.ended, job.outcome is Outcome.BROKEN)
+def _trouble(job: JobStatus) -> JobTrouble:
+    return JobTrouble(job.name, job.said, job.failures, job.ended, job.outcome is JobOutcome.BROKEN)
 
 
 STAGED_MAX = 3

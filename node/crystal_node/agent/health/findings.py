@@ -19,7 +19,7 @@ from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago, counted, one_line
 from crystal_node.device.access import TEXTS, Access, read_access
-from crystal_node.device.activity import Moment, Problem, Strange, Trouble
+from crystal_node.device.activity import Activity, RoundFailure, UnknownLines, UnreadableTranscript
 from crystal_node.device.device import Device
 from crystal_node.device.kit.state import KitState, kit_state
 from crystal_node.sync.embedding_notes import META_PROBLEM
@@ -108,8 +108,8 @@ class Facts:
     now_ms: int
     is_core: bool
     access: Access
-    trouble: Trouble | None
-    moments: dict[Moment, int]
+    trouble: RoundFailure | None
+    moments: dict[Activity, int]
     channels: Channels
     background: Background
     disks: tuple[Disk, ...]
@@ -117,11 +117,11 @@ class Facts:
     quarantined: int
     notices: dict[str, str]
     generation_missing: int | None
-    problems: tuple[Problem, ...]
+    problems: tuple[UnreadableTranscript, ...]
     files_halted: str
     files_withheld: int
     others: Others = field(default_factory=Others)
-    strange: tuple[Strange, ...] = ()
+    strange: tuple[UnknownLines, ...] = ()
 
 
 def stuck(facts: Facts) -> list[Stuck]:
@@ -214,15 +214,15 @@ def _nobody_syncs(facts: Facts) -> Iterator[Stuck]:
 def _core(facts: Facts) -> Iterator[Stuck]:
     """The Core is away: by its own last word, or because it takes nothing of what lies on the relay."""
     core, waiting = facts.core, facts.channels.conversations
-    reached = facts.moments.get(Moment.ROUND, 0)
+    reached = facts.moments.get(Activity.ROUND, 0)
     if core is None or not reached:
         return
     lived = max(
-        core.seen_at, facts.moments.get(Moment.PULL, 0)
+        core.seen_at, facts.moments.get(Activity.PULL, 0)
     )  # what a Node takes over, the Core has written
     quiet = core.seen_at > 0 and reached - lived > CORE_QUIET_MS
     oldest = round((waiting.oldest_seconds or 0.0) * 1000)
-    settled = facts.now_ms - facts.moments.get(Moment.ACK, 0)
+    settled = facts.now_ms - facts.moments.get(Activity.ACK, 0)
     ignored = bool(waiting.stored) and min(oldest, settled) > ORDERED_MS_MAX
     if not (quiet or ignored):
         return
@@ -280,7 +280,7 @@ def _capture(facts: Facts) -> Iterator[Stuck]:
             yield Stuck(StuckName.CAPTURE, strange_text(each), STRANGE_REMEDY, each.since)
 
 
-def strange_text(found: Strange) -> str:
+def strange_text(found: UnknownLines) -> str:
     """What is told of lines that are not understood."""
     where = f"{one_line(found.path, 120)}, byte {found.offset} ({one_line(found.why, 60)})"
     what = f"{found.lines:,} lines that {one_line(found.tool, 40)} wrote are of no kind that is known here"

@@ -15,8 +15,8 @@ from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
 from crystal_node.device.access import Access, read_access
 from crystal_node.device.activity import (
-    Moment,
-    Trouble,
+    Activity,
+    RoundFailure,
     read_moments,
     read_problems,
     read_strange,
@@ -63,8 +63,8 @@ class Standing:
     files: FilesStatus
     devices: tuple[MemberRow, ...]
     channels: Channels
-    moments: dict[Moment, int]
-    trouble: Trouble | None
+    moments: dict[Activity, int]
+    trouble: RoundFailure | None
     concerns: tuple[Concern, ...]
     stuck: tuple[Stuck, ...]
 
@@ -82,7 +82,7 @@ def standing(device: Device) -> Standing:
     behind = background(device.settings.home)
     other = others(device.settings.home)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
-    through = channels(device, member, rows, files, other.commands, moments.get(Moment.PULL, 0))
+    through = channels(device, member, rows, files, other.commands, moments.get(Activity.PULL, 0))
     facts = Facts(
         now_ms=now,
         is_core=member.is_core,
@@ -205,7 +205,7 @@ def status_document(device: Device, found: Standing) -> dict[str, object]:
         "generation": {"number": found.generation, "begun_at": iso(found.generation_at)},
         "devices": [_device(row) for row in found.devices],
         "channels": _channels(found),
-        "last": {moment.value: iso(found.moments.get(moment, 0)) for moment in Moment},
+        "last": {moment.value: iso(found.moments.get(moment, 0)) for moment in Activity},
         "sync": _sync(found),
         "background": _background(found),
         "stuck": [

@@ -12,7 +12,7 @@ import apsw
 
 from crystal_core.sqlitefile import MEMORY, SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage, NoSuchEntry
-from crystal_node.base.jobs import Job, JobStanding, Outcome
+from crystal_node.base.jobs import Job, JobOutcome, JobStatus
 
 SAID_CHARS_MAX = 500
 
@@ -101,14 +101,14 @@ class JobStore:
         self,
         name: str,
         moment: int,
-        outcome: Outcome,
+        outcome: JobOutcome,
         said: str,
         *,
         failures: int,
         next_run: int,
         served: int,
     ) -> None:
-        worked = moment if outcome is Outcome.DONE else None
+        worked = moment if outcome is JobOutcome.DONE else None
         self._change(
             name,
             "started = 0, ended = ?, outcome = ?, said = ?, failures = ?, next = ?, served = max(served, ?), "
@@ -149,12 +149,12 @@ class JobStore:
 
     # --- looking ---
 
-    def all(self) -> list[JobStanding]:
+    def all(self) -> list[JobStatus]:
         """The jobs that there are, by name."""
         rows = self._db.execute(_ALL)
         return [_standing(row) for row in rows]
 
-    def one(self, name: str) -> JobStanding:
+    def one(self, name: str) -> JobStatus:
         """Raises NoSuchEntry."""
         self._known(name)
         rows = self._db.execute(_ONE, (name,))
@@ -205,7 +205,7 @@ def _put_aside(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _standing(row: tuple[object, ...]) -> JobStanding:
+def _standing(row: tuple[object, ...]) -> JobStatus:
     (
         name,
         what,
@@ -223,7 +223,7 @@ def _standing(row: tuple[object, ...]) -> JobStanding:
         due,
         off,
     ) = row
-    return JobStanding(
+    return JobStatus(
         str(name),
         str(what),
         _float(every),
@@ -234,7 +234,7 @@ def _standing(row: tuple[object, ...]) -> JobStanding:
         _int(started),
         _int(ended),
         _int(worked),
-        Outcome(str(outcome)),
+        JobOutcome(str(outcome)),
         str(said),
         _int(failures),
         _int(due),

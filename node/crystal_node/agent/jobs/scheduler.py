@@ -27,7 +27,7 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms as system_now_ms
 from crystal_node.base.errors import ExitCode, describe, passes
-from crystal_node.base.jobs import Job, JobStanding, Outcome
+from crystal_node.base.jobs import Job, JobOutcome, JobStatus
 from crystal_node.sync.watch import Report, WatchEvent
 
 FAILED_SECONDS = 60.0
@@ -53,7 +53,7 @@ _log = logging.getLogger("crystal_node.agent.daemon")
 @dataclass
 class _Entry:
     job: Job
-    standing: JobStanding
+    standing: JobStatus
     backoff: Backoff
     task: "asyncio.Task[None] | None" = None
     noted: int = 0
@@ -160,7 +160,7 @@ class Schedule:
 
     # --- times ---
 
-    def _enter(self, job: Job, standing: JobStanding) -> None:
+    def _enter(self, job: Job, standing: JobStatus) -> None:
         from apscheduler.triggers.interval import IntervalTrigger
 
         most = self._pause_max(job)
@@ -174,7 +174,7 @@ class Schedule:
                 lambda: self.store.ended(
                     job.name,
                     moment,
-                    Outcome.INTERRUPTED,
+                    JobOutcome.INTERRUPTED,
                     "the agent was killed while it ran",
                     failures=failures,
                     next_run=0,
@@ -198,12 +198,12 @@ class Schedule:
             max_instances=1,
         )
 
-    def _first(self, job: Job, standing: JobStanding, pause: float) -> datetime:
+    def _first(self, job: Job, standing: JobStatus, pause: float) -> datetime:
         now = self.now_ms()
         wait = pause if standing.failing else job.every
         last = min(standing.ended, now)
         due_in = (last - now) / 1000 + wait if standing.ended else 0.0
-        if standing.outcome is Outcome.STOPPED:
+        if standing.outcome is JobOutcome.STOPPED:
             due_in = 0.0
         low, high = self.first_seconds
         soon = self.uniform(low, max(low, min(high, job.every)))
@@ -262,7 +262,7 @@ class Schedule:
             outcome, said = await self._outcome(entry)
         except asyncio.CancelledError:
             # A request stands: the next start serves it.
-            self._ended(entry, Outcome.STOPPED, "", wanted=entry.standing.served, quick=False)
+            self._ended(entry, JobOutcome.STOPPED, "", wanted=entry.standing.served, quick=False)
             raise
         finally:
             begun.cancel()
@@ -270,11 +270,11 @@ class Schedule:
             self._again_in(entry, min(entry.job.every, ASK_AGAIN_SECONDS))
             if not asked:
                 return
-            outcome, said = Outcome.NOTHING, "it is not due on this device, as it is set up"
+            outcome, said = JobOutcome.NOTHING, "it is not due on this device, as it is set up"
         quick = not asked and loop.time() - started < NOTED_AFTER_SECONDS
         self._ended(entry, outcome, said, wanted=wanted, quick=quick)
 
-    async def _outcome(self, entry: _Entry) -> tuple[Outcome | None, str]:
+    async def _outcome(self, entry: _Entry) -> tuple[JobOutcome | None, str]:
         """How a run went; None if it is not due."""
         job = entry.job
         try:
@@ -289,17 +289,17 @@ class Schedule:
             failure = describe(error)
             if failure.exit_code == ExitCode.UNEXPECTED:
                 _log.exception("job %s: a mistake in Crystal", job.name)
-                return Outcome.BROKEN, _text(f"a mistake in Crystal: {failure.message}")
-            return Outcome.FAILED, _text(f"{failure.message}. {failure.hint}".strip())
-        return (Outcome.DONE if said else Outcome.NOTHING), _text(said)
+                return JobOutcome.BROKEN, _text(f"a mistake in Crystal: {failure.message}")
+            return JobOutcome.FAILED, _text(f"{failure.message}. {failure.hint}".strip())
+        return (JobOutcome.DONE if said else JobOutcome.NOTHING), _text(said)
 
     def _begun(self, entry: _Entry) -> None:
         self._write(lambda: self.store.begun(entry.job.name, self.now_ms()))
 
-    def _ended(self, entry: _Entry, outcome: Outcome, said: str, *, wanted: int, quick: bool) -> None:
+    def _ended(self, entry: _Entry, outcome: JobOutcome, said: str, *, wanted: int, quick: bool) -> None:
         job, now, before = entry.job, self.now_ms(), entry.standing
         due = self._after(entry, outcome, said)
-        same = outcome is Outcome.NOTHING and before.outcome in (Outcome.NOTHING, Outcome.DONE)
+        same = outcome is JobOutcome.NOTHING and before.outcome in (JobOutcome.NOTHING, JobOutcome.DONE)
         if quick and same and 0 <= now - entry.noted < NOTED_MS:
             return
         entry.noted, entry.served = now, max(entry.served, wanted)
@@ -310,10 +310,10 @@ class Schedule:
             )
         )
         self._write(lambda: self._look_at(entry))
-        if entry.asked and outcome is not Outcome.STOPPED:  # a request that came meanwhile
+        if entry.asked and outcome is not JobOutcome.STOPPED:  # a request that came meanwhile
             asyncio.get_running_loop().call_soon(self._fire_if_idle, entry)
 
-    def _after(self, entry: _Entry, outcome: Outcome, said: str) -> int:
+    def _after(self, entry: _Entry, outcome: JobOutcome, said: str) -> int:
         """Tells how it went, and returns when it runs next, in milliseconds."""
         job = entry.job
         if outcome.bad:
@@ -322,12 +322,12 @@ class Schedule:
                 self.report(WatchEvent.FAILED, f"{job.name}: {said} It is tried again in {pause:.0f} s.")
             self._told.add(job.name)
             return self._again_in(entry, pause)
-        if outcome is not Outcome.STOPPED:
+        if outcome is not JobOutcome.STOPPED:
             if entry.backoff.failures:
                 self.report(WatchEvent.RECOVERED, f"{job.name}: it works again")
             entry.backoff.succeeded()
             self._told.discard(job.name)
-        if outcome is Outcome.DONE:
+        if outcome is JobOutcome.DONE:
             self.report(WatchEvent.PROGRESS, f"{job.name}: {said}")
             if entry.asked:  # what was just done is not done again by itself in a minute
                 return self._again_in(entry, job.every)

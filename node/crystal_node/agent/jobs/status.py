@@ -12,7 +12,7 @@ import apsw
 from crystal_crypto.errors import CrystalError
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
-from crystal_node.base.jobs import JobStanding
+from crystal_node.base.jobs import JobStatus
 from crystal_node.base.locking import is_held
 
 PURPOSE = "crystal agent"
@@ -67,7 +67,7 @@ def agent_standing(home: Home) -> AgentStanding:
     return AgentStanding(holder, int(noted["started"]), noted.get("version", ""), noted.get("put_off", ""))
 
 
-def job_standings(home: Home) -> list[JobStanding]:
+def job_standings(home: Home) -> list[JobStatus]:
     """The jobs as they stand; none where no agent has run yet."""
     if not home.jobs_database.exists():
         return []

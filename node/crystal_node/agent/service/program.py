@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.base.settings import DEFAULT_HOME, Settings, Source
+from crystal_node.base.settings import DEFAULT_HOME, Settings, SettingSource
 
 DESCRIPTION = "Crystal: records and syncs the memory of AI agents"
 STOP_SECONDS = 30
@@ -49,7 +49,7 @@ def program_of(settings: Settings, *, interpreter: str = "") -> Program:
     variables = {
         setting.variable: setting.value
         for setting in settings.shown()
-        if setting.source is Source.ENVIRONMENT
+        if setting.source is SettingSource.ENVIRONMENT
     }
     if mark:
         variables["CRYSTAL_HOME"] = str(root)

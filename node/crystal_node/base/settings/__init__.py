@@ -11,7 +11,7 @@
 """
 
 from crystal_node.base.settings.config import CONFIG_BYTES_MAX, CONFIG_VERSION, Config, read_config
-from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, Source
+from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, SettingSource
 from crystal_node.base.settings.resolving import (
     DEFAULT_AGENT,
     DEFAULT_HOME,
@@ -37,7 +37,7 @@ __all__ = [
     "KeyStoreKind",
     "Setting",
     "Settings",
-    "Source",
+    "SettingSource",
     "child_environment",
     "debug_wanted",
     "enrolment_token",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.settings.config import read_config
 from crystal_node.base.settings.options import OPTIONS, as_text
-from crystal_node.base.settings.resolved import Setting, Settings, Source
+from crystal_node.base.settings.resolved import Setting, Settings, SettingSource
 
 
 def options_again(settings: Settings) -> Settings:
@@ -17,10 +17,10 @@ def options_again(settings: Settings) -> Settings:
             return settings
         options = dict(settings.options)
         for option in OPTIONS:
-            if options[option.name].source not in (Source.CONFIG, Source.DEFAULT):
+            if options[option.name].source not in (SettingSource.CONFIG, SettingSource.DEFAULT):
                 continue
             text = as_text(getattr(config, option.name))
-            origin = Source.CONFIG if text else Source.DEFAULT
+            origin = SettingSource.CONFIG if text else SettingSource.DEFAULT
             options[option.name] = Setting(
                 option.name, option.check(text or option.default, str(origin)), origin
             )

@@ -26,7 +26,7 @@ from crystal_node.base.settings.sections import (
 )
 
 
-class Source(StrEnum):
+class SettingSource(StrEnum):
     """Where a setting's value came from."""
 
     FLAG = "flag"
@@ -50,13 +50,17 @@ class Setting:
 
     name: str
     value: str
-    source: Source
+    source: SettingSource
     variable: str = ""
 
     @property
     def origin(self) -> str:
         """For people: "environment (CRYSTAL_HOME)"."""
-        return f"{self.source} ({self.variable})" if self.source is Source.ENVIRONMENT else str(self.source)
+        return (
+            f"{self.source} ({self.variable})"
+            if self.source is SettingSource.ENVIRONMENT
+            else str(self.source)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,9 @@ class Settings:
 
     def shown(self) -> list[Setting]:
         """All settings with their origins, in the order in which people look for them."""
-        vault = Setting("vault", self.config.vault, Source.CONFIG if self.config.vault else Source.DEFAULT)
+        vault = Setting(
+            "vault", self.config.vault, SettingSource.CONFIG if self.config.vault else SettingSource.DEFAULT
+        )
         return [
             self.home_setting,
             self.data_setting,
@@ -198,9 +204,9 @@ class Settings:
         Raises:
             BadConfig: the invite's address cannot be used.
         """
-        if self.relay.value and self.relay.source in (Source.FLAG, Source.ENVIRONMENT):
+        if self.relay.value and self.relay.source in (SettingSource.FLAG, SettingSource.ENVIRONMENT):
             return self
-        named = Setting("relay_url", url, Source.INVITE)
+        named = Setting("relay_url", url, SettingSource.INVITE)
         return replace(self, relay=replace(named, value=checked_url(named.value, named.origin)))
 
     def save(self, config: Config) -> "Settings":

@@ -22,7 +22,7 @@ from crystal_node.base.settings.checks import (
 )
 from crystal_node.base.settings.config import read_config
 from crystal_node.base.settings.options import OPTIONS, Option, as_text
-from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, Source
+from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, SettingSource
 
 TOKEN_CHARS_MAX = 512
 SERVE_VARIABLE = "CRYSTAL_SERVE_TOKEN"
@@ -117,7 +117,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         data_setting=replace(data_setting, value=str(home.database.parent)),
         claude_setting=replace(claude, value=str(_absolute(claude))),
         passphrase_setting=replace(passphrase, value=str(home.passphrase_file or "")),
-        person_home=_absolute(Setting("the home folder", "~", Source.DEFAULT)),
+        person_home=_absolute(Setting("the home folder", "~", SettingSource.DEFAULT)),
         options={option.name: _option(option, env, getattr(config, option.name)) for option in OPTIONS},
     )
 
@@ -158,13 +158,13 @@ def _pick(
     name: str, flag: str | None, env: Mapping[str, str], variable: str, config: str, default: str
 ) -> Setting:
     if flag:
-        return Setting(name, flag, Source.FLAG)
+        return Setting(name, flag, SettingSource.FLAG)
     value = env.get(variable, "")
     if value:
-        return Setting(name, value, Source.ENVIRONMENT, variable)
+        return Setting(name, value, SettingSource.ENVIRONMENT, variable)
     if config:
-        return Setting(name, config, Source.CONFIG)
-    return Setting(name, default, Source.DEFAULT)
+        return Setting(name, config, SettingSource.CONFIG)
+    return Setting(name, default, SettingSource.DEFAULT)
 
 
 def _option(option: Option, env: Mapping[str, str], config: object) -> Setting:

@@ -17,7 +17,7 @@ from crystal_mirror.rebuild import rebuild_pending
 from crystal_mirror.snapshots.restoring import restore_pending
 from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import HomeBusy, NoSuchEntry, Usage
+from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
@@ -64,18 +64,18 @@ def add_source(
         kept, there = book.source(name), _in_vault(device, name)
         mine = there is not None and there.device == device.member.device_id
         if there is not None and not mine and device.member.log.is_active(there.device):
-            raise Usage(
+            raise UsageError(
                 f"{name} is a source of {_device(device, there.device)} already",
                 hint="Take another name, or `crystal sources remove` that one first.",
             )
         if kept is not None and mine and kept.root != root:
-            raise Usage(
+            raise UsageError(
                 f"{name} is {kept.root} already",
                 hint="Take another name, or `crystal sources remove` that one first.",
             )
         own = sum(each.device == device.member.device_id for each in _all(device))
         if kept is None and own >= SOURCES_MAX:
-            raise Usage(f"this device has {SOURCES_MAX} sources already", hint="Remove one first.")
+            raise UsageError(f"this device has {SOURCES_MAX} sources already", hint="Remove one first.")
         if there is None or not mine or (there.include, there.exclude) != patterns:
             shown = project_name(str(root), device.settings.person_home)
             device.accept([PutSource(name, shown, *patterns, now_ms())])
@@ -166,21 +166,23 @@ def root_of(device: Device, path: Path) -> Path:
         root = path.expanduser().resolve(strict=True)
         info = root.stat()
     except (OSError, RuntimeError) as error:
-        raise Usage(f"{path} is not there", hint="Name a folder, or a file.") from error
+        raise UsageError(f"{path} is not there", hint="Name a folder, or a file.") from error
     if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
-        raise Usage(f"{path} is no folder and no file")
+        raise UsageError(f"{path} is no folder and no file")
     if shown(str(root)) != str(root):
-        raise Usage(f"the name of {shown(str(root))} is no text", hint="Rename the folder.")
+        raise UsageError(f"the name of {shown(str(root))} is no text", hint="Rename the folder.")
     home = device.settings.home.root.resolve()
     if root == home or root.is_relative_to(home):
-        raise Usage("the memory home cannot be a source of itself", hint="Its files are synced as they are.")
+        raise UsageError(
+            "the memory home cannot be a source of itself", hint="Its files are synced as they are."
+        )
     if root == Path(root.anchor):
-        raise Usage(
+        raise UsageError(
             f"{root} is this machine's whole disk, and no folder of yours",
             hint="Name the folders that you mean.",
         )
     if any(skipped_folder(part) is Skipped.SECRET for part in root.parts):
-        raise Usage(f"{shown(str(root))} holds keys and passwords: it is never read")
+        raise UsageError(f"{shown(str(root))} holds keys and passwords: it is never read")
     return root
 
 
@@ -211,11 +213,11 @@ def _let_go(device: Device, book: SourceBook) -> tuple[set[str], list[SourceLetG
 def _unknown(device: Device, name: str) -> Exception:
     owner = source_owner(device, name)
     if owner is not None:
-        return Usage(
+        return UsageError(
             f"{name} is a source of {owner}: its files are there", hint=f"Run the command on {owner}."
         )
     if _in_vault(device, name) is not None:
-        return Usage(
+        return UsageError(
             f"this device no longer knows where {name} is",
             hint=f"Say it again: crystal sources add FOLDER --name {name}",
         )
@@ -285,7 +287,7 @@ def _told(synced: Synced) -> SourceSynced:
 def _name_of(name: str) -> str:
     name = name.strip()
     if not name or len(name) > SOURCE_NAME_CHARS_MAX or not name.isprintable() or "/" in name:
-        raise Usage(
+        raise UsageError(
             f"a source's name has at most {SOURCE_NAME_CHARS_MAX} characters, and no slash",
             hint="Give it one: --name notes",
         )
@@ -294,11 +296,11 @@ def _name_of(name: str) -> str:
 
 def _check_patterns(patterns: Sequence[str]) -> None:
     if len(patterns) > PATTERNS_MAX:
-        raise Usage(f"a source has at most {PATTERNS_MAX} patterns")
+        raise UsageError(f"a source has at most {PATTERNS_MAX} patterns")
     for pattern in patterns:
         fault = pattern_fault(pattern)
         if fault is not None:
-            raise Usage(f"{pattern[:80]!r} is no pattern: {fault}")
+            raise UsageError(f"{pattern[:80]!r} is no pattern: {fault}")
 
 
 def _check_public(device: Device) -> None:

@@ -20,7 +20,7 @@ from crystal_core.weaver.records import Method, Run
 from crystal_core.weaver.sources import Source
 from crystal_mirror.operations import Remember
 from crystal_node.base.agent_names import agent_folder
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, write_private
 from crystal_node.capture.line_reader import NotAFile, open_regular
 from crystal_node.capture.recorder import clean_text
@@ -155,7 +155,7 @@ def _is_ours(text: str, known: tuple[bytes, Method] | None) -> bool:
 def _clean(text: str) -> str:
     try:
         return clean_text(text).text
-    except Usage:  # nothing is left of it
+    except UsageError:  # nothing is left of it
         return ""
 
 

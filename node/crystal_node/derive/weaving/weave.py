@@ -24,7 +24,7 @@ from crystal_core.weaver.records import Method, Spent
 from crystal_core.weaver.runs import FULL, Woven, run_to_go_on, unread_sources
 from crystal_core.weaver.sources import Said, Source, list_sources, load
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings.again import options_again
@@ -40,7 +40,7 @@ from crystal_node.derive.weaving.request import (
     WeaveState,
     unheard,
 )
-from crystal_node.device.activity import Moment, note
+from crystal_node.device.activity import Activity, note
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.replication.leading import check_is_core
@@ -62,7 +62,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     check_is_core(device, "weaves")
     _check_public(device)
     if request.budget and request.budget < BUDGET_MIN:
-        raise Usage(f"a budget of {request.budget} tokens is too small for anything")
+        raise UsageError(f"a budget of {request.budget} tokens is too small for anything")
     # In an agent, which goes on while a person says that no model is to be asked any more.
     settings = options_again(device.settings)
     agent = request.agent or settings.agent_id
@@ -135,7 +135,7 @@ async def _run(
     if woven.run is not None and llm is not None and not woven.stopped and not woven.run.since:
         hand_on(output, book, woven.run, plan.sources, now_ms())
     if woven.run is not None:
-        note(device.journal, Moment.WEAVE, now_ms())
+        note(device.journal, Activity.WEAVE, now_ms())
         device.settings.home.nudge()  # the new files are to travel
     state = WeaveState.BUDGET if woven.stopped else WeaveState.DONE if woven.run else WeaveState.NOTHING
     spent = _minus(book.spent(woven.run.id), spent_before) if woven.run else Spent(0, 0, 0, 0)

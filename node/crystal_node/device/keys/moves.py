@@ -30,7 +30,7 @@ from msgspec import structs
 from crystal_crypto.errors import KeyStoreError, WrongPassphrase
 from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, State
 from crystal_crypto.wiping import wiped
-from crystal_node.base.errors import NotSetUp, Usage
+from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import KeyStoreKind, Settings, read_config
 from crystal_node.device.keys.device_keys import NAMES, file_store, keyring_store
@@ -66,7 +66,7 @@ def move_keys(settings: Settings, target: KeyStoreKind) -> Moved:
         KeyStoreError: the target does not truly work, or the source cannot be read. What is in force stays in force.
     """
     if target is KeyStoreKind.AUTO:
-        raise Usage("keys are moved to a place that is named", hint="Use --to keyring or --to file.")
+        raise UsageError("keys are moved to a place that is named", hint="Use --to keyring or --to file.")
     with _alone(settings) as current:
         source = _in_force(current)
         copied, names = (current, ()) if source is target else _copy(current, source, target)
@@ -99,7 +99,7 @@ def set_passphrase(settings: Settings, new_file: Path | None) -> PassphraseChang
                 raise
             return PassphraseChange.FINISHED
         if new_file is None and not has_terminal():
-            raise Usage(
+            raise UsageError(
                 "these keys have a passphrase already, and no new one was given",
                 hint="Put the new one into a file that only you can read, and add --new-file FILE.",
             )
@@ -146,7 +146,7 @@ def _in_force(settings: Settings) -> KeyStoreKind:
 @contextmanager
 def _files_in_force(settings: Settings) -> Generator[FileKeyStore]:
     if _in_force(settings) is not KeyStoreKind.FILE:
-        raise Usage(
+        raise UsageError(
             "this device's keys are in the system's keyring, which has its own password",
             hint="Only keys in files take a passphrase: `crystal keys move --to file` first.",
         )

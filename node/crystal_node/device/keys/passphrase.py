@@ -16,7 +16,7 @@ from pathlib import Path
 from crystal_crypto.errors import PassphraseNeeded
 from crystal_crypto.limits import PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN
 from crystal_crypto.wiping import wipe
-from crystal_node.base.errors import BadConfig, Usage
+from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.home import Home
 
 FILE_BYTES_MAX = PASSPHRASE_BYTES_MAX + 2
@@ -51,7 +51,7 @@ def ask_new_passphrase(file: Path | None) -> bytearray:
     if file is not None:
         return _long_enough(read_passphrase_file(file))
     if not has_terminal():
-        raise Usage(
+        raise UsageError(
             "nobody can be asked for the new passphrase here",
             hint="Put it into a file that only you can read, and add --new-file FILE.",
         )
@@ -61,7 +61,7 @@ def ask_new_passphrase(file: Path | None) -> bytearray:
     wipe(second)
     if not same:
         wipe(first)
-        raise Usage("the two were not the same; nothing was changed", hint="Run the command again.")
+        raise UsageError("the two were not the same; nothing was changed", hint="Run the command again.")
     return first
 
 
@@ -121,7 +121,7 @@ def _typed(prompt: str) -> bytearray:
                 break
     sys.stderr.write("\n")
     if not size:
-        raise Usage("no passphrase was given", hint="Type it at the prompt.")
+        raise UsageError("no passphrase was given", hint="Type it at the prompt.")
     return _one_line(buffer, size, "what was typed")
 
 
@@ -175,7 +175,7 @@ def _composed(line: bytearray, what: str) -> bytearray:
 def _long_enough(passphrase: bytearray) -> bytearray:
     if not PASSPHRASE_BYTES_MIN <= len(passphrase) <= PASSPHRASE_BYTES_MAX:
         wipe(passphrase)
-        raise Usage(
+        raise UsageError(
             f"a passphrase has {PASSPHRASE_BYTES_MIN} to {PASSPHRASE_BYTES_MAX} bytes; nothing was changed",
             hint="Five or six words that a machine chose are good: it can be tried offline on a copied home.",
         )

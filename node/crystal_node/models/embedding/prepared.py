@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS made (
 T = TypeVar("T")
 
 
-class MadeVectors:
+class PreparedVectors:
     """The file, opened. ``model`` is whose vectors they are."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
@@ -55,7 +55,7 @@ class MadeVectors:
         self._begun: tuple[str, int, int] | None = None
 
     @classmethod
-    def open(cls, path: Path) -> "MadeVectors":
+    def open(cls, path: Path) -> "PreparedVectors":
         """Opens it, made if it is not there. One that cannot be read is made anew: its vectors are, too."""
         try:
             return cls(_opened(path), path)
@@ -175,10 +175,10 @@ class MadeVectors:
             return act()
 
 
-class WithMade:
+class PreparedEmbedder:
     """An embedder that looks among what was made first. Held and closed with the one that it stands before."""
 
-    def __init__(self, embedder: HeldEmbedder, made: MadeVectors) -> None:
+    def __init__(self, embedder: HeldEmbedder, made: PreparedVectors) -> None:
         self._embedder = embedder
         self._made = made
 
@@ -229,7 +229,7 @@ def kept_model(path: Path) -> str:
     """Of the file there; "" if there is none."""
     if not path.exists():
         return ""
-    made = MadeVectors.open(path)
+    made = PreparedVectors.open(path)
     try:
         return made.model
     finally:

@@ -13,7 +13,7 @@ from crystal_node.models.embedding.ollama import OllamaEmbedder
 from crystal_node.models.embedding.openai import OPENAI_URL, OpenAiEmbedder
 from crystal_node.models.embedding.remote import RemoteEmbedder
 from crystal_node.models.embedding.sentence_transformers import SentenceEmbedder
-from crystal_node.models.embedding.windows import LONG, SHORT, Scheme
+from crystal_node.models.embedding.windows import LONG, SHORT, WindowScheme
 
 LONG_TOKENS = 2048
 INGEST_PATIENCE_SECONDS = 4.0
@@ -86,5 +86,5 @@ def _shown(provider: str, place: str) -> str:
     return place
 
 
-def _scheme(tokens: int) -> Scheme:
+def _scheme(tokens: int) -> WindowScheme:
     return LONG if tokens >= LONG_TOKENS else SHORT

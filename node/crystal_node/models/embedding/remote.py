@@ -24,7 +24,7 @@ from crystal_core.embed.identities import DIMENSIONS_MAX, ModelIdentity
 from crystal_core.embed.port import AnotherModel, EmbedderClosed, EmbedderRefused
 from crystal_node.models.embedding.embedder import Sample
 from crystal_node.models.embedding.http import EmbedHttp, InputTooLong, Pause
-from crystal_node.models.embedding.windows import Scheme, first_window, windows_of
+from crystal_node.models.embedding.windows import WindowScheme, first_window, windows_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ class RemoteEmbedder(ABC):
         provider: str,
         model: str,
         dimensions: int,
-        scheme: Scheme,
+        scheme: WindowScheme,
         *,
         before: tuple[str, str] = ("", ""),
         patience: float = 0.0,
@@ -245,7 +245,7 @@ class HttpEmbedder(RemoteEmbedder):
         url: str,
         model: str,
         dimensions: int,
-        scheme: Scheme,
+        scheme: WindowScheme,
         *,
         key: str = "",
         before: tuple[str, str] = ("", ""),

@@ -10,7 +10,7 @@ from typing import Any
 
 from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUnavailable
 from crystal_node.models.embedding.remote import RemoteEmbedder
-from crystal_node.models.embedding.windows import Scheme
+from crystal_node.models.embedding.windows import WindowScheme
 
 EXTRA = "sentence-transformers"
 _FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`."
@@ -23,7 +23,7 @@ class SentenceEmbedder(RemoteEmbedder):
     batch_texts = 32
 
     def __init__(
-        self, place: str, model: str, dimensions: int, scheme: Scheme, *, patience: float = 0.0
+        self, place: str, model: str, dimensions: int, scheme: WindowScheme, *, patience: float = 0.0
     ) -> None:
         super().__init__("sentence-transformers", model, dimensions, scheme, patience=patience)
         self._place = place

@@ -18,7 +18,7 @@ EMPTY = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class WindowScheme:
     """Bytes: of a text that is not cut, of the windows of one that is, and what neighbours share. ``version`` goes up with any
     other change of what is sent for a text."""
 
@@ -31,13 +31,13 @@ class Scheme:
         return f"w{self.version}-{self.whole}-{self.part}-{self.overlap}"
 
 
-LONG = Scheme(1984, 1024, 128)
+LONG = WindowScheme(1984, 1024, 128)
 """For models that read 2,048 tokens or more: no text can be too long for them."""
-SHORT = Scheme(960, 512, 96)
+SHORT = WindowScheme(960, 512, 96)
 """For models that read about 512 tokens, or 256."""
 
 
-def windows_of(text: str, scheme: Scheme) -> list[str]:
+def windows_of(text: str, scheme: WindowScheme) -> list[str]:
     """The windows of a text in order, one at least."""
     data = text.encode("utf-8", "replace")
     if len(data) <= scheme.whole:
@@ -53,7 +53,7 @@ def windows_of(text: str, scheme: Scheme) -> list[str]:
     return found
 
 
-def first_window(text: str, scheme: Scheme) -> str:
+def first_window(text: str, scheme: WindowScheme) -> str:
     """What of a query is embedded."""
     data = text[: scheme.whole].encode("utf-8", "replace")
     return _shown(data[: _boundary(data, scheme.whole)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted, size
-from crystal_node.device.activity import Moment, note
+from crystal_node.device.activity import Activity, note
 from crystal_node.safekeeping.backup.making import BackedUp, Subject, back_up
 from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
@@ -62,7 +62,7 @@ async def back_up_now(work: JobContext) -> BackedUp | None:
         done = await asyncio.to_thread(make)
     finally:
         stopped.set()
-    note(work.device.journal, Moment.BACKUP, work.now_ms())
+    note(work.device.journal, Activity.BACKUP, work.now_ms())
     return done
 
 

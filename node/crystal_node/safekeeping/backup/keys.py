@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from crystal_crypto.keystore.folder import HEADER_FILE, SecretFolder
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.home import DIRECTORY_MODE, Home
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import NAMES, keyring_store
@@ -29,7 +29,7 @@ def copy_keys(settings: Settings, target: Path) -> tuple[list[Item], Keys]:
     folder = target / SECRETS
     folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     if stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
-        raise Usage(
+        raise UsageError(
             f"{target} is on a disk that lets everybody read what is on it: no keys are put there",
             hint="Choose another disk, or leave --with-keys out and keep the recovery kit.",
         )

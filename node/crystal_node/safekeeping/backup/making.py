@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
@@ -127,7 +127,7 @@ def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
     root, data = settings.home.root.resolve(), settings.home.database.parent.resolve()
     for inner in (shelf.resolve(), *shelf.resolve().parents):
         if inner in (root, data):
-            raise Usage(
+            raise UsageError(
                 f"{shelf} lies in the memory home, which is what is backed up",
                 hint="Choose a folder elsewhere, best on another disk.",
             )
@@ -138,7 +138,7 @@ def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
         )
     if not shelf.is_dir():
         if not shelf.parent.is_dir():
-            raise Usage(f"there is no folder {shelf.parent}", hint="Is its disk attached?")
+            raise UsageError(f"there is no folder {shelf.parent}", hint="Is its disk attached?")
         try:
             shelf.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             sync_directory(shelf.parent)

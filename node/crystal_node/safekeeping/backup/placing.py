@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
 from crystal_node.safekeeping.backup.databases import database_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
@@ -60,7 +60,7 @@ def begin(
     found = read_progress(home)
     if found is not None:
         if (found.device, found.number, found.anew) != (manifest.device, manifest.number, anew):
-            raise Usage(
+            raise UsageError(
                 f"a restore of {found.folder} into this home was interrupted",
                 hint="Finish that one first, with the same options, or take another home: CRYSTAL_HOME=~/.crystal-2.",
             )
@@ -69,7 +69,7 @@ def begin(
     if not held and home.root.is_dir():
         held = [home.root / local.path for local in islice(Scan(home.root, backup_rules(home)), 1)]
     if held:
-        raise Usage(
+        raise UsageError(
             f"there is something in this home already: {held[0]}",
             hint="Move it away first, or restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )

@@ -25,7 +25,7 @@ from crystal_crypto.errors import BadJoin, BadMessage, CrystalError
 from crystal_crypto.invite import EndReason, Inviter, Newcomer
 from crystal_crypto.invite_code import encode_invite
 from crystal_mirror.requests import StoreFailure
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 from crystal_node.device.enrolment import system_name
 from crystal_node.device.runner import store_failure
@@ -315,7 +315,7 @@ class _Serving:
             await self._close(CloseReason.BURNT, EndReason.WITHDRAWN)
         elif isinstance(error, RevokedBefore):
             await self._close(CloseReason.WITHDRAWN, EndReason.REVOKED)
-        elif isinstance(error, (asyncio.CancelledError, Usage)):
+        elif isinstance(error, (asyncio.CancelledError, UsageError)):
             await self._close(CloseReason.WITHDRAWN, EndReason.WITHDRAWN)
         else:
             await self._close(CloseReason.WITHDRAWN, EndReason.FAILED)

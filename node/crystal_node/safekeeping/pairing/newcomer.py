@@ -38,7 +38,7 @@ from crystal_mirror.keys import StoreKeys
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import load_log
 from crystal_mirror.requests import StoreFailure
-from crystal_node.device.enrolment import Enrolled, Joining, joining, system_name
+from crystal_node.device.enrolment import Enrolled, PendingEnrolment, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.relay import invite_store, open_store
 from crystal_node.device.runner import Runner, TokenRefused, store_failure
@@ -135,7 +135,7 @@ async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
 class _Meeting:
     """One newcomer's way through an invite."""
 
-    def __init__(self, home: Joining, code: InviteCode, post: Post, person: NewcomerPerson) -> None:
+    def __init__(self, home: PendingEnrolment, code: InviteCode, post: Post, person: NewcomerPerson) -> None:
         self._home = home
         self._code = code
         self._post = post

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.home import write_private
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def check_file(path: Path) -> None:
         Usage: the name's ending is neither .png nor .svg, or there is no such folder.
     """
     if path.suffix.lower() not in (".png", ".svg"):
-        raise Usage(
+        raise UsageError(
             f"the QR can be a PNG or an SVG, not {path.suffix or 'a file without an ending'}",
             hint="Name it --qr invite.png or --qr invite.svg.",
         )
     if not path.absolute().parent.is_dir():
-        raise Usage(
+        raise UsageError(
             f"there is no folder {path.absolute().parent}", hint="Make it first, or name another one."
         )
 

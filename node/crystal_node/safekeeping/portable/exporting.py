@@ -19,7 +19,7 @@ from crystal_core.documents import document_pieces, documents, sources
 from crystal_core.memories import memories
 from crystal_core.said import said_pieces
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, sync_directory
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
@@ -77,7 +77,9 @@ def export(
     """
     target = target.absolute()
     if target.exists() or target.is_symlink():
-        raise Usage(f"there is something at {target} already", hint="Give a folder that does not exist yet.")
+        raise UsageError(
+            f"there is something at {target} already", hint="Give a folder that does not exist yet."
+        )
     draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

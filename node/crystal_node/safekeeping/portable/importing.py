@@ -22,7 +22,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_mirror.files.ports import FileTrouble
 from crystal_mirror.operations import PIECES_MAX, Operation, PutDocument, PutSource, encode_operation
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import write_private_blocks
 from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
 from crystal_node.capture.redaction import redact
@@ -56,7 +56,7 @@ Record = TypeVar("Record", bound=Struct)
 Progress = Callable[[str, int], None]
 
 
-class DamagedExport(Usage):
+class DamagedExport(UsageError):
     """It is not, or no longer, what was exported."""
 
     hint = "Nothing was taken. Export again, or take another copy."
@@ -191,7 +191,7 @@ def _manifest(folder: Path) -> ExportManifest:
     if manifest.format != FORMAT:
         raise DamagedExport(f"{folder} is an export of something else")
     if manifest.version > VERSION:
-        raise Usage(f"{folder} was exported by a later version", hint="Update Crystal on this machine.")
+        raise UsageError(f"{folder} was exported by a later version", hint="Update Crystal on this machine.")
     return manifest
 
 

@@ -12,9 +12,9 @@ from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.member import load_log
 from crystal_mirror.recovering import first_damage
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.home import Home
-from crystal_node.device.enrolment import META_VAULT, Joining
+from crystal_node.device.enrolment import META_VAULT, PendingEnrolment
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.kit.standing import check_kit
 from crystal_node.safekeeping.recovery.oldhome import (
@@ -30,17 +30,17 @@ META_RESTORED = "node.restored-from"
 """In the journal of a home that was restored from another: the folder of that, so that doing it again does nothing."""
 
 
-def begins_anew(home: Joining, progress: RestoreProgress, folder: Path) -> bool:
+def begins_anew(home: PendingEnrolment, progress: RestoreProgress, folder: Path) -> bool:
     """Whether the databases are to be copied (again). Raises Usage if what came from elsewhere is in use here already."""
     if progress.source != str(folder) and not home.fresh:
-        raise Usage(
+        raise UsageError(
             f"this home is being restored from {progress.source}",
             hint="Run the same command without --from: it finishes that.",
         )
     return progress.phase is Phase.COPYING or progress.source != str(folder)
 
 
-def check_done(home: Joining, folder: Path) -> None:
+def check_done(home: PendingEnrolment, folder: Path) -> None:
     """Raises Usage for a home that is set up, unless it was restored from that very folder: then there is nothing to copy."""
     journal = home.journal()
     try:
@@ -48,7 +48,7 @@ def check_done(home: Joining, folder: Path) -> None:
     finally:
         journal.close()
     if not done:
-        raise Usage(
+        raise UsageError(
             "this home is set up already: --from fills a fresh one",
             hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )
@@ -121,7 +121,7 @@ def _refuse_to_lose(home: Home) -> None:
         held = bool(journal.outbox_count())
         journal.close()
     if held:
-        raise Usage(
+        raise UsageError(
             "there is a memory here already: --from fills a fresh home",
             hint="Restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )

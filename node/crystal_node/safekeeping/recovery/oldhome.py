@@ -19,7 +19,7 @@ from crystal_mirror.member import META_CLAIM
 from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import META_OWN
 from crystal_mirror.pull import META_QUARANTINE
-from crystal_node.base.errors import HomeBusy, LocalStorage, Usage
+from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directory
 from crystal_node.device.journal import JournalDamaged, SqliteJournal
 
@@ -62,19 +62,19 @@ def find_source_home(folder: Path, own: Home) -> SourceHome:
     """
     folder = folder.expanduser().absolute()
     if not folder.is_dir():
-        raise Usage(
+        raise UsageError(
             f"there is no folder {folder}",
             hint="--from is the home of a device: the folder with state and memory.",
         )
     if own.root.exists() and folder.samefile(own.root):
-        raise Usage(
+        raise UsageError(
             f"{folder} is this machine's own home: a restore is made into a fresh one",
             hint="Move it away first, or restore into another home: CRYSTAL_HOME=~/.crystal-2.",
         )
     there = Home(folder)
     for path in (there.state_database, there.database):
         if not path.is_file():
-            raise Usage(
+            raise UsageError(
                 f"{folder} is no whole home of a device: {path.relative_to(folder)} is not there",
                 hint="If CRYSTAL_DATA_DIR had moved its memory elsewhere, put a copy of crystal.db into its folder memory.",
             )

@@ -31,10 +31,10 @@ from crystal_mirror.records import Details
 from crystal_mirror.recovering import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
 from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
-from crystal_node.device.enrolment import Joining, joining, system_name
+from crystal_node.device.enrolment import PendingEnrolment, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.roots import take_root
 from crystal_node.device.kit.standing import KitOutdated, WrongKit, check_kit
@@ -90,7 +90,9 @@ async def restore(
         StoreFailure, LogForked, KeyStoreError: as their packages say.
     """
     if not settings.relay_url:
-        raise Usage("no relay was given", hint="Add --relay URL: the kit names the one that the vault had.")
+        raise UsageError(
+            "no relay was given", hint="Add --relay URL: the kit names the one that the vault had."
+        )
     old = find_source_home(source, settings.home) if source is not None else None
     with joining(settings, kit.vault) as home:
         progress = read_progress(home.settings.home)
@@ -98,7 +100,7 @@ async def restore(
             check_done(home, old.folder)
             old = None
         if progress is not None and progress.phase is Phase.COPYING and old is None:
-            raise Usage(
+            raise UsageError(
                 f"a restore from {progress.source} was interrupted while it was copied",
                 hint="Run the same command again, with --from.",
             )
@@ -135,7 +137,7 @@ async def restore(
 
 
 async def _enter(
-    home: Joining,
+    home: PendingEnrolment,
     kit: Kit,
     journal: SqliteJournal,
     log: DeviceLog,
@@ -171,7 +173,7 @@ async def _enter(
 
 
 async def _registered(
-    home: Joining,
+    home: PendingEnrolment,
     kit: Kit,
     store: HttpStore,
     token: str,
@@ -200,7 +202,7 @@ async def _registered(
         ) from error
 
 
-def _check_copy(home: Joining, kit: Kit, log: DeviceLog, progress: RestoreProgress | None) -> None:
+def _check_copy(home: PendingEnrolment, kit: Kit, log: DeviceLog, progress: RestoreProgress | None) -> None:
     """Before anything is written: the kit's root is in force, and what was copied is what its Cores had signed."""
     try:
         check_kit(kit, log)
@@ -215,7 +217,7 @@ def _check_copy(home: Joining, kit: Kit, log: DeviceLog, progress: RestoreProgre
         check_memory(home.settings.home, kit, log)
 
 
-def _take_over(home: Joining) -> int:
+def _take_over(home: PendingEnrolment) -> int:
     """What the other device had not sent is this one's to send, before anything else may use this home."""
     config = msgspec.structs.replace(home.settings.config, vault=home.vault.hex())
     with opened(replace(home.settings, config=config)) as device:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, inspect
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 
 _Request = TypeVar("_Request", bound=Struct)
@@ -21,7 +21,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 _NAME_CHARS_MAX = 60
 
 
-class Unfit(Usage):
+class Unfit(UsageError):
     """A request that does not fit its schema."""
 
     hint = "Correct that, and ask again."

@@ -4,7 +4,7 @@ from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.filters import Filters
 from crystal_core.scope import DOCUMENT
-from crystal_node.base.lookup import Found, find_shown_text
+from crystal_node.base.lookup import StoredText, find_shown_text
 from crystal_node.base.wording import iso
 from crystal_node.search.conversation import Transcript, transcript
 from crystal_node.search.finding.documents import PieceDocument, ResultKind, ShowDocument, ShowRequest
@@ -20,7 +20,7 @@ def shown(database: Database, request: ShowRequest) -> ShowDocument:
         return _of_conversation(database, found, request)
 
 
-def _of_conversation(database: Database, found: Found, request: ShowRequest) -> ShowDocument:
+def _of_conversation(database: Database, found: StoredText, request: ShowRequest) -> ShowDocument:
     """Of a memory, too, which stands alone."""
     said = transcript(database, found.id.hex(), before=request.before, after=request.after)
     asked = next(piece for piece in said.pieces if piece.hit)
@@ -55,7 +55,7 @@ def _pieces(said: Transcript) -> list[PieceDocument]:
     ]
 
 
-def _of_document(database: Database, found: Found, request: ShowRequest) -> ShowDocument:
+def _of_document(database: Database, found: StoredText, request: ShowRequest) -> ShowDocument:
     created_at, source, path, part, title = database.rows(
         "SELECT created_at, source, path, part, title FROM document_places WHERE chunk = ?"
         " ORDER BY created_at DESC, source, path, part LIMIT 1",
@@ -92,6 +92,6 @@ def _piece(piece: DocumentPiece, moment: str, *, asked: bool) -> PieceDocument:
     )
 
 
-def _category(database: Database, found: Found) -> str | None:
+def _category(database: Database, found: StoredText) -> str | None:
     category = database.value("SELECT category FROM memory_states WHERE chunk = ? LIMIT 1", (found.chunk,))
     return None if category is None else str(category)

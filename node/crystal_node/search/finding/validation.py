@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.scope import CATEGORIES, Scope
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import no_id
 from crystal_node.base.project import project_name
 from crystal_node.base.settings.options import LLM_PROVIDERS
@@ -29,16 +29,16 @@ def within_limits(request: _Request) -> _Request:
     """The request, checked as if it had come from another program. Raises Usage."""
     if isinstance(request, SearchRequest):
         if not request.query.strip():
-            raise Usage(
+            raise UsageError(
                 "the query is empty", hint='Give some words: crystal search "what we decided about backups"'
             )
         if len(request.query) > QUERY_CHARS_MAX:
-            raise Usage(
+            raise UsageError(
                 f"the query has {len(request.query):,} characters, and may have {QUERY_CHARS_MAX:,}",
                 hint="Say it in fewer words.",
             )
         if request.provider and request.provider not in LLM_PROVIDERS:
-            raise Usage(
+            raise UsageError(
                 f"there is no provider {request.provider[:60]!r}",
                 hint=f"Use one of {', '.join(LLM_PROVIDERS)}.",
             )
@@ -55,14 +55,14 @@ def within_limits(request: _Request) -> _Request:
 def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
     """Raises Usage for a category or a time that is none, and for two times between which nothing can lie."""
     if request.category and request.category not in CATEGORIES:
-        raise Usage(
+        raise UsageError(
             f"{request.category[:60]!r} is no category of memories",
             hint=f"Use one of {', '.join(CATEGORIES)}.",
         )
     since = parse_since(request.since, now) if request.since else None
     until = parse_until(request.until, now) if request.until else None
     if since is not None and until is not None and since > until:
-        raise Usage(
+        raise UsageError(
             f"nothing is newer than {request.since[:60]} and older than {request.until[:60]}",
             hint="Swap the two, or leave one out.",
         )

@@ -6,7 +6,7 @@ from hashlib import sha256
 from crystal_core.memories import Memory, MemoryStatus, memory
 from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX, Amend, Remember, Status
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
@@ -43,7 +43,7 @@ def remember_text(
     _refuse_private(device)
     cleaned = clean_text(text)
     if len(supersedes) > SUPERSEDES_MAX:
-        raise Usage(f"one memory takes the place of {SUPERSEDES_MAX} at most")
+        raise UsageError(f"one memory takes the place of {SUPERSEDES_MAX} at most")
     old = [find_memory(device, each) for each in supersedes]
     kept, merged = cleaned.text, False
     alike: list[AlikeDocument] = []
@@ -117,7 +117,9 @@ def amend_memory(
     """Change a memory without its words; what is None stays. Raises what ``edit_memory`` raises."""
     before = find_memory(device, given)
     if before.status is MemoryStatus.SUPERSEDED:
-        raise Usage("another memory took its place", hint="Change that one, or remember this text again.")
+        raise UsageError(
+            "another memory took its place", hint="Change that one, or remember this text again."
+        )
     if (category or before.category, status or before.status.value) == (
         before.category,
         before.status.value,

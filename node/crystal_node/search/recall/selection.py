@@ -12,7 +12,7 @@ import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import LocalStorage, NoSuchEntry, describe
-from crystal_node.base.project import Place, Places
+from crystal_node.base.project import Project, ProjectFinder
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import (
     Depth,
@@ -155,7 +155,7 @@ class _Recalling:
         return Recalled(text, headline(len(ids)), hook.session_id, tuple(ids))
 
     def _at_start(self, hook: HookInput) -> Recalled:
-        place = Places(self._settings.person_home).of(hook.cwd)
+        place = ProjectFinder(self._settings.person_home).of(hook.cwd)
         words = _name(place)
         found: list[ResultDocument] = []
         if words:
@@ -208,7 +208,7 @@ class _Recalling:
         return found
 
 
-def _name(place: Place) -> str:
+def _name(place: Project) -> str:
     """The words of a project's name."""
     return " ".join(
         re.findall(r"\w+", place.repository.rpartition("/")[2] or place.project.rpartition("/")[2])

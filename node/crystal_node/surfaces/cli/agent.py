@@ -132,11 +132,11 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     from crystal_node.agent.jobs.status import agent_standing, job_standings
     from crystal_node.agent.service import manager_for
     from crystal_node.base.errors import describe, passes
-    from crystal_node.base.jobs import JobStanding
+    from crystal_node.base.jobs import JobStatus
 
     settings = _settings()
     standing = agent_standing(settings.home)
-    problem, jobs = "", list[JobStanding]()
+    problem, jobs = "", list[JobStatus]()
     try:
         jobs = job_standings(settings.home)
     except Exception as error:

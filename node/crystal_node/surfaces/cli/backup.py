@@ -65,7 +65,7 @@ def run(
         return
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
-    from crystal_node.device.activity import Moment
+    from crystal_node.device.activity import Activity
     from crystal_node.device.activity import note as note_moment
     from crystal_node.device.device import opened
     from crystal_node.safekeeping.backup.making import Subject, back_up
@@ -81,7 +81,7 @@ def run(
             marked=to is None,
             tell=None if as_json else note,
         )
-        note_moment(device.journal, Moment.BACKUP, now_ms())
+        note_moment(device.journal, Activity.BACKUP, now_ms())
     if as_json:
         emit(_document(done))
     else:
@@ -107,7 +107,7 @@ def setup(
     """
     from msgspec import structs
 
-    from crystal_node.base.errors import NotSetUp, Usage
+    from crystal_node.base.errors import NotSetUp, UsageError
     from crystal_node.base.home import write_private
     from crystal_node.base.settings import resolve
     from crystal_node.base.settings.options import BY_NAME
@@ -118,7 +118,9 @@ def setup(
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     if off == (to is not None):
-        raise Usage("no folder was given", hint="Add --to FOLDER, or --off to make none by itself any more.")
+        raise UsageError(
+            "no folder was given", hint="Add --to FOLDER, or --off to make none by itself any more."
+        )
     wanted = {"backup_keep": keep, "backup_every_hours": every_hours}
     changes: dict[str, object] = {
         name: BY_NAME[name].check(str(value), "the command line")
@@ -208,10 +210,10 @@ group.command("restore")(run_restore)
 
 
 def _configured(settings: "Settings") -> Path:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if settings.backup.folder is None:
-        raise Usage(
+        raise UsageError(
             "no folder for backups was given",
             hint="Add --to FOLDER, or choose one for good: `crystal backup setup --to FOLDER`.",
         )

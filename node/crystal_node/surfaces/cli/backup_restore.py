@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.surfaces.cli.console.kit import read_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes, confirm, read_secret
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 
 if TYPE_CHECKING:
     from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
@@ -63,14 +64,14 @@ def run(
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z --kit kit.txt
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     folder = folder.expanduser().absolute()
     if kit is not None:
         _as_new(folder, kit, relay, enroll_token, claim=claim, as_json=as_json)
         return
     if relay is not None or enroll_token is not None or claim:
-        raise Usage(
+        raise UsageError(
             "--relay, --enroll-token and --claim are for a restore with the recovery kit",
             hint="Add --kit FILE.",
         )

@@ -59,13 +59,15 @@ def unset_option(name: Name, as_json: Json = False, debug: Debug = False) -> Non
 
 
 def _change(name: str, value: str | None, *, as_json: bool) -> None:
-    from crystal_node.base.errors import NotSetUp, Usage
+    from crystal_node.base.errors import NotSetUp, UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.base.settings.options import BY_NAME
 
     option = BY_NAME.get(name)
     if option is None:
-        raise Usage(f"there is no option {name[:60]!r}", hint=f"There are: {', '.join(sorted(BY_NAME))}.")
+        raise UsageError(
+            f"there is no option {name[:60]!r}", hint=f"There are: {', '.join(sorted(BY_NAME))}."
+        )
     checked = None if value is None else option.check(value, "the command line")
     settings = resolve()
     if not settings.home.root.is_dir():

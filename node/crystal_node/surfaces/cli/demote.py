@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -62,15 +63,15 @@ def run(
     """
     import asyncio
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.sync.moving.demoting import freeze_vault
 
     if (to is None) != freeze:
-        raise Usage("say who is to lead: --to DEVICE, or --freeze for nobody")
+        raise UsageError("say who is to lead: --to DEVICE, or --freeze for nobody")
     if freeze and wait is not None:
-        raise Usage("--wait goes with --to")
+        raise UsageError("--wait goes with --to")
     with opened(resolve()) as device:
         if to is not None:
             _to(device, to, ANSWER_SECONDS if wait is None else wait, as_json=as_json)
@@ -88,13 +89,13 @@ def _to(device: "Device", to: str, wait: float, *, as_json: bool) -> None:
     import asyncio
 
     from crystal_mirror.status import devices
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.sync.members.naming import find_device, name_of
     from crystal_node.sync.moving.demoting import hand_over
 
     target = find_device(devices(device.member), to)
     if target.info.device == device.member.device_id:
-        raise Usage(
+        raise UsageError(
             "that is this machine: name another one, or make this one the Core with `crystal promote`"
         )
     done = asyncio.run(hand_over(device, target.info.device, wait_seconds=wait, progress=note))

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.devices_revoke import revoke
 
 if TYPE_CHECKING:
@@ -87,13 +88,13 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
     import asyncio
 
     from crystal_mirror.records import DETAIL_CHARS_MAX
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.wording import printable
     from crystal_node.sync.members.administering import rename_device
 
     wanted = printable(name).strip()
     if not wanted or len(wanted) > DETAIL_CHARS_MAX:
-        raise Usage(f"a name has 1 to {DETAIL_CHARS_MAX} characters")
+        raise UsageError(f"a name has 1 to {DETAIL_CHARS_MAX} characters")
     with _opened() as opened_device:
         target, called = _find(opened_device, device)
         fresh = asyncio.run(rename_device(opened_device, target, wanted))
@@ -170,11 +171,11 @@ def held(
     """
     import asyncio
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.sync.members.administering import accept_left, count_held, drop_left
 
     if accept and drop:
-        raise Usage("--accept or --drop, not both")
+        raise UsageError("--accept or --drop, not both")
     with _opened() as opened_device:
         target, called = _find(opened_device, device, revoked=True)
         if drop:

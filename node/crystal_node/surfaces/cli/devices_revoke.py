@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm, is_terminal
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -71,7 +73,7 @@ def revoke(
     import asyncio
 
     from crystal_mirror.status import devices
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.sync.members.listing import refresh
@@ -79,7 +81,7 @@ def revoke(
     from crystal_node.sync.members.revoking import leads, revoke_device
 
     if kit == "-" and not yes and not is_terminal():
-        raise Usage("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
+        raise UsageError("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
     with opened(resolve()) as opened_device:
         asyncio.run(refresh(opened_device))
         entry = find_device(devices(opened_device.member), device)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, ask, is_terminal
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import ask
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -115,7 +117,7 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
     import asyncio
     from dataclasses import replace
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.derive.weaving import llm_of, weave
 
     budget = request.budget or device.settings.dreams.tokens_max
@@ -130,13 +132,13 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
     far = llm is not None and not llm.identity.local
     if far and llm is not None and not yes and estimate.sessions_left:
         if not is_terminal():
-            raise Usage(
+            raise UsageError(
                 f"the conversations would go to {llm.identity.host}, which nobody has agreed to",
                 hint="Look with --dry-run, then add --yes, or choose another model with --provider.",
             )
         _print_estimate(estimate, budget, out=note)
         if not ask(f"Send these conversations to {llm.identity.host}? [y/N] "):
-            raise Usage("not confirmed, nothing was done", hint="Add --yes to be asked nothing.")
+            raise UsageError("not confirmed, nothing was done", hint="Add --yes to be asked nothing.")
 
     last = ""
 
@@ -208,11 +210,11 @@ def _at_core(settings: "Settings", request: "WeaveRequest", *, as_json: bool) ->
 
     from crystal_mirror.commands.messages import Action, Arguments, CommandState
     from crystal_node.agent.commands.client import ask_core
-    from crystal_node.base.errors import CommandFailed, NoAnswer, Usage
+    from crystal_node.base.errors import CommandFailed, NoAnswer, UsageError
     from crystal_node.base.wording import iso, one_line
 
     if request.provider:
-        raise Usage(
+        raise UsageError(
             "whose model writes is the Core's own setting",
             hint="Set llm_provider there with `crystal config set`, or run this command there.",
         )

@@ -86,7 +86,7 @@ def confirm_deletions(
         crystal files confirm
         crystal files confirm --keep
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
@@ -99,7 +99,9 @@ def confirm_deletions(
             if waiting and not keep and not yes:
                 confirm("Type delete to go on: ", expect="delete", about=_asked(waiting), as_json=as_json)
                 if book.waiting() != waiting:
-                    raise Usage("other deletions wait by now; nothing was done", hint="Look at them again.")
+                    raise UsageError(
+                        "other deletions wait by now; nothing was done", hint="Look at them again."
+                    )
             count = book.keep() if keep else book.confirm()
             book.meta_set("settled", None)
         finally:
@@ -174,7 +176,7 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
 def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
     import msgspec
 
-    from crystal_node.base.errors import NotSetUp, Usage
+    from crystal_node.base.errors import NotSetUp, UsageError
     from crystal_node.base.file_rules import RULES_MAX, pattern_fault, with_rule
     from crystal_node.base.settings import resolve
 
@@ -184,10 +186,10 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
     pattern = pattern.removeprefix("./").rstrip("/")
     fault = pattern_fault(pattern)
     if fault is not None:
-        raise Usage(f"{pattern[:80]!r} is no pattern: {fault}")
+        raise UsageError(f"{pattern[:80]!r} is no pattern: {fault}")
     rules = with_rule(settings.config.files_rules, pattern, exclude=exclude)
     if len(rules) > RULES_MAX:
-        raise Usage(f"there are {RULES_MAX} rules already", hint="`crystal files status` lists them.")
+        raise UsageError(f"there are {RULES_MAX} rules already", hint="`crystal files status` lists them.")
     settings.save(msgspec.structs.replace(settings.config, files_rules=rules))
     settings.home.nudge()
     if as_json:

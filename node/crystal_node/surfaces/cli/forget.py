@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, read_secret
+from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import read_secret
 
 if TYPE_CHECKING:
     from crystal_node.agent.forget_report import ForgetReport
@@ -41,12 +42,12 @@ def run(
         crystal forget 3f9a0c12d4e5
         crystal forget --report
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
 
     if bool(ids) is report or (text and not report):
-        raise Usage("name the texts to forget, or ask for --report")
+        raise UsageError("name the texts to forget, or ask for --report")
     with opened(resolve()) as device:
         if report:
             _report(device, text=text, as_json=as_json)

@@ -5,17 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import (
-    Agent,
-    Debug,
-    Json,
-    Relay,
-    Yes,
-    confirm,
-    is_terminal,
-    read_secret,
-)
+from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -83,20 +76,22 @@ def run(
 
         crystal init --role core --relay https://relay.example.org --enroll-token -
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import Flags, resolve
 
     settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
     if role is InitRole.NODE:
         if enroll_token is not None:
-            raise Usage(
+            raise UsageError(
                 "a Node needs no enrolment token",
                 hint="It joins with the code that `crystal pair` shows on the Core.",
             )
         _init_node(settings, code, yes=yes, as_json=as_json)
         return
     if code is not None:
-        raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
+        raise UsageError(
+            "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
+        )
     if not yes and not as_json and is_terminal() and settings.vault is None:
         confirm(
             f"Make a new vault in {settings.home.root}, with the relay {settings.relay_url or '(none given)'}? [yes/no] ",
@@ -150,7 +145,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
 
 
 def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.device.enrolment import prepare_node
     from crystal_node.surfaces.cli.pair import check_argument, join
 
@@ -159,7 +154,7 @@ def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bo
         join(settings, code, yes=yes, as_json=as_json)
         return
     if settings.vault is not None:
-        raise Usage("this machine is set up already", hint="`crystal status` shows how it stands.")
+        raise UsageError("this machine is set up already", hint="`crystal status` shows how it stands.")
     prepared = prepare_node(settings)
     command = "crystal pair --code -"
     if as_json:

@@ -8,7 +8,7 @@ from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.base.jobs import JobStanding
+    from crystal_node.base.jobs import JobStatus
     from crystal_node.base.settings import Settings
 
 group = typer.Typer(
@@ -109,7 +109,7 @@ def _pause(name: str, *, paused: bool, as_json: bool) -> None:
         say(f"{name} is paused." if paused else f"{name} runs by itself again.")
 
 
-def _document(job: "JobStanding") -> dict[str, object]:
+def _document(job: "JobStatus") -> dict[str, object]:
     from crystal_node.base.wording import iso
 
     return {
@@ -130,7 +130,7 @@ def _document(job: "JobStanding") -> dict[str, object]:
     }
 
 
-def _print(job: "JobStanding", width: int, running: bool) -> None:
+def _print(job: "JobStatus", width: int, running: bool) -> None:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import ago, one_line
 

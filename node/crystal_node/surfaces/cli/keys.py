@@ -67,12 +67,12 @@ def passphrase(
 
         crystal keys passphrase
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.keys.moves import PassphraseChange, remove_passphrase, set_passphrase
 
     if remove and new_file is not None:
-        raise Usage(
+        raise UsageError(
             "there is no new passphrase where the old one is removed",
             hint="Leave out one of the two options.",
         )
@@ -109,12 +109,12 @@ def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal keys move --to keyring
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import KeyStoreKind, resolve
     from crystal_node.device.keys.moves import move_keys
 
     if to not in (KeyStoreKind.KEYRING, KeyStoreKind.FILE):
-        raise Usage(f"there is no place {to!r} to move keys to", hint="Use --to keyring or --to file.")
+        raise UsageError(f"there is no place {to!r} to move keys to", hint="Use --to keyring or --to file.")
     moved = move_keys(resolve(), KeyStoreKind(to))
     if as_json:
         emit({"place": moved.kind.value, "moved": list(moved.names)})

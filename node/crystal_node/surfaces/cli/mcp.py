@@ -72,9 +72,9 @@ def run(
     if context.invoked_subcommand is not None:
         return
     if not http and (port is not None or as_json):
-        from crystal_node.base.errors import Usage
+        from crystal_node.base.errors import UsageError
 
-        raise Usage("--port and --json go with --http", hint="Add --http, or leave them out.")
+        raise UsageError("--port and --json go with --http", hint="Add --http, or leave them out.")
     import logging
 
     from crystal_node.base.settings import resolve

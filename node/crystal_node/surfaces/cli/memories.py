@@ -132,12 +132,12 @@ def edit(
         crystal memories edit 3f9a0c12d4e5 --text "The database is restored at three."
         crystal memories edit 3f9a0c12d4e5 --confidence 60
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.search.memories import edit_memory
 
     if text is None and category is None and confidence is None:
-        raise Usage("say what to change: --text, --category or --confidence")
+        raise UsageError("say what to change: --text, --category or --confidence")
     if text == "-":
         import sys
 

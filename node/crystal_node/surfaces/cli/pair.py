@@ -5,22 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import (
-    SECRET_CHARS_MAX,
-    Debug,
-    Json,
-    Relay,
-    Yes,
-    is_terminal,
-    read_secret,
-)
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, read_secret
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.console.options import confirm
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -30,12 +24,12 @@ import signal
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.surfaces.cli import pair_dialogue, pair_events
-from crystal_node.surfaces.cli.console.options import InputLines
 from crystal_node.surfaces.cli.console.output import emit_line
+from crystal_node.surfaces.cli.console.prompts import InputLines
 
 if TYPE_CHECKING:
     from crystal_crypto.invite_code import InviteCode
@@ -106,27 +100,27 @@ def run(
         crystal pair             (on the Core)
         crystal pair --code -    (on the new machine)
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import Flags, resolve
 
     joins = code is not None or code_file is not None
     if offline and joins:
-        raise Usage("--offline shows a code and --code takes one: not both at once")
+        raise UsageError("--offline shows a code and --code takes one: not both at once")
     if code is not None and code_file is not None:
-        raise Usage("--code and --code-file each give a code: one of them")
+        raise UsageError("--code and --code-file each give a code: one of them")
     settings = resolve(Flags(relay_url=relay, name=name))
     joins = joins or (settings.vault is None and not offline)
     if joins and (qr is not None or grant):
-        raise Usage(f"{'--qr' if qr is not None else '--grant'} is for the machine that invites")
+        raise UsageError(f"{'--qr' if qr is not None else '--grant'} is for the machine that invites")
     if not joins and new_keys:
-        raise Usage("--new-keys is for the machine that joins")
+        raise UsageError("--new-keys is for the machine that joins")
     if joins:
         check_argument(code)
         given = _file(code_file) if code_file is not None else code or _ASK
         join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
     elif offline:
         if grant:
-            raise Usage(
+            raise UsageError(
                 "--grant goes with an invite", hint="Whoever joins by the offline code may do everything."
             )
         show_offline(settings, qr, yes=yes, as_json=as_json)
@@ -150,7 +144,7 @@ def join(
 
         invite = decode_invite(code)
         someone_must_confirm(yes=yes)
-        join_by_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
+        join_with_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
         return
 
     join_offline(settings, code, as_json=as_json, new_keys=new_keys)
@@ -163,10 +157,10 @@ def check_argument(code: str | None) -> None:
     Raises:
         Usage: it did.
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if code is not None and not is_invite(code):
-        raise Usage(
+        raise UsageError(
             "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
             "every user of this machine can read that, and your shell's history keeps it",
             hint="Use `--code -`, which asks for it, or `crystal pair --code-file FILE`; and clear your shell's history.",
@@ -180,27 +174,27 @@ def is_invite(code: str) -> bool:
 
 def someone_must_confirm(*, yes: bool) -> None:
     """Said before the invite is used up."""
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if not yes and not is_terminal():
-        raise Usage(
+        raise UsageError(
             "nobody can confirm the inviting machine here; the invite was not used",
             hint="Add --yes if the code came from a machine of your own.",
         )
 
 
 def _file(path: Path) -> str:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(SECRET_CHARS_MAX).strip()
     except OSError as error:
-        raise Usage(
+        raise UsageError(
             f"{path} cannot be read: {error.strerror}", hint="Name the file that holds the code."
         ) from error
     if not text:
-        raise Usage(f"{path} is empty", hint="Name the file that holds the code.")
+        raise UsageError(f"{path} is empty", hint="Name the file that holds the code.")
     return text
 
 
@@ -306,7 +300,7 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
         check_file(qr)
     lines = InputLines()
     if lines.at_end():
-        raise Usage(
+        raise UsageError(
             "nobody can type the newcomer's digits here: standard input is closed; no invite was made",
             hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
         )

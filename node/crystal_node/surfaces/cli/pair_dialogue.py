@@ -8,13 +8,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 from crystal_node.safekeeping.pairing.person import Machine, ShownInvite
 from crystal_node.safekeeping.pairing.qr import write
-from crystal_node.surfaces.cli.console.options import InputLines, is_terminal
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
-from crystal_node.surfaces.cli.console.terminal import can_move, screen, show_code
+from crystal_node.surfaces.cli.console.prompts import InputLines
+from crystal_node.surfaces.cli.console.terminal import can_move, is_terminal, screen, show_code
 
 _NAME_CHARS_MAX = 60
 _YES = frozenset({"y", "yes"})
@@ -121,7 +121,7 @@ class TerminalInviter:
             self.ended()  # nobody's return key does it
         self._asked = False
         if typed is None:
-            raise Usage(
+            raise UsageError(
                 "no digits were given: nobody was added",
                 hint="Type the six digits of the new machine, or pipe them in once it shows them.",
             )
@@ -269,7 +269,7 @@ class JsonInviter:
         emit_line({"event": "digits-wanted", "tries": tries_left})
         typed = await self._lines.line()
         if typed is None:
-            raise Usage(
+            raise UsageError(
                 "no digits were given: nobody was added",
                 hint="Write the newcomer's six digits to standard input.",
             )

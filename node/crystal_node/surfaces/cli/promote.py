@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -61,14 +62,14 @@ def run(
         crystal promote
         crystal promote --force --kit -
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
 
     if accept_loss and not force:
-        raise Usage("--accept-loss goes with --force")
+        raise UsageError("--accept-loss goes with --force")
     if wait is not None and force:
-        raise Usage("--wait goes without --force, which waits for nobody")
+        raise UsageError("--wait goes without --force, which waits for nobody")
     with opened(resolve()) as device:
         done = promote_here(
             device, force=force, accept_loss=accept_loss, kit=kit, wait=wait, yes=yes, as_json=as_json

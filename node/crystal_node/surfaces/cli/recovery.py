@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.surfaces.cli.console.kit import Compare, KitFile, read_kit, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, ask, confirm, is_terminal
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import ask, confirm
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.recovery_restore import run as run_restore
 
 if TYPE_CHECKING:
@@ -114,14 +116,14 @@ def verify(
     """
     import msgspec
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.kit.standing import check_kit
     from crystal_node.device.kit.state import kit_mark
 
     settings = resolve()
     if remove_root and not yes and file == "-" and not is_terminal():
-        raise Usage(
+        raise UsageError(
             "the kit comes through a pipe, so nobody can confirm that the root is to be removed; nothing was done",
             hint="Add --yes.",
         )
@@ -290,9 +292,9 @@ def _draw(code: str) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise Usage(
+        raise UsageError(
             f"{path} cannot be written: no such folder", hint="Name a file in a folder that is there."
         )

@@ -72,14 +72,14 @@ def run(
     """
     import msgspec
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import Flags, resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
     from crystal_node.search.memories import remember_text
 
     if merge and keep_both:
-        raise Usage("--merge and --keep-both exclude each other")
+        raise UsageError("--merge and --keep-both exclude each other")
     settings = resolve(Flags(agent=agent))
     choose: Choose | None = None
     if merge:

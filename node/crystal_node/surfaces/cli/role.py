@@ -41,14 +41,14 @@ def run(
     """
     import asyncio
 
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.surfaces.cli.promote import promote_here
     from crystal_node.sync.moving.standing import core_status
 
     if (force or kit is not None) and not claim:
-        raise Usage("--force and --kit go with --claim")
+        raise UsageError("--force and --kit go with --claim")
     with opened(resolve()) as device:
         if claim:
             if not as_json:  # then standard error is for one document

@@ -71,15 +71,15 @@ def run(
 
     from crystal_mirror.commands.messages import Action, Arguments
     from crystal_node.agent.commands.client import ask_device
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.derive.weaving import WeaveMode
     from crystal_node.device.device import opened
 
     if action not in set(Action):
-        raise Usage(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
+        raise UsageError(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
     if action == Action.DREAM_WEAVE and mode and mode not in set(WeaveMode):
-        raise Usage(f"there is no mode {mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
+        raise UsageError(f"there is no mode {mode[:20]!r}", hint=f"There are: {', '.join(WeaveMode)}.")
     arguments = Arguments(agent or "", mode, since, dry_run, limit)
     with opened(resolve()) as device:
         outcome = asyncio.run(
@@ -123,7 +123,7 @@ def _target(device: "Device", on: str) -> bytes | None:
     import asyncio
 
     from crystal_mirror.status import devices
-    from crystal_node.base.errors import NoSuchEntry, Usage
+    from crystal_node.base.errors import NoSuchEntry, UsageError
     from crystal_node.sync.members.listing import refresh
     from crystal_node.sync.members.naming import find_device
 
@@ -133,7 +133,7 @@ def _target(device: "Device", on: str) -> bytes | None:
         asyncio.run(refresh(device))
         found = find_device(devices(device.member), on).info.device
     if found == device.identity.id:
-        raise Usage("that is this device", hint="Run the command for it here, without asking anybody.")
+        raise UsageError("that is this device", hint="Run the command for it here, without asking anybody.")
     return found
 
 

@@ -109,7 +109,7 @@ def run(
 
         crystal search "why did we change the retry budget" --since 30d
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.search.finding.client import memory_client
     from crystal_node.search.finding.documents import (
@@ -121,12 +121,12 @@ def run(
     )
 
     if fast and deep:
-        raise Usage("--fast and --deep exclude each other")
+        raise UsageError("--fast and --deep exclude each other")
     if offset is not None and page > 1:
-        raise Usage("--offset and --page exclude each other")
+        raise UsageError("--offset and --page exclude each other")
     left_out = (page - 1) * limit if offset is None else offset
     if left_out > OFFSET_MAX:
-        raise Usage(
+        raise UsageError(
             f"a search leaves out {OFFSET_MAX:,} results at most", hint="Narrow it down with filters."
         )
     request = SearchRequest(
@@ -158,7 +158,7 @@ def run(
 
 
 def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if not given:
         return None
@@ -166,7 +166,7 @@ def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
         if value == given:
             return value
     known = ", ".join(values)
-    raise Usage(f"{given[:60]!r} is no {what}", hint=f"Use one of {known}.")
+    raise UsageError(f"{given[:60]!r} is no {what}", hint=f"Use one of {known}.")
 
 
 def _moment(given: str | None) -> str:

@@ -240,16 +240,16 @@ def _device(row: "MemberRow", now: int) -> str:
 
 def _moments(found: "Standing", now: int) -> str:
     from crystal_node.base.wording import ago
-    from crystal_node.device.activity import Moment
+    from crystal_node.device.activity import Activity
 
     words = {
-        Moment.CAPTURE: "recorded",
-        Moment.PUSH: "sent",
-        Moment.PULL: "received",
-        Moment.ACK: "made durable",
-        Moment.ROUND: "synced",
-        Moment.WEAVE: "woven",
-        Moment.BACKUP: "backed up",
+        Activity.CAPTURE: "recorded",
+        Activity.PUSH: "sent",
+        Activity.PULL: "received",
+        Activity.ACK: "made durable",
+        Activity.ROUND: "synced",
+        Activity.WEAVE: "woven",
+        Activity.BACKUP: "backed up",
     }
     said = [
         f"{word} {ago(max(now - found.moments[moment], 0) / 1000)} ago"

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -38,14 +39,14 @@ def run(
         crystal uninstall
         crystal uninstall --purge
     """
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
     from crystal_node.surfaces.setup.down import uninstalling
     from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     if yes_lose_it and not purge:
-        raise Usage("--yes-lose-it goes with --purge")
+        raise UsageError("--yes-lose-it goes with --purge")
     settings = resolve()
     if purge:
         _check(settings, lose=yes_lose_it, yes=yes, as_json=as_json)
@@ -92,10 +93,10 @@ def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> Non
 
 
 def _refuse(loss: "HomeLoss", *, lose: bool) -> None:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if loss.for_good and not lose:
-        raise Usage(
+        raise UsageError(
             f"this would be lost for good: {'; '.join(loss.for_good)}",
             hint="`crystal sync` shares what waits, `crystal recovery verify` proves that the kit works. "
             "To lose it all the same: --yes-lose-it",

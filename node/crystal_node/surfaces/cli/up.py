@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes, is_terminal
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 import asyncio
 from typing import TYPE_CHECKING
 
-from crystal_node.surfaces.cli.console.options import read_secret
+from crystal_node.surfaces.cli.console.prompts import read_secret
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
@@ -132,29 +133,31 @@ def _check_flags(
     settings: "Settings", role: UpRole | None, relay: str | None, code: str | None, token: str | None
 ) -> None:
     """Refuses what contradicts itself, or what this machine is already."""
-    from crystal_node.base.errors import Usage
-    from crystal_node.base.settings import Source
+    from crystal_node.base.errors import UsageError
+    from crystal_node.base.settings import SettingSource
 
     if role is UpRole.CORE and code is not None:
-        raise Usage("a Core makes a new vault, it does not join one", hint="Use --role node with --code.")
+        raise UsageError(
+            "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
+        )
     if token is not None and (role is UpRole.NODE or code is not None):
-        raise Usage(
+        raise UsageError(
             "a Node needs no enrolment token", hint="It joins with the code that `crystal pair` shows."
         )
     if settings.vault is None:
         return
     if code is not None or token is not None:
-        raise Usage(
+        raise UsageError(
             "this machine is in a vault already",
             hint="To mend its access to the relay: `crystal pair --code -`, or on the Core `crystal init --role core`.",
         )
     if relay is not None and settings.config.relay_url and settings.relay_url != settings.config.relay_url:
-        raise Usage(
+        raise UsageError(
             f"this machine uses the relay {settings.config.relay_url}",
             hint="To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
         )
-    if settings.name.source is Source.FLAG and settings.name.value != settings.config.name:
-        raise Usage(
+    if settings.name.source is SettingSource.FLAG and settings.name.value != settings.config.name:
+        raise UsageError(
             f"this machine has a name in its vault already: {settings.config.name or 'see `crystal devices`'}",
             hint="`crystal devices rename` on the Core gives it another one, on all devices.",
         )
@@ -164,7 +167,7 @@ def _check_flags(
         with opened(settings) as device:
             is_core = device.member.is_core
         if is_core is not (role is UpRole.CORE):
-            raise Usage(
+            raise UsageError(
                 f"this machine is a {'Core' if is_core else 'Node'} of its vault",
                 hint="`crystal demote` gives the lead away."
                 if is_core
@@ -173,9 +176,9 @@ def _check_flags(
 
 
 def _no_role() -> str:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
-    raise Usage(
+    raise UsageError(
         "nobody can be asked what this machine shall be",
         hint="Say it: --role core --relay URL --enroll-token -, or --role node --code -",
     )
@@ -196,7 +199,7 @@ def _wish(
     """What the flags say, else the person, else what is usual."""
     from crystal_node.agent.hooks.claude_code import ClaudeHooks
     from crystal_node.base.locking import is_held
-    from crystal_node.base.settings import Source
+    from crystal_node.base.settings import SettingSource
     from crystal_node.capture.history import decided
     from crystal_node.surfaces.cli import up_dialogue as people
     from crystal_node.surfaces.setup.tools import check_names
@@ -204,7 +207,7 @@ def _wish(
 
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
-    if capture is None and decided_by == {Source.DEFAULT}:
+    if capture is None and decided_by == {SettingSource.DEFAULT}:
         capture = people.ask_tools(known) if asks else "all"
     wanted = None if capture is None else people.names_in(capture, known)
     check_names(known, wanted or ())

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, confirm
 
@@ -124,7 +124,7 @@ def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
         Usage: there is no name.
     """
     if not text.replace(",", "").strip():
-        raise Usage("no tool is named", hint="Say all, none, or names with commas.")
+        raise UsageError("no tool is named", hint="Say all, none, or names with commas.")
     if text.strip().lower() == ALL:
         return tuple(known)
     if text.strip().lower() == NONE:
@@ -254,7 +254,7 @@ def _typed(question: str, *, as_typed: bool = False) -> str:
     sys.stderr.flush()
     line = sys.stdin.readline(SECRET_CHARS_MAX)
     if not line:
-        raise Usage(
+        raise UsageError(
             "nothing was typed, nothing was done", hint="`crystal up --help` shows how to say it by options."
         )
     return line.strip() if as_typed else line.strip().lower()

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from crystal_node.base.wording import iso
-from crystal_node.device.activity import Moment, read_moments
+from crystal_node.device.activity import Activity, read_moments
 from crystal_node.device.device import Device
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.chat import (
@@ -174,4 +174,4 @@ async def _gone(request: Request) -> None:
 
 def _role_and_woven(device: Device) -> tuple[str, str | None]:
     role = "core" if device.member.is_core else "node"
-    return role, iso(read_moments(device.journal).get(Moment.WEAVE, 0))
+    return role, iso(read_moments(device.journal).get(Activity.WEAVE, 0))

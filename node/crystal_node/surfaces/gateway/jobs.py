@@ -9,7 +9,7 @@ from starlette.routing import Route
 from crystal_node.agent.daemon.job_requests import pause_job
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.status import agent_standing, job_standings
-from crystal_node.base.jobs import JobStanding
+from crystal_node.base.jobs import JobStatus
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.surfaces.gateway.backend import Backend
@@ -76,7 +76,7 @@ def _run(desk: Backend, name: str) -> JobDocument:
         return _document(store.one(name))
 
 
-def _document(job: JobStanding) -> JobDocument:
+def _document(job: JobStatus) -> JobDocument:
     return JobDocument(
         name=job.name,
         what=job.what,

@@ -17,20 +17,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.search.finding.keeper import Keeper
 
 PLEDGE_SECONDS = 600.0
 PLEDGES_MAX = 64
 
 
-class NotAgreed(Usage):
+class NotAgreed(UsageError):
     """The person was asked, and did not say yes."""
 
     hint = "Nothing was changed. Do not ask again unless the person wants it."
 
 
-class CallCancelled(Usage):
+class CallCancelled(UsageError):
     """The client does not want the answer any more."""
 
     hint = "Call it again: what was done already is not done twice."

@@ -1,8 +1,8 @@
 """The tools that change what is remembered. They do what ``crystal remember`` and ``crystal forget`` do."""
 
 from crystal_mirror.operations import Forget
-from crystal_node.base.errors import Usage
-from crystal_node.base.lookup import Found, find_text
+from crystal_node.base.errors import UsageError
+from crystal_node.base.lookup import StoredText, find_text
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.search.memories import remember_text
@@ -66,7 +66,7 @@ def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
             if not given.confirm:
                 return _preview(call, found, about)
             if not call.pledges.redeem(given.confirm, about):
-                raise Usage(
+                raise UsageError(
                     "that is no confirmation for these texts, or not any more",
                     hint="Call crystal_forget without confirm: it says what would go, and gives a new one.",
                 )
@@ -101,7 +101,7 @@ def forget_question(call: Call, given: ForgetArguments) -> Question:
     )
 
 
-def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, str]:
+def _preview(call: Call, found: list[StoredText], about: str) -> tuple[ForgetAnswer, str]:
     word = call.pledges.give(about)
     answer = ForgetAnswer(
         notice=NOTICE,
@@ -119,10 +119,10 @@ def _preview(call: Call, found: list[Found], about: str) -> tuple[ForgetAnswer, 
     )
 
 
-def _texts(device: Device, ids: list[str]) -> list[Found]:
+def _texts(device: Device, ids: list[str]) -> list[StoredText]:
     found = {text.id: text for text in (find_text(device.replica.database, given) for given in ids)}
     return list(found.values())
 
 
-def _about(found: list[Found]) -> str:
+def _about(found: list[StoredText]) -> str:
     return "forget " + " ".join(sorted(text.id.hex() for text in found))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 
 _ARGUMENT_CHARS_MAX = 2000
 
@@ -22,9 +22,9 @@ class PromptTemplate:
         """The message. Raises Usage."""
         given = arguments.get(self.argument, "").strip()
         if not given:
-            raise Usage(f"{self.argument} is missing", hint=f"Give {self.argument}: {self.about}")
+            raise UsageError(f"{self.argument} is missing", hint=f"Give {self.argument}: {self.about}")
         if len(given) > _ARGUMENT_CHARS_MAX:
-            raise Usage(
+            raise UsageError(
                 f"{self.argument} has at most {_ARGUMENT_CHARS_MAX} characters", hint="Say it shorter."
             )
         return self.text.format(given)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from crystal_core.database import Database
 from crystal_core.memories import memories
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.wording import iso, one_line
 from crystal_node.search.finding.documents import CONTEXT_MAX, ShowRequest
 from crystal_node.surfaces.mcp.answer_text import Fence, name
@@ -140,7 +140,7 @@ def _position(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return _TOP, 0
     if not _CURSOR.fullmatch(cursor) or len(cursor) < 5:
-        raise Usage("that is no cursor of this list", hint="Begin the list anew, without a cursor.")
+        raise UsageError("that is no cursor of this list", hint="Begin the list anew, without a cursor.")
     return int(cursor[:-4]), min(int(cursor[-4:]), LISTED_MAX)
 
 

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.search.finding.schema_errors import words_of
 
 _T = TypeVar("_T")
@@ -32,7 +32,7 @@ def read_as(kind: type[_T], given: object) -> _T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise Usage(
+        raise UsageError(
             words_of(error, kind, whole="what is given"),
             hint="The tool's input schema says what each argument must be. Correct the call and send it again.",
         ) from None

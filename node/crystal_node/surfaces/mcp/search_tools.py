@@ -95,7 +95,7 @@ def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
     """``crystal_status``."""
     from crystal_node.agent.health.status import standing
     from crystal_node.base.wording import iso
-    from crystal_node.device.activity import Moment
+    from crystal_node.device.activity import Activity
     from crystal_node.device.device import opened
 
     with opened(call.keeper.settings()) as device:
@@ -107,7 +107,7 @@ def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
         memories=found.counts.memories,
         forgotten=found.counts.forgotten,
         waiting=found.channels.conversations.waiting,
-        synced_at=iso(found.moments.get(Moment.PULL, 0)),
+        synced_at=iso(found.moments.get(Activity.PULL, 0)),
         recording=call.keeper.settings().capture.on and not found.privacy.on,
         private=found.privacy.on,
         background=found.watching,

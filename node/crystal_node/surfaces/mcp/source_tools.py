@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive import sources
 from crystal_node.derive.sources.results import SourcesStatus, SourcesSynced, SourceSynced
@@ -25,7 +25,7 @@ def add(call: Call, given: SourcesAddArguments) -> tuple[SourceAddAnswer, str]:
         if not given.confirm:
             return _preview(call, given, root)
         if not call.pledges.redeem(given.confirm, _about(given, root)):
-            raise Usage(
+            raise UsageError(
                 "that is no confirmation for this source, or not any more",
                 hint="Call crystal_sources_add without confirm: it says what would be read, and gives a new one.",
             )

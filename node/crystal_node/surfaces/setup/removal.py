@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.base.errors import LocalStorage, Usage
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import FILE_MODE, Home, sync_directory
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import KeyStoreKind, Settings, read_config
@@ -95,9 +95,11 @@ def check_is_home(settings: Settings) -> None:
     """Refuses to remove what is not a Crystal home, or is more than one. Raises Usage."""
     root, person = settings.home.root.resolve(), settings.person_home.resolve()
     if root in (person, *person.parents):
-        raise Usage(f"{root} holds more than Crystal's", hint="Remove by hand what is to go.")
+        raise UsageError(f"{root} holds more than Crystal's", hint="Remove by hand what is to go.")
     if not settings.home.config_file.is_file() or not settings.home.state.is_dir():
-        raise Usage(f"{root} is no Crystal home", hint="CRYSTAL_HOME names the home, if it is not ~/.ldm.")
+        raise UsageError(
+            f"{root} is no Crystal home", hint="CRYSTAL_HOME names the home, if it is not ~/.ldm."
+        )
 
 
 @contextmanager

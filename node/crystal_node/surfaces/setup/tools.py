@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from crystal_node.base.errors import NotSetUp, Usage
-from crystal_node.base.settings import Settings, Source
+from crystal_node.base.errors import NotSetUp, UsageError
+from crystal_node.base.settings import Settings, SettingSource
 from crystal_node.capture.adapter import Adapter, decode_state
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
@@ -135,7 +135,9 @@ def is_chosen(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -
     """Whether ``choose`` would change nothing, and somebody has chosen before."""
     if not wanted:
         return not settings.capture.on
-    decided = settings.config.capture is not None or settings.options["capture"].source is not Source.DEFAULT
+    decided = (
+        settings.config.capture is not None or settings.options["capture"].source is not SettingSource.DEFAULT
+    )
     return decided and settings.capture.on and set(known) - settings.capture.without == set(wanted)
 
 
@@ -143,7 +145,7 @@ def check_names(known: Sequence[str], names: Sequence[str]) -> None:
     """Raises Usage for a name that is no tool's."""
     for name in names:
         if name not in known:
-            raise Usage(f"there is no tool {name[:60]!r}", hint=f"There are: {', '.join(known)}.")
+            raise UsageError(f"there is no tool {name[:60]!r}", hint=f"There are: {', '.join(known)}.")
 
 
 def _joined(known: Sequence[str], without: set[str]) -> str:
@@ -153,8 +155,8 @@ def _joined(known: Sequence[str], without: set[str]) -> str:
 
 def _write(settings: Settings, **changes: bool | str) -> Settings:
     for name in changes:
-        if settings.options[name].source is Source.ENVIRONMENT:
-            raise Usage(
+        if settings.options[name].source is SettingSource.ENVIRONMENT:
+            raise UsageError(
                 f"{settings.options[name].variable} is set, and comes before what could be written down",
                 hint="Unset that variable first.",
             )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crystal_mirror.status import DeviceEntry
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.wording import one_line
 
 _CANDIDATES_MAX = 12
@@ -26,7 +26,7 @@ def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "devi
             if len(found) == 1:
                 return found[0]
             if found:
-                raise Usage(
+                raise UsageError(
                     f"{one_line(given, 40)!r} is more than one {what}",
                     hint=f"Give more of the id: {_listed(found)}.",
                 )

@@ -11,7 +11,7 @@ from crystal_node.agent.commands.client import outcome_of
 from crystal_node.agent.commands.policy import denial, deny
 from crystal_node.agent.commands.service import Done
 from crystal_node.agent.daemon.actions import BACKUPS_MAX, actions_of
-from crystal_node.base.errors import BadConfig, Usage
+from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.capture.history import step_over
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.backup.shelf import backups
@@ -49,7 +49,7 @@ def test_backups_that_are_asked_for_again_and_again_do_not_push_the_older_ones_o
     for _ in range(BACKUPS_MAX - 1):
         does(vault.core, Action.BACKUP)
     for _ in range(BACKUPS_KEPT):
-        with pytest.raises(Usage, match="older ones are to stay"):
+        with pytest.raises(UsageError, match="older ones are to stay"):
             does(vault.core, Action.BACKUP)
     assert good.is_dir()
     assert len(backups(shelf)) == BACKUPS_MAX
@@ -80,7 +80,7 @@ def test_who_asks_for_weaving_does_not_get_past_staging(vault: Vault) -> None:
     (drop / "said.md").write_text("Weave me at your cost.\n")
     core.call("capture")
     core.call("sync")
-    with pytest.raises(Usage, match="not live"):
+    with pytest.raises(UsageError, match="not live"):
         does(core, Action.DREAM_WEAVE, Arguments(agent="stranger"))
 
 
@@ -115,6 +115,6 @@ def test_nobody_from_afar_has_a_past_recorded_that_was_left_out_on_purpose(vault
     with opened(settings_of(core)) as device:
         step_over(device)
     assert does(core, Action.BACKFILL, Arguments(dry_run=True)).result["new"] == 1
-    with pytest.raises(Usage, match="left out on purpose"):
+    with pytest.raises(UsageError, match="left out on purpose"):
         does(core, Action.BACKFILL)
     assert core.found("never meant for anybody") == []

@@ -23,7 +23,7 @@ from crystal_node.agent.commands.client import (
 from crystal_node.agent.commands.database import BookDamaged, SqliteBook
 from crystal_node.agent.commands.service import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.sync import Syncer, syncing
 from crystal_node.sync.watch import WatchEvent
@@ -231,7 +231,7 @@ def test_a_request_is_named_by_its_first_digits(node: Machine) -> None:
     request = asks(node, Action.STATUS)
     with open_book(settings_of(node)) as book:
         assert find_asked(book, request[:6]).id.hex() == request
-        for wrong, error in (("zz", Usage), ("abc", Usage), ("0" * 32, NoSuchEntry)):
+        for wrong, error in (("zz", UsageError), ("abc", UsageError), ("0" * 32, NoSuchEntry)):
             with pytest.raises(error):
                 find_asked(book, wrong)
 

@@ -14,7 +14,7 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import KILLED_MAX, Schedule
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry
-from crystal_node.base.jobs import Job, JobStanding, Outcome
+from crystal_node.base.jobs import Job, JobOutcome, JobStatus
 from crystal_node.sync.watch import WatchEvent
 
 _DAY = 86_400.0
@@ -59,7 +59,7 @@ class _Running:
             while not condition():  # noqa: ASYNC110  conditions on plain objects; nothing signals them
                 await asyncio.sleep(0.01)
 
-    async def ended(self, name: str = "tidy") -> JobStanding:
+    async def ended(self, name: str = "tidy") -> JobStatus:
         await self.until(lambda: self.store.one(name).ended > 0 and name not in self.schedule.running)
         return self.store.one(name)
 
@@ -89,7 +89,7 @@ async def test_a_job_that_has_never_run_runs_soon_and_its_end_is_written_down(tm
     task = _Task(["2 files tidied"])
     async with _running(tmp_path, _job(task)) as running:
         found = await running.ended()
-        assert (found.outcome, found.said, found.failures) == (Outcome.DONE, "2 files tidied", 0)
+        assert (found.outcome, found.said, found.failures) == (JobOutcome.DONE, "2 files tidied", 0)
         assert found.worked == found.ended
         assert (WatchEvent.PROGRESS, "tidy: 2 files tidied") in running.told
         assert abs(found.next - now_ms() - _DAY * 1000) < 10_000
@@ -109,7 +109,7 @@ async def test_what_was_missed_while_the_agent_was_away_is_run_once(tmp_path: Pa
     with JobStore.open(tmp_path / "jobs.db") as store:
         store.register([_job(task, every=60)])
         long_ago = now_ms() - 10 * 24 * 3600 * 1000
-        store.ended("tidy", long_ago, Outcome.DONE, "", failures=0, next_run=0, served=0)
+        store.ended("tidy", long_ago, JobOutcome.DONE, "", failures=0, next_run=0, served=0)
     async with _running(tmp_path, _job(task, every=60)) as running:
         await running.until(lambda: task.runs > 0)
         await asyncio.sleep(0.2)
@@ -121,7 +121,7 @@ async def test_a_failure_that_passes_is_told_once_and_tried_again_later_and_late
     task = _Task([failure, failure, "works"])
     async with _running(tmp_path, _job(task, every=30)) as running:
         found = await running.ended()
-        assert (found.outcome, found.failures, found.failing) == (Outcome.FAILED, 1, True)
+        assert (found.outcome, found.failures, found.failing) == (JobOutcome.FAILED, 1, True)
         assert "the relay does not answer" in found.said
         assert 50_000 < found.next - now_ms() < 70_000
         running.store.ask_for("tidy")
@@ -131,7 +131,7 @@ async def test_a_failure_that_passes_is_told_once_and_tried_again_later_and_late
         assert len([1 for event, _ in running.told if event is WatchEvent.FAILED]) == 1
         running.store.ask_for("tidy")
         running.schedule.look()
-        await running.until(lambda: running.store.one("tidy").outcome is Outcome.DONE)
+        await running.until(lambda: running.store.one("tidy").outcome is JobOutcome.DONE)
         assert running.store.one("tidy").failures == 0
         assert (WatchEvent.RECOVERED, "tidy: it works again") in running.told
 
@@ -141,8 +141,8 @@ async def test_a_mistake_in_a_job_ends_its_run_alone_and_leaves_its_trace_in_the
 ) -> None:
     broken, other = _Task([ZeroDivisionError("a bug")]), _Task(["done"])
     async with _running(tmp_path, _job(broken), _job(other, "other")) as running:
-        assert (await running.ended()).outcome is Outcome.BROKEN
-        assert (await running.ended("other")).outcome is Outcome.DONE
+        assert (await running.ended()).outcome is JobOutcome.BROKEN
+        assert (await running.ended("other")).outcome is JobOutcome.DONE
     assert any(record.exc_info for record in caplog.records)
 
 
@@ -163,7 +163,7 @@ async def test_a_run_that_was_told_to_stop_is_no_failure_and_is_made_again_at_th
         await running.until(lambda: task.open == 1)
     with JobStore.open(tmp_path / "jobs.db") as store:
         found = store.one("tidy")
-        assert (found.outcome, found.failures, found.started) == (Outcome.STOPPED, 0, 0)
+        assert (found.outcome, found.failures, found.started) == (JobOutcome.STOPPED, 0, 0)
     task.lasts = 0
     async with _running(tmp_path, _job(task)) as running:
         await running.until(lambda: task.runs == 2)
@@ -178,7 +178,7 @@ async def test_a_run_that_was_killed_is_seen_as_interrupted_and_made_again_after
         store.begun("tidy", now_ms())
     async with _running(tmp_path, _job(task)) as running:
         found = running.store.one("tidy")
-        assert (found.outcome, found.failures, found.started) == (Outcome.INTERRUPTED, 1, 0)
+        assert (found.outcome, found.failures, found.started) == (JobOutcome.INTERRUPTED, 1, 0)
         await asyncio.sleep(0.1)
         assert task.runs == 0
         running.store.ask_for("tidy")
@@ -245,7 +245,7 @@ async def test_a_job_that_is_not_due_is_not_run_and_whoever_asks_is_told(tmp_pat
         running.store.ask_for("tidy")
         running.schedule.look()
         found = await running.ended()
-        assert (task.runs, found.outcome) == (0, Outcome.NOTHING)
+        assert (task.runs, found.outcome) == (0, JobOutcome.NOTHING)
         assert "not due on this device" in found.said
 
 
@@ -318,7 +318,7 @@ async def test_jobs_that_come_and_go_with_the_settings_keep_their_past(tmp_path:
         running.schedule.set_jobs([])
         assert running.store.all() == []
         running.schedule.set_jobs([_job(task, every=2 * _DAY)])
-        assert running.store.one("tidy").outcome is Outcome.DONE
+        assert running.store.one("tidy").outcome is JobOutcome.DONE
         await asyncio.sleep(0.1)
     assert task.runs == 1
 

@@ -12,7 +12,7 @@ from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_node.agent.health.facts import FREE_BYTES_MIN, disks_of
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
-from crystal_node.base.jobs import Job, Outcome
+from crystal_node.base.jobs import Job, JobOutcome
 from tests.node.sync.replication.relay_disk import change, lose
 from tests.support.machine import Machine, Vault
 from tests.support.user_manager import with_manager
@@ -176,8 +176,8 @@ def test_jobs_that_fail_or_fell_over_are_told_by_doctor_and_status(core: Machine
     with JobStore.open(core.home / "state" / "jobs.db") as store:
         store.register([Job(name, "Does it.", 60.0, nothing) for name in ("backup", "artefacts", "staging")])
         ended = {"failures": 2, "next_run": 0, "served": 0}
-        store.ended("backup", 1_700_000_000_000, Outcome.FAILED, "no room on the disk", **ended)
-        store.ended("artefacts", 1_700_000_000_000, Outcome.BROKEN, "KeyError: 1", **ended)
+        store.ended("backup", 1_700_000_000_000, JobOutcome.FAILED, "no room on the disk", **ended)
+        store.ended("artefacts", 1_700_000_000_000, JobOutcome.BROKEN, "KeyError: 1", **ended)
         store.pause("staging", paused=True)
     told = core.call("status", "--json").json
     assert [each["name"] for each in told["stuck"]] == ["job", "job"]

@@ -9,8 +9,8 @@ from crystal_mirror.round import RoundReport
 from crystal_node.base.errors import HomeBusy
 from crystal_node.device.activity import (
     NOTED_MS,
-    Moment,
-    Rounds,
+    Activity,
+    RoundNotes,
     note,
     note_problems,
     read_moments,
@@ -32,44 +32,46 @@ def journal() -> SqliteJournal:
 def test_a_note_goes_with_what_is_written_anyway_and_else_at_most_once_a_minute(
     journal: SqliteJournal,
 ) -> None:
-    note(journal, Moment.BACKUP, START)
-    note(journal, Moment.BACKUP, START + NOTED_MS - 1)
-    assert read_moments(journal) == {Moment.BACKUP: START}
+    note(journal, Activity.BACKUP, START)
+    note(journal, Activity.BACKUP, START + NOTED_MS - 1)
+    assert read_moments(journal) == {Activity.BACKUP: START}
     with journal.transaction():
-        note(journal, Moment.BACKUP, START + 1)
-    assert read_moments(journal) == {Moment.BACKUP: START + 1}
-    note(journal, Moment.BACKUP, START + 1 + NOTED_MS)
-    assert read_moments(journal) == {Moment.BACKUP: START + 1 + NOTED_MS}
+        note(journal, Activity.BACKUP, START + 1)
+    assert read_moments(journal) == {Activity.BACKUP: START + 1}
+    note(journal, Activity.BACKUP, START + 1 + NOTED_MS)
+    assert read_moments(journal) == {Activity.BACKUP: START + 1 + NOTED_MS}
 
 
 def test_a_clock_that_was_set_back_does_not_stop_the_notes(journal: SqliteJournal) -> None:
-    note(journal, Moment.WEAVE, START)
-    note(journal, Moment.WEAVE, START - 3_600_000)
-    assert read_moments(journal) == {Moment.WEAVE: START - 3_600_000}
+    note(journal, Activity.WEAVE, START)
+    note(journal, Activity.WEAVE, START - 3_600_000)
+    assert read_moments(journal) == {Activity.WEAVE: START - 3_600_000}
 
 
 def test_idle_rounds_write_once_a_minute(journal: SqliteJournal) -> None:
-    rounds, before = Rounds(journal), journal.connection.total_changes()
+    rounds, before = RoundNotes(journal), journal.connection.total_changes()
     for number in range(60):
         rounds.succeeded(RoundReport(), START + number * 1000)
     assert journal.connection.total_changes() - before == 1
-    assert read_moments(journal) == {Moment.ROUND: START}
+    assert read_moments(journal) == {Activity.ROUND: START}
 
 
 def test_a_burst_of_rounds_writes_now_and_then_and_the_last_of_them_is_not_lost(
     journal: SqliteJournal,
 ) -> None:
-    rounds, before = Rounds(journal), journal.connection.total_changes()
+    rounds, before = RoundNotes(journal), journal.connection.total_changes()
     for number in range(50):
         rounds.succeeded(RoundReport(bytes_pushed=1, settled=1), START + number * 1000)
     assert journal.connection.total_changes() - before == 5 * 3, "five transactions of three notes"
-    assert read_moments(journal)[Moment.PUSH] == START + 40_000
+    assert read_moments(journal)[Activity.PUSH] == START + 40_000
     rounds.flush()
-    assert read_moments(journal) == dict.fromkeys((Moment.PUSH, Moment.ACK, Moment.ROUND), START + 49_000)
+    assert read_moments(journal) == dict.fromkeys(
+        (Activity.PUSH, Activity.ACK, Activity.ROUND), START + 49_000
+    )
 
 
 def test_trouble_is_known_from_its_first_round_on_until_one_succeeds(journal: SqliteJournal) -> None:
-    rounds = Rounds(journal)
+    rounds = RoundNotes(journal)
     rounds.failed(StoreUnavailable("nobody answers"), START)
     rounds.failed(HomeBusy("another round is under way"), START + 1)
     rounds.failed(StoreUnavailable("nobody answers at all"), START + 2 * NOTED_MS)
@@ -84,7 +86,7 @@ def test_trouble_is_known_from_its_first_round_on_until_one_succeeds(journal: Sq
 def test_a_full_disk_keeps_no_round_from_its_end(tmp_path: Path) -> None:
     journal = SqliteJournal.open(tmp_path / "state.db")
     journal.connection.execute(f"PRAGMA max_page_count={journal.connection.execute('PRAGMA page_count').get}")
-    rounds = Rounds(journal)
+    rounds = RoundNotes(journal)
     rounds.failed(StoreUnavailable("nobody answers"), START)
     note_problems(journal, [(f"/a/{number}.jsonl", "x" * 400) for number in range(50)], looked_at=None)
     rounds.succeeded(RoundReport(bytes_pushed=1), START)

@@ -12,7 +12,14 @@ from crystal_node.agent.health.findings import CoreSeen, Facts, StuckName, stuck
 from crystal_node.agent.jobs.status import PURPOSE, Holder
 from crystal_node.base.errors import ExitCode
 from crystal_node.device.access import Access
-from crystal_node.device.activity import STRANGE_LINES, STRANGE_TOLD_MS, Moment, Problem, Strange, Trouble
+from crystal_node.device.activity import (
+    STRANGE_LINES,
+    STRANGE_TOLD_MS,
+    Activity,
+    RoundFailure,
+    UnknownLines,
+    UnreadableTranscript,
+)
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
@@ -28,7 +35,7 @@ WELL = Facts(
     is_core=False,
     access=Access.OPEN,
     trouble=None,
-    moments={Moment.ROUND: NOW - 60_000, Moment.ACK: NOW - HOUR, Moment.PULL: NOW - HOUR},
+    moments={Activity.ROUND: NOW - 60_000, Activity.ACK: NOW - HOUR, Activity.PULL: NOW - HOUR},
     channels=channels(),
     background=Background(Holder(12, PURPOSE)),
     disks=(Disk(Path("/home/someone/.ldm"), 10 * 2**30, 10_000_000, read_only=False),),
@@ -40,7 +47,7 @@ WELL = Facts(
     files_halted="",
     files_withheld=0,
 )
-DOWN = Trouble(NOW - 3 * HOUR, NOW - 60_000, ExitCode.RELAY_UNREACHABLE, "nobody answers", "hint")
+DOWN = RoundFailure(NOW - 3 * HOUR, NOW - 60_000, ExitCode.RELAY_UNREACHABLE, "nobody answers", "hint")
 LATE = channels(Conversations(0, 4, 5 * 3600.0))
 ALONE = Background(None)
 FULL = Disk(Path("/home/someone/.ldm"), 3 * 2**20, 10_000_000, read_only=False)
@@ -83,7 +90,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             "crystal agent install",
         ),
         (
-            replace(WELL, channels=LATE, moments={Moment.ROUND: NOW, Moment.ACK: NOW - 6 * HOUR}),
+            replace(WELL, channels=LATE, moments={Activity.ROUND: NOW, Activity.ACK: NOW - 6 * HOUR}),
             StuckName.CORE,
             "4 operations of this device lie on the relay",
             "crystal promote",
@@ -92,7 +99,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             replace(
                 WELL,
                 core=CoreSeen("desktop", NOW - 72 * HOUR),
-                moments={Moment.ROUND: NOW, Moment.PULL: NOW - 72 * HOUR},
+                moments={Activity.ROUND: NOW, Activity.PULL: NOW - 72 * HOUR},
             ),
             StuckName.CORE,
             "last heard of 3 days ago",
@@ -119,7 +126,10 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
         ),
         (replace(WELL, files_withheld=3), StuckName.FILES, "3 deletions", "files confirm"),
         (
-            replace(WELL, problems=(Problem("/a\x1b[31m/b.jsonl", "cannot be read: Permission denied"),)),
+            replace(
+                WELL,
+                problems=(UnreadableTranscript("/a\x1b[31m/b.jsonl", "cannot be read: Permission denied"),),
+            ),
             StuckName.CAPTURE,
             "Permission denied",
             "crystal capture",
@@ -128,7 +138,9 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             replace(
                 WELL,
                 strange=(
-                    Strange("codex", 40, "/a\x1b[31m/b.jsonl", 7, "record of unknown type", NOW - HOUR, NOW),
+                    UnknownLines(
+                        "codex", 40, "/a\x1b[31m/b.jsonl", 7, "record of unknown type", NOW - HOUR, NOW
+                    ),
                 ),
             ),
             StuckName.CAPTURE,
@@ -189,17 +201,17 @@ def test_each_thing_is_told_with_its_remedy(facts: Facts, name: StuckName, says:
 
 
 def test_a_core_that_is_away_is_no_news_while_this_machine_was_away_itself() -> None:
-    slept = {Moment.ROUND: NOW - 48 * HOUR, Moment.ACK: NOW - 49 * HOUR}
+    slept = {Activity.ROUND: NOW - 48 * HOUR, Activity.ACK: NOW - 49 * HOUR}
     assert stuck(replace(WELL, core=CoreSeen("desktop", NOW - 49 * HOUR), moments=slept)) == []
 
 
 def test_a_long_backlog_that_goes_on_is_not_stuck() -> None:
     busy = channels(Conversations(0, 90_000, 5 * 3600.0))
-    assert stuck(replace(WELL, channels=busy, moments={Moment.ROUND: NOW, Moment.ACK: NOW - 5_000})) == []
+    assert stuck(replace(WELL, channels=busy, moments={Activity.ROUND: NOW, Activity.ACK: NOW - 5_000})) == []
 
 
 def test_a_relay_that_refuses_this_device_is_told_once_and_as_a_concern() -> None:
-    refused = Trouble(NOW - HOUR, NOW, ExitCode.RELAY_REFUSED, "no such token", "pair again")
+    refused = RoundFailure(NOW - HOUR, NOW, ExitCode.RELAY_REFUSED, "no such token", "pair again")
     assert stuck(replace(WELL, trouble=refused, access=Access.REFUSED)) == []
 
 
@@ -223,7 +235,9 @@ def test_many_new_agents_are_told_in_one_sentence_and_those_that_failed_by_name(
 def test_when_the_relay_was_last_tried_is_told_only_once_it_was_long_ago() -> None:
     (just,) = stuck(replace(WELL, trouble=DOWN))
     (long,) = stuck(
-        replace(WELL, trouble=Trouble(DOWN.since, NOW - 600_000, DOWN.exit_code, "nobody answers", "hint"))
+        replace(
+            WELL, trouble=RoundFailure(DOWN.since, NOW - 600_000, DOWN.exit_code, "nobody answers", "hint")
+        )
     )
     assert "last tried" not in just.text
     assert "last tried 10 min ago" in long.text
@@ -231,5 +245,5 @@ def test_when_the_relay_was_last_tried_is_told_only_once_it_was_long_ago() -> No
 
 @pytest.mark.parametrize(("lines", "ago_ms"), [(STRANGE_LINES - 1, 0), (STRANGE_LINES, STRANGE_TOLD_MS)])
 def test_of_a_few_strange_lines_and_of_old_ones_nothing_is_said(lines: int, ago_ms: int) -> None:
-    found = Strange("codex", lines, "/a.jsonl", 0, "record of unknown type", NOW - ago_ms, NOW - ago_ms)
+    found = UnknownLines("codex", lines, "/a.jsonl", 0, "record of unknown type", NOW - ago_ms, NOW - ago_ms)
     assert stuck(replace(WELL, strange=(found,))) == []

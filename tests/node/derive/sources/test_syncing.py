@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.derive.sources import batches, scan
 from crystal_node.derive.sources.database import SourceBook
 from crystal_node.derive.sources.filetypes import Skipped
@@ -214,7 +214,7 @@ async def test_a_lost_book_is_made_again_from_the_vault_and_nothing_is_sent_twic
     await folder.sync()
     before = folder.device.journal.outbox_count()
     folder.device.settings.home.sources_database.unlink()
-    with pytest.raises(Usage, match="no longer knows where"):
+    with pytest.raises(UsageError, match="no longer knows where"):
         await folder.sync()
     add_source(folder.device, folder.root, name=folder.name)
     (folder.root / "gone.md").unlink()
@@ -315,7 +315,7 @@ async def test_a_sync_that_runs_out_of_time_goes_on_the_next_time_and_removes_no
 
 def test_the_memory_home_is_no_source_and_is_left_out_of_one_that_holds_it(folder: Folder) -> None:
     home = folder.device.settings.home.root
-    with pytest.raises(Usage, match="memory home"):
+    with pytest.raises(UsageError, match="memory home"):
         add_source(folder.device, home / "state", name="own")
     look = scan.Scan(home.parent, kept_out=home)
     assert not [path for path, _ in look.files() if path.startswith(f"{home.name}/")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_node.sync.round_embedder import Ingest
+from crystal_node.sync.round_embedder import RoundEmbedder
 from tests.node.models.embedding.conftest import TEXTS, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Machine, Vault
@@ -58,16 +58,16 @@ def test_stopped_half_way_it_goes_on_without_the_option_and_leaves_nothing_behin
 def test_killed_while_the_vault_changes_over_the_next_rounds_finish_it_and_leave_nothing_behind(
     embedded: Machine, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, steps = Ingest.step, list[str]()
+    real, steps = RoundEmbedder.step, list[str]()
 
-    async def killed(self: Ingest, model: str) -> object:
+    async def killed(self: RoundEmbedder, model: str) -> object:
         steps.append(model)
         if len(steps) > 1:
             raise KeyboardInterrupt
         return await real(self, model)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ingest, "step", killed)
+        patch.setattr(RoundEmbedder, "step", killed)
         embedded.call("embed", "migrate", "--anew", "--yes", check=False)
     assert 0 < int(str(standing(embedded)["without_vectors"])) < TEXTS
     assert _kept(embedded)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import apsw
 import pytest
 
-from crystal_node.sync.round_embedder import Ingest
+from crystal_node.sync.round_embedder import RoundEmbedder
 from tests.node.models.embedding.conftest import TEXTS, concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Machine, Vault
@@ -161,16 +161,16 @@ def test_killed_while_the_vault_changes_over_the_cores_next_rounds_finish_it(
     vault: Vault, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(vault.core)
-    real, steps = Ingest.step, list[str]()
+    real, steps = RoundEmbedder.step, list[str]()
 
-    async def killed(self: Ingest, model: str) -> object:
+    async def killed(self: RoundEmbedder, model: str) -> object:
         steps.append(model)
         if len(steps) > 1:
             raise KeyboardInterrupt
         return await real(self, model)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ingest, "step", killed)
+        patch.setattr(RoundEmbedder, "step", killed)
         vault.core.call("embed", "migrate", "ollama", "--url", server.url, "--yes", check=False)
     assert len(steps) == 2
     half = standing(vault.core)
@@ -260,7 +260,7 @@ def test_the_environment_comes_first_and_that_is_told(vault: Vault) -> None:
 
 
 def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None:
-    async def never(self: Ingest, model: str) -> object:
+    async def never(self: RoundEmbedder, model: str) -> object:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

@@ -65,14 +65,14 @@ async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vau
     from crystal_core.embed.port import EmbedderUnavailable
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.round_embedder import Ingest
+    from crystal_node.sync.round_embedder import RoundEmbedder
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in vault.core.environment.items():
             patch.setenv(name, value)
         with opened(resolve()) as device:
             clock = [1000.0]
-            ingest = Ingest(device, lambda: clock[0])
+            ingest = RoundEmbedder(device, lambda: clock[0])
             assert await ingest.begin()
             waits: list[float] = []
             for _ in range(8):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_node.device.activity import Moment, read_moments
+from crystal_node.device.activity import Activity, read_moments
 from crystal_node.device.device import Device, opened
 from crystal_node.safekeeping.backup.job import jobs
 from crystal_node.safekeeping.backup.verifying import verify_backup
@@ -45,7 +45,7 @@ def test_the_job_is_due_once_a_folder_was_chosen_and_keeps_as_many_as_was_said(
             assert all("backed up" in line for line in said)
             await asyncio.sleep(0)
             assert any("backing up" in line for line in told)
-            assert Moment.BACKUP in read_moments(device.journal)
+            assert Activity.BACKUP in read_moments(device.journal)
             return device.member.secret
 
     secret = asyncio.run(main())

@@ -134,7 +134,7 @@ def test_killed_before_it_is_named_the_new_device_comes_again_and_is_one(
     vault.core.call("devices", "revoke", "phone", "--yes")
     joining = ("pair", "--new-keys", "--code", "-")
     with monkeypatch.context() as patch:
-        patch.setattr(enrolment.Joining, "finish", killed)
+        patch.setattr(enrolment.PendingEnrolment, "finish", killed)
         assert phone.call(*joining, typed=vault.code() + "\n", check=False).code != 0
     phone.call(*joining, typed=vault.code() + "\n")
     vault.settle()

@@ -11,7 +11,7 @@ import png
 import pytest
 import zxingcpp
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.safekeeping.pairing.qr import Fit, Screen, check_file, draw, write
 
 _INVITE = "MC2:" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 5  # of a relay with an address of 30 characters
@@ -121,7 +121,7 @@ def _svg_modules(text: str) -> list[list[bool]]:
 
 def test_a_name_that_is_no_picture_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     for name in ("invite.jpg", "invite"):
-        with pytest.raises(Usage, match="PNG or an SVG"):
+        with pytest.raises(UsageError, match="PNG or an SVG"):
             check_file(tmp_path / name)
-    with pytest.raises(Usage, match="no folder"):
+    with pytest.raises(UsageError, match="no folder"):
         check_file(tmp_path / "absent" / "invite.png")

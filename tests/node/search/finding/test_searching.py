@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.search.finding.documents import ResultKind, SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.validation import scope_of
@@ -125,9 +125,9 @@ def test_a_request_beyond_the_limits_is_refused_by_the_finder_itself(memory: Mac
             SearchRequest(query="x", limit=0),
             SearchRequest(query="x", offset=-1),
         ):
-            with pytest.raises(Usage):
+            with pytest.raises(UsageError):
                 finder.search(request)
-        with pytest.raises(Usage):
+        with pytest.raises(UsageError):
             finder.show(ShowRequest(id="0" * 64, before=51))
 
 

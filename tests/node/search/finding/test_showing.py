@@ -4,7 +4,7 @@ import pytest
 
 from crystal_core.search import Searcher
 from crystal_mirror.operations import PutDocument, PutSource
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.search.finding.documents import ResultKind, ShowRequest
 from crystal_node.search.finding.showing import shown
 from tests.core.builders import NOW, apply, capture, content_hash, forget, new_replica, origin
@@ -68,5 +68,5 @@ def test_the_beginning_of_two_ids_is_no_id() -> None:
         replica.database.run(
             "UPDATE chunks SET id = CAST(x'00112233' || substr(id, 5) AS BLOB) WHERE text = ?", (text,)
         )
-    with pytest.raises(Usage, match="more than one"):
+    with pytest.raises(UsageError, match="more than one"):
         shown(replica.database, ShowRequest(id="00112233"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_node.base.errors import Usage
+from crystal_node.base.errors import UsageError
 from crystal_node.surfaces.mcp.arguments import (
     ForgetArguments,
     RememberArguments,
@@ -26,7 +26,7 @@ from crystal_node.surfaces.mcp.schemas import read_as
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_told_which_argument_and_what_it_takes(kind: type, given: object, words: str) -> None:
-    with pytest.raises(Usage) as caught:
+    with pytest.raises(UsageError) as caught:
         read_as(kind, given)
     assert str(caught.value).startswith(words)
     assert "etc" not in str(caught.value)

@@ -131,12 +131,12 @@ def staging(settings: Settings) -> Iterator[Check]:
 
 def backups(settings: Settings, device: "Device") -> Iterator[Check]:
     """How old the newest is; nothing where no backups were set up."""
-    from crystal_node.device.activity import Moment, read_moments
+    from crystal_node.device.activity import Activity, read_moments
 
     folder = settings.backup.folder
     if folder is None:
         return
-    made = read_moments(device.journal).get(Moment.BACKUP, 0)
+    made = read_moments(device.journal).get(Activity.BACKUP, 0)
     if not made:
         what = f"none was made yet, though they were set up to go to {folder}"
         yield Check("backups", State.WARNING, what, "crystal backup")

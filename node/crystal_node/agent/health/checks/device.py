@@ -18,7 +18,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago, counted, one_line
-from crystal_node.device.activity import Moment, read_moments, read_problems, read_strange, read_trouble
+from crystal_node.device.activity import Activity, read_moments, read_problems, read_strange, read_trouble
 from crystal_node.device.kit.state import KitState, kit_state
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def _sync(device: "Device") -> Iterator[Check]:
         since = ago(max(now - trouble.since, 0) / 1000)
         what = f"rounds have failed for {since}: {one_line(trouble.message, 200)}"
         yield Check("sync", State.WARNING, what, trouble.hint)
-    elif Moment.ROUND in moments:
-        last = ago(max(now - moments[Moment.ROUND], 0) / 1000)
+    elif Activity.ROUND in moments:
+        last = ago(max(now - moments[Activity.ROUND], 0) / 1000)
         yield Check("sync", State.OK, f"the last round was made {last} ago")
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import is_terminal, unseen
 from crystal_node.surfaces.cli.console.output import note
+from crystal_node.surfaces.cli.console.prompts import unseen
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
@@ -59,15 +60,15 @@ def read_kit(kit: str, compare: Compare | None = None) -> "Kit":
 
 
 def _from_file(path: Path) -> str:
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     try:
         with path.open("rb") as file:
             data = file.read(KIT_BYTES_MAX + 1)
     except OSError as error:
-        raise Usage(f"{path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > KIT_BYTES_MAX:
-        raise Usage(f"{path} is too large to be a recovery kit")
+        raise UsageError(f"{path} is too large to be a recovery kit")
     return data.decode("utf-8", "replace")
 
 
@@ -77,12 +78,14 @@ def _typed(compare: Compare | None) -> str:
     from crystal_crypto.kit import decode_line
     from crystal_crypto.limits import KIT_LINES
     from crystal_crypto.pairing import PREFIX
-    from crystal_node.base.errors import Usage
+    from crystal_node.base.errors import UsageError
 
     if not is_terminal():
         text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""
         if not text.strip():
-            raise Usage("no recovery kit was given", hint="Pipe its lines, or name the file that it is in.")
+            raise UsageError(
+                "no recovery kit was given", hint="Pipe its lines, or name the file that it is in."
+            )
         return text
     note("Type the recovery kit, line by line. Nothing is shown.")
     lines: list[str] = []
@@ -91,7 +94,7 @@ def _typed(compare: Compare | None) -> str:
             number = len(lines) + 1
             line = ask_line(f"line {number} of {KIT_LINES}: ")
             if line is None:
-                raise Usage("no recovery kit was given")
+                raise UsageError("no recovery kit was given")
             if not lines and line.strip().startswith(PREFIX):
                 return line  # the kit's QR, read by a camera
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.base.errors import NoSuchEntry, Usage
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients import json_form, toml_form
 from crystal_node.surfaces.mcp.clients.entries import NAME, EntryOwner
@@ -34,7 +34,7 @@ class ClientState(StrEnum):
     OTHER = "other"
 
 
-class NotOurs(Usage):
+class NotOurs(UsageError):
     """There is a server of our name that is another's."""
 
     hint = "Rename or remove that one first; it was left as it is."
@@ -64,7 +64,9 @@ class McpClients:
         known = {client.name: client for client in self._clients}
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise Usage(f"there is no client {unknown[0][:80]!r}", hint=f"Known are: {', '.join(known)}.")
+            raise UsageError(
+                f"there is no client {unknown[0][:80]!r}", hint=f"Known are: {', '.join(known)}."
+            )
         if names:
             return [known[name] for name in dict.fromkeys(names)]
         return [client for client in self._clients if client.there]

@@ -27,7 +27,7 @@ from crystal_mirror.recovering import (
 )
 from crystal_mirror.types import EntryState
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.safekeeping.recovery.oldhome import KEPT_VALUES
+from crystal_node.safekeeping.recovery.source_home import KEPT_VALUES
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import DETAILS, Objects, new_device, seeded
 

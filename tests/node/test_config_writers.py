@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from crystal_crypto.hierarchy import Root
 from crystal_node.base.settings import Config, Settings, resolve
 from crystal_node.device.device import Device
-from crystal_node.sync.members import rerooting
-from crystal_node.sync.sync import Syncer
+from crystal_node.sync.administration import root_rotation
+from crystal_node.sync.syncer import Syncer
 from tests.node.test_keys import keys, with_keyring
 from tests.node.test_revoking import root_of
 from tests.support.machine import Machine, Vault
@@ -93,14 +93,14 @@ def test_a_new_root_is_not_put_where_the_keys_were(
 ) -> None:
     core = vault.core
     with_keyring(core, tmp_path)
-    before, real = root_of(core), rerooting.put_new_root
+    before, real = root_of(core), root_rotation.put_new_root
 
     async def after_a_move(device: Device, syncer: Syncer, old: Root) -> Root:
         core.run("keys", "move", "--to", "keyring")
         return await real(device, syncer, old)
 
     with monkeypatch.context() as patch:
-        patch.setattr(rerooting, "put_new_root", after_a_move)
+        patch.setattr(root_rotation, "put_new_root", after_a_move)
         refused = core.call("recovery", "replace", "--yes", check=False)
     assert (refused.code, "moved" in refused.err) == (9, True), refused.err
     assert list((core.home / "state" / "secrets").iterdir()) == []

@@ -11,7 +11,7 @@ from crystal_mirror.member import load_log
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import opened
 from crystal_node.device.runner import Runner
-from crystal_node.sync import sync
+from crystal_node.sync import syncer
 from tests.mirror.support import new_device
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Outcome, Vault
@@ -186,7 +186,7 @@ def test_a_core_begins_a_new_generation_by_itself_after_thirty_days(
     phone = invite(vault, "phone")
     for days, generation in ((29, 1), (31, 2), (32, 2), (62, 3)):
         later = now_ms() + days * DAY_MS
-        monkeypatch.setattr(sync, "now_ms", lambda later=later: later)
+        monkeypatch.setattr(syncer, "now_ms", lambda later=later: later)
         vault.core.call("sync")
         assert vault.core.call("status", "--json").json["generation"]["number"] == generation
     phone.call("sync")

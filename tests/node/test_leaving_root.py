@@ -1,7 +1,7 @@
 """The newest root is lost with the one machine that had it: that machine can be put out all the same, and it is said what
 that is worth."""
 
-from crystal_node.sync.members.rerooting import chosen_root
+from crystal_node.sync.administration.root_rotation import chosen_root
 from tests.node.test_devices import listed
 from tests.node.test_revoking import device_of
 from tests.support.invited import invite

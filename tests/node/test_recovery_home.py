@@ -15,8 +15,8 @@ from crystal_node.base.home import Home
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.kit.page import KitPage
-from crystal_node.safekeeping.recovery import oldhome
-from crystal_node.safekeeping.recovery.oldhome import copy_journal, find_source_home
+from crystal_node.safekeeping.recovery import source_home
+from crystal_node.safekeeping.recovery.source_home import copy_journal, find_source_home
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Outcome, Vault
 from tests.support.recovery import (
@@ -179,14 +179,14 @@ def test_a_home_that_is_being_written_is_not_copied_half(
 ) -> None:
     kit, home = kit_of(vault.core), lost_copy(vault.core, tmp_path)
     new = fresh_machine(tmp_path)
-    copy_bytes: Callable[[Path, Path], None] = vars(oldhome)["_copy_bytes"]
+    copy_bytes: Callable[[Path, Path], None] = vars(source_home)["_copy_bytes"]
 
     def while_somebody_writes(source: Path, target: Path) -> None:
         copy_bytes(source, target)
         os.utime(source)
 
     with monkeypatch.context() as patch:
-        patch.setattr(oldhome, "_copy_bytes", while_somebody_writes)
+        patch.setattr(source_home, "_copy_bytes", while_somebody_writes)
         refused = _restore(new, home, vault.relay, kit, check=False)
     assert (refused.code, "being written" in refused.error["error"]) == (9, True)
     assert _restore(new, home, vault.relay, kit).json["role"] == "core"

@@ -9,7 +9,7 @@ from crystal_crypto.kit import encode_kit
 from crystal_crypto.pairing import encode
 from crystal_node.device.keys.roots import prepare_next
 from crystal_node.device.relay import open_http
-from crystal_node.sync.members.due import META_REVOKING
+from crystal_node.sync.members.duties_due import META_REVOKING
 from crystal_relay.errors import Unauthorized
 from crystal_relay.tokens import Preset, new_token, token_hash
 from tests.node.test_devices import device_id

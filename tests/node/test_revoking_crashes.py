@@ -13,8 +13,8 @@ from crystal_crypto.keystore import FileKeyStore
 from crystal_crypto.pairing import encode
 from crystal_node.device.device import Device, opened
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.sync.members.due import duties_due, settling_due
-from crystal_node.sync.members.revoking import revoke_device
+from crystal_node.sync.administration.revocation import revoke_device
+from crystal_node.sync.members.duties_due import duties_due, settling_due
 from crystal_relay.client import HttpStore
 from tests.node.test_devices import device_id
 from tests.node.test_revoking import concerns, lets_in, root_of

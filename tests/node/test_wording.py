@@ -7,7 +7,7 @@ import pytest
 
 from crystal_node.base.wording import clock_time, iso
 from crystal_node.surfaces.cli.app import flowing
-from crystal_node.sync.replication.pace import ProgressLines
+from crystal_node.sync.progress import ProgressLines
 
 
 @pytest.fixture

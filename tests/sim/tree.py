@@ -16,7 +16,7 @@ from crystal_mirror.files.ports import FileMoved, FileStamp, FileTrouble, Incomi
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
-from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.database import FileDatabase
 
 PART_BYTES = 24
 """Files here are short, and of several parts all the same."""

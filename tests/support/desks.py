@@ -32,7 +32,7 @@ from crystal_mirror.round import sync_round
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.disk import HomeDisk
 from crystal_node.sync.files.marker import Marker
 from crystal_node.sync.files.parts import cut_seed

@@ -16,7 +16,7 @@ import crystal_core.search
 import crystal_node.agent.watching
 import crystal_node.capture.recorder
 import crystal_node.device.enrolment
-import crystal_node.sync.sync
+import crystal_node.sync.syncer
 from crystal_node.surfaces.cli import main
 from crystal_node.surfaces.cli.app import build
 
@@ -26,7 +26,7 @@ LOADED = (
     crystal_core.search,
     crystal_node.device.enrolment,
     crystal_node.capture.recorder,
-    crystal_node.sync.sync,
+    crystal_node.sync.syncer,
     crystal_node.agent.watching,
     httpx,
     onnxruntime,

@@ -21,7 +21,7 @@ from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import counted
 from crystal_node.device.device import Device
-from crystal_node.sync.replication.leftovers import leftovers
+from crystal_node.sync.leftovers import leftovers
 
 META_FILES = "node.forget-files"
 """In the journal: files that held a text when it was forgotten here."""
@@ -179,7 +179,7 @@ def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Hold
     folder = device.settings.backup.folder
     if folder is None or not folder.is_dir():
         return []
-    from crystal_node.safekeeping.backup.shelf import backups
+    from crystal_node.safekeeping.backup.folder import backups
 
     vault, last = device.member.vault.hex(), pending[-1].place
     return [

@@ -28,8 +28,8 @@ from crystal_node.base.wording import clock_time, iso, printable
 from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device
 from crystal_node.sync.files.watching import FilesWatch
-from crystal_node.sync.members.newsdesk import line_of
-from crystal_node.sync.sync import Syncer
+from crystal_node.sync.members.news import line_of
+from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.watch import Report, Watch, WatchEvent, WatchTimes
 from crystal_node.sync.work import JobContext
 from crystal_relay.renewing import renew

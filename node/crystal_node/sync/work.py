@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
-from crystal_node.sync.sync import Syncer
+from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.watch import Report
 
 

@@ -10,8 +10,7 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.saying import say_counts
-    from crystal_node.safekeeping.portable.taking import RecordImporter
+    from crystal_node.safekeeping.portable.record_import import RecordImporter, say_counts
     from crystal_prototype.home.database import opened as published
 
     settings = resolve()

@@ -18,7 +18,7 @@ from crystal_mirror.operations import CONFIDENCE_MAX, MILLISECONDS_MAX, NAME_CHA
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.errors import UsageError
 from crystal_node.capture.messages import derived_id
-from crystal_node.safekeeping.portable.records import MemoryRecord, PieceRecord
+from crystal_node.safekeeping.portable.export_format import MemoryRecord, PieceRecord
 
 SOURCE = "memory-crystal"
 """What pieces from there carry as their source."""

@@ -26,7 +26,7 @@ from crystal_node.base.errors import ExitCode, NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device, opened
-from crystal_node.sync.sync import Syncer, syncing
+from crystal_node.sync.syncer import Syncer, syncing
 
 LONG_POLL_SECONDS = 25.0
 REFRESH_SECONDS_MAX = 4.0

@@ -32,7 +32,7 @@ from crystal_node.base.errors import describe, passes
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
-from crystal_node.sync.sync import Syncer
+from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.watch import Report, WatchEvent
 
 LONG_POLL_SECONDS = 50.0

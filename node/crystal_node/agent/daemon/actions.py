@@ -15,7 +15,7 @@ from crystal_node.sync.work import JobContext
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.safekeeping.backup.shelf import BackupOwner
+    from crystal_node.safekeeping.backup.folder import BackupOwner
 
 BACKUPS_MAX = 3
 """Within the time in which the agent makes one by itself. Who asks again and again would push all older ones out."""
@@ -52,7 +52,7 @@ async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     from dataclasses import replace
 
     from crystal_core.replica import Replica
-    from crystal_node.sync.verification import Verification, verify
+    from crystal_node.sync.maintenance.verification import Verification, verify
 
     def read() -> Verification:
         device = work.device
@@ -103,7 +103,7 @@ async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done
 
 async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     from crystal_node.device.activity import Activity, note
-    from crystal_node.safekeeping.backup.making import Subject, back_up
+    from crystal_node.safekeeping.backup.creation import Subject, back_up
 
     settings = work.settings
     folder = settings.backup.folder
@@ -131,8 +131,8 @@ async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
 
 def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> None:
     """Raises Usage: enough were made lately; LocalStorage: the folder is not there."""
-    from crystal_node.safekeeping.backup.making import ready_shelf
-    from crystal_node.safekeeping.backup.shelf import backups
+    from crystal_node.safekeeping.backup.creation import ready_shelf
+    from crystal_node.safekeeping.backup.folder import backups
 
     assert settings.backup.folder is not None, "looked at before"
     shelf = ready_shelf(settings, settings.backup.folder, marked=True)

@@ -14,7 +14,7 @@ from crystal_node.base.jobs import JobOutcome, JobStatus
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
-from crystal_node.sync.sync import syncing
+from crystal_node.sync.syncer import syncing
 from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 

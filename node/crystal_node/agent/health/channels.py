@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from crystal_mirror.status import MemberStatus
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
-from crystal_node.sync.files.book import FileDatabase
-from crystal_node.sync.files.standing import FilesStatus
-from crystal_node.sync.members.listing import MemberRow
+from crystal_node.sync.files.database import FileDatabase
+from crystal_node.sync.files.status import FilesStatus
+from crystal_node.sync.members.device_list import MemberRow
 
 _LOOKED_AT_MAX = 200
 """Files that are looked at for the oldest change that waits."""

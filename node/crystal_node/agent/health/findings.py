@@ -23,9 +23,9 @@ from crystal_node.device.activity import Activity, RoundFailure, UnknownLines, U
 from crystal_node.device.device import Device
 from crystal_node.device.kit.state import KitState, kit_state
 from crystal_node.sync.embedding_notes import META_PROBLEM
-from crystal_node.sync.members.due import duties_due, unfinished
-from crystal_node.sync.members.naming import name_of
-from crystal_node.sync.replication.checks import other_model
+from crystal_node.sync.maintenance.retention_status import other_model
+from crystal_node.sync.members.duties_due import duties_due, unfinished
+from crystal_node.sync.members.names import name_of
 
 if TYPE_CHECKING:
     from crystal_mirror.member import Member
@@ -357,7 +357,7 @@ KIT_FIX = "`crystal recovery show` shows the kit, `crystal recovery verify` has 
 
 def kit_reminder(settings: Settings, member: "Member") -> str | None:
     """A sentence; None if there is a kit that works."""
-    from crystal_node.sync.members.rootholders import holders
+    from crystal_node.sync.members.root_holders import holders
 
     match kit_state(settings.config, member.log.root):
         case KitState.NEVER if member.root is not None or not holders(member):

@@ -24,7 +24,7 @@ from crystal_node.derive.artefacts.transcripts import transcript
 from crystal_node.derive.artefacts.writer import ArtefactPlace, Outcome, Writer
 from crystal_node.derive.catalog.agents import State, has_files, has_staged_files
 from crystal_node.derive.catalog.database import Works
-from crystal_node.sync.artefact_places import (
+from crystal_node.sync.files.artefacts import (
     daily_place,
     staged_transcript,
     summary_name,

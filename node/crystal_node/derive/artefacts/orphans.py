@@ -14,7 +14,7 @@ from crystal_node.base.agent_names import folder_name
 from crystal_node.derive.artefacts.writer import Outcome, Writer
 from crystal_node.derive.catalog.agents import State, has_files
 from crystal_node.derive.catalog.database import Works
-from crystal_node.sync.artefact_places import is_made_here
+from crystal_node.sync.files.artefacts import is_made_here
 
 SWEEP_MS = 24 * 3_600_000
 _KINDS = ("transcripts", "sessions", "daily")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home
-from crystal_node.sync.artefact_seal import (
+from crystal_node.sync.files.artefacts import (
     ABSENT,
     CHANGED,
     ArtefactForm,

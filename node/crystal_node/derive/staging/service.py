@@ -39,7 +39,7 @@ from crystal_node.derive.catalog.agents import (
 from crystal_node.derive.catalog.index import set_state
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow
-from crystal_node.sync.artefact_places import staging_folder
+from crystal_node.sync.files.artefacts import staging_folder
 from crystal_node.sync.files.folders import folder_of, troubles
 
 GATHERING_MS = 3600 * 1000

@@ -43,7 +43,7 @@ from crystal_node.derive.weaving.request import (
 from crystal_node.device.activity import Activity, note
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
-from crystal_node.sync.replication.leading import check_is_core
+from crystal_node.sync.members.rights import check_is_core
 
 BUDGET_MIN = 1_000
 _PURPOSE = "crystal dream-weave"

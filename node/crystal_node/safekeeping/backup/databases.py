@@ -18,7 +18,7 @@ import apsw
 
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.home import FILE_MODE, Home
-from crystal_node.safekeeping.backup.meter import Meter
+from crystal_node.safekeeping.file_copy import Meter
 
 MEMORY = "memory/crystal.db"
 """The memory's place in a backup, wherever ``CRYSTAL_DATA_DIR`` has put it."""

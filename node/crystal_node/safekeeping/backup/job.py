@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted, size
 from crystal_node.device.activity import Activity, note
-from crystal_node.safekeeping.backup.making import BackedUp, Subject, back_up
+from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up
 from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 

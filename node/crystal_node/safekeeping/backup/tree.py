@@ -25,7 +25,7 @@ from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home
 from crystal_node.safekeeping.backup.manifest import Item, LeftOut, is_safe
-from crystal_node.safekeeping.backup.meter import Meter
+from crystal_node.safekeeping.file_copy import Meter
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 from crystal_node.sync.files.rounds import own_places
 from crystal_node.sync.files.scan import Scan

@@ -21,12 +21,11 @@ from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
 from crystal_node.base.settings import read_config
 from crystal_node.device.device import Device
-from crystal_node.safekeeping.backup.meter import Meter
 from crystal_node.safekeeping.backup.tree import copy_file
-from crystal_node.safekeeping.recovery.oldhome import copy_file_database
-from crystal_node.sync.files.comeback import adopt_files
+from crystal_node.safekeeping.file_copy import Meter
+from crystal_node.safekeeping.recovery.source_home import copy_file_database
 from crystal_node.sync.files.folders import folder_of, troubles
-from crystal_node.sync.files.rounds import own_places
+from crystal_node.sync.files.rounds import adopt_files, own_places
 from crystal_node.sync.files.scan import Scan, look
 
 _SCRATCH = "restored-file"

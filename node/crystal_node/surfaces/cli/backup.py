@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from crystal_crypto.hierarchy import VaultSecret
     from crystal_mirror.devicelog import DeviceLog
     from crystal_node.base.settings import Settings
-    from crystal_node.safekeeping.backup.making import BackedUp
-    from crystal_node.safekeeping.backup.shelf import FoundBackup
+    from crystal_node.safekeeping.backup.creation import BackedUp
+    from crystal_node.safekeeping.backup.folder import FoundBackup
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -68,7 +68,7 @@ def run(
     from crystal_node.device.activity import Activity
     from crystal_node.device.activity import note as note_moment
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.backup.making import Subject, back_up
+    from crystal_node.safekeeping.backup.creation import Subject, back_up
 
     settings = resolve()
     with opened(settings) as device:
@@ -111,8 +111,8 @@ def setup(
     from crystal_node.base.home import write_private
     from crystal_node.base.settings import resolve
     from crystal_node.base.settings.options import BY_NAME
-    from crystal_node.safekeeping.backup.making import ready_shelf
-    from crystal_node.safekeeping.backup.shelf import SHELF_MARK
+    from crystal_node.safekeeping.backup.creation import ready_shelf
+    from crystal_node.safekeeping.backup.folder import SHELF_MARK
 
     settings = resolve()
     if settings.vault is None:
@@ -146,7 +146,7 @@ def list_backups(to: To = None, as_json: Json = False, debug: Debug = False) -> 
     """
     from crystal_node.base.errors import LocalStorage
     from crystal_node.base.settings import resolve
-    from crystal_node.safekeeping.backup.shelf import backups
+    from crystal_node.safekeeping.backup.folder import backups
 
     settings = resolve()
     shelf = (to or _configured(settings)).expanduser().absolute()
@@ -175,7 +175,7 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted, printable, size
-    from crystal_node.safekeeping.backup.verifying import verify_backup
+    from crystal_node.safekeeping.backup.verification import verify_backup
 
     settings = resolve()
     found = verify_backup(

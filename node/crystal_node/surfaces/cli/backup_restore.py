@@ -11,9 +11,8 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 
 if TYPE_CHECKING:
-    from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
     from crystal_node.safekeeping.backup.manifest import BackupManifest
-    from crystal_node.safekeeping.backup.restoring import RestoredDevice
+    from crystal_node.safekeeping.backup.restore import RestoredAsNew, RestoredDevice
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
 KitFile = Annotated[
@@ -81,7 +80,7 @@ def run(
 def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.safekeeping.backup.manifest import Keys, read_manifest
-    from crystal_node.safekeeping.backup.restoring import restore_device
+    from crystal_node.safekeeping.backup.restore import restore_device
 
     if not yes and read_manifest(folder).keys is not Keys.NONE:
         confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
@@ -98,8 +97,8 @@ def _as_new(
     import asyncio
 
     from crystal_node.base.settings import Flags, enrolment_token, resolve
-    from crystal_node.safekeeping.backup.asnewdevice import relay_of, restore_as_new
     from crystal_node.safekeeping.backup.manifest import read_manifest
+    from crystal_node.safekeeping.backup.restore import relay_of, restore_as_new
 
     manifest = read_manifest(folder)
     settings = resolve(Flags(relay_url=relay))
@@ -142,7 +141,7 @@ def _tell(done: "RestoredDevice") -> None:
     note("If that device is still in use somewhere, stop one of the two: they would be in each other's way.")
 
 
-def _tell_anew(anew: "RestoredAnew") -> None:
+def _tell_anew(anew: "RestoredAsNew") -> None:
     restored = anew.restored
     say(
         f"Vault {restored.vault.hex()[:8]} is back, and this machine is a new device of it ({restored.device.hex()[:8]})."
@@ -153,19 +152,19 @@ def _tell_anew(anew: "RestoredAnew") -> None:
     say(f"If the device that the backup is of is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
 
 
-def _document(manifest: "BackupManifest", done: "RestoredDevice | RestoredAnew") -> dict[str, object]:
+def _document(manifest: "BackupManifest", done: "RestoredDevice | RestoredAsNew") -> dict[str, object]:
     from crystal_node.base.wording import iso
-    from crystal_node.safekeeping.backup.asnewdevice import RestoredAnew
+    from crystal_node.safekeeping.backup.restore import RestoredAsNew
 
-    anew = isinstance(done, RestoredAnew)
+    anew = isinstance(done, RestoredAsNew)
     found: dict[str, object] = {
         "vault": manifest.vault,
-        "device": done.restored.device.hex() if isinstance(done, RestoredAnew) else manifest.device,
+        "device": done.restored.device.hex() if isinstance(done, RestoredAsNew) else manifest.device,
         "new_device": anew,
         "made_at": iso(manifest.made_ms),
         "files": len(manifest.items),
         "unsent": manifest.unsent,
     }
     return found | (
-        {"role": "core" if done.restored.is_core else "node"} if isinstance(done, RestoredAnew) else {}
+        {"role": "core" if done.restored.is_core else "node"} if isinstance(done, RestoredAsNew) else {}
     )

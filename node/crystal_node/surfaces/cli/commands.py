@@ -196,7 +196,7 @@ def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool)
 def _digits(device: "Device", given: str) -> str:
     """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
     from crystal_mirror.status import devices
-    from crystal_node.sync.members.naming import find_device
+    from crystal_node.sync.members.names import find_device
 
     if given.strip() == "*":
         return "*"
@@ -211,7 +211,7 @@ def _asked(book: "SqliteBook", request: bytes) -> "AskedRequest":
 
 def _names(device: "Device") -> dict[str, str]:
     from crystal_mirror.status import devices
-    from crystal_node.sync.members.naming import name_of
+    from crystal_node.sync.members.names import name_of
 
     return {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
 

@@ -66,7 +66,7 @@ def run(
     from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.moving.demoting import freeze_vault
+    from crystal_node.sync.moving.demotion import freeze_vault
 
     if (to is None) != freeze:
         raise UsageError("say who is to lead: --to DEVICE, or --freeze for nobody")
@@ -90,8 +90,8 @@ def _to(device: "Device", to: str, wait: float, *, as_json: bool) -> None:
 
     from crystal_mirror.status import devices
     from crystal_node.base.errors import UsageError
-    from crystal_node.sync.members.naming import find_device, name_of
-    from crystal_node.sync.moving.demoting import hand_over
+    from crystal_node.sync.members.names import find_device, name_of
+    from crystal_node.sync.moving.demotion import hand_over
 
     target = find_device(devices(device.member), to)
     if target.info.device == device.member.device_id:

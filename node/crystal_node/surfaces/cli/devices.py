@@ -11,7 +11,7 @@ from crystal_node.surfaces.cli.devices_revoke import revoke
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import MemberRow, Party
+    from crystal_node.sync.members.device_list import MemberRow, Party
 
 _WIDE_COLUMNS = 100
 """What all columns take without words being cut; on less the system is left out."""
@@ -49,8 +49,8 @@ def run(
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.sync.members.listing import refresh, rows_of
-    from crystal_node.sync.members.newsdesk import lines_of, mark_all_shown
+    from crystal_node.sync.members.device_list import refresh, rows_of
+    from crystal_node.sync.members.news import lines_of, mark_all_shown
 
     with opened(resolve()) as device:
         problem = "not asked" if offline else asyncio.run(refresh(device))
@@ -90,7 +90,7 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
     from crystal_mirror.records import DETAIL_CHARS_MAX
     from crystal_node.base.errors import UsageError
     from crystal_node.base.wording import printable
-    from crystal_node.sync.members.administering import rename_device
+    from crystal_node.sync.administration.devices import rename_device
 
     wanted = printable(name).strip()
     if not wanted or len(wanted) > DETAIL_CHARS_MAX:
@@ -114,7 +114,7 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
     """
     import asyncio
 
-    from crystal_node.sync.members.administering import grant_device
+    from crystal_node.sync.administration.devices import grant_device
 
     with _opened() as opened_device:
         target, called = _find(opened_device, device)
@@ -140,7 +140,7 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
     import asyncio
 
     from crystal_node.base.wording import counted
-    from crystal_node.sync.members.administering import renew_keys as renew
+    from crystal_node.sync.administration.devices import renew_keys as renew
 
     with _opened() as opened_device:
         generation = asyncio.run(renew(opened_device))
@@ -172,7 +172,7 @@ def held(
     import asyncio
 
     from crystal_node.base.errors import UsageError
-    from crystal_node.sync.members.administering import accept_left, count_held, drop_left
+    from crystal_node.sync.administration.devices import accept_left, count_held, drop_left
 
     if accept and drop:
         raise UsageError("--accept or --drop, not both")
@@ -224,8 +224,8 @@ def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes
     import asyncio
 
     from crystal_mirror.status import devices
-    from crystal_node.sync.members.listing import refresh
-    from crystal_node.sync.members.naming import find_device, name_of
+    from crystal_node.sync.members.device_list import refresh
+    from crystal_node.sync.members.names import find_device, name_of
 
     asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
@@ -310,7 +310,7 @@ def _table(rows: list["MemberRow"]) -> None:
 
 def _added(row: "MemberRow") -> str:
     from crystal_node.base.wording import iso
-    from crystal_node.sync.members.listing import JoinMethod
+    from crystal_node.sync.members.device_list import JoinMethod
 
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"
     match row.way:

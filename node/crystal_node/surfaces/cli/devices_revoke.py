@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
     from crystal_mirror.status import DeviceEntry
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.revoking import Revocation
+    from crystal_node.sync.administration.revocation import Revocation
 
 Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
 Claim = Annotated[
@@ -76,9 +76,9 @@ def revoke(
     from crystal_node.base.errors import UsageError
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.members.listing import refresh
-    from crystal_node.sync.members.naming import find_device, name_of
-    from crystal_node.sync.members.revoking import leads, revoke_device
+    from crystal_node.sync.administration.revocation import leads, revoke_device
+    from crystal_node.sync.members.device_list import refresh
+    from crystal_node.sync.members.names import find_device, name_of
 
     if kit == "-" and not yes and not is_terminal():
         raise UsageError("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
@@ -119,9 +119,9 @@ def _ask(
 ) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
     from crystal_node.base.wording import one_line
-    from crystal_node.sync.members.naming import name_of
-    from crystal_node.sync.members.rerooting import chosen_root
-    from crystal_node.sync.members.revoking import check_revocable, leads, replaces_root
+    from crystal_node.sync.administration.revocation import check_revocable, leads, replaces_root
+    from crystal_node.sync.administration.root_rotation import chosen_root
+    from crystal_node.sync.members.names import name_of
 
     target = entry.info.device
     takes_lead = leads(device, target) and (claim or is_terminal())

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
-    from crystal_node.sync.embedding_migration import MigrationPlan
-    from crystal_node.sync.embedding_status import EmbeddingStatus
-    from crystal_node.sync.replication.reembedding import Reembedded
+    from crystal_node.sync.maintenance.embedding_migration import MigrationPlan, Reembedded
+    from crystal_node.sync.maintenance.embedding_status import EmbeddingStatus
 
 group = typer.Typer(
     no_args_is_help=True, help="What turns texts into vectors, and from one model to another."
@@ -48,7 +48,7 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.embedding_status import embedding_status
+    from crystal_node.sync.maintenance.embedding_status import embedding_status
 
     with opened(resolve()) as device:
         found = embedding_status(device)
@@ -86,10 +86,16 @@ def migrate(
 
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.embedding_migration import make_all, planned, save, settings_for, target
-    from crystal_node.sync.replication.leading import check_is_core
-    from crystal_node.sync.replication.pace import ProgressLines
-    from crystal_node.sync.replication.reembedding import change_over
+    from crystal_node.sync.maintenance.embedding_migration import (
+        change_over,
+        make_all,
+        planned,
+        save,
+        settings_for,
+        target,
+    )
+    from crystal_node.sync.members.rights import check_is_core
+    from crystal_node.sync.progress import ProgressLines
 
     settings = resolve()
     with opened(settings) as device:

@@ -39,7 +39,7 @@ def run(
     from crystal_node.base.timespans import parse_since
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.exporting import export
+    from crystal_node.safekeeping.portable.export import export
 
     since_ms = None if since is None else parse_since(since, now_ms())
 

@@ -10,7 +10,7 @@ from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_mirror.files.tree import DeletionDirection
-    from crystal_node.sync.files.standing import FilesStatus
+    from crystal_node.sync.files.status import FilesStatus
 
 group = typer.Typer(
     help="See how the files of the memory home are synced, and choose which.",
@@ -41,7 +41,7 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.files.standing import files_document, files_status
+    from crystal_node.sync.files.status import files_document, files_status
 
     with opened(resolve()) as device:
         found = files_status(device)

@@ -61,8 +61,8 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
     from crystal_node.agent.forget_report import note_files
     from crystal_node.base.lookup import find_text
     from crystal_node.base.wording import one_line
-    from crystal_node.sync.artefact_places import is_made_here
-    from crystal_node.sync.replication.searching import files_with
+    from crystal_node.sync.files.artefacts import is_made_here
+    from crystal_node.sync.files.text_search import files_with
 
     found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
     texts = [text.words for text in found.values()]
@@ -98,8 +98,8 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
 
 def _report(device: "Device", *, text: bool, as_json: bool) -> None:
     from crystal_node.agent.forget_report import forget_report, note_files
-    from crystal_node.sync.artefact_places import is_made_here
-    from crystal_node.sync.replication.searching import files_with
+    from crystal_node.sync.files.artefacts import is_made_here
+    from crystal_node.sync.files.text_search import files_with
 
     if text:
         wanted = read_secret("The text to look for: ", what="text")

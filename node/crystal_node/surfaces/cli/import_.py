@@ -24,7 +24,7 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: D
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.importing import import_export
+    from crystal_node.safekeeping.portable.importer import import_export
 
     def progress(what: str, count: int) -> None:
         if not as_json and count and count % 10_000 == 0:
@@ -47,7 +47,7 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: D
             }
         )
         return
-    from crystal_node.safekeeping.portable.saying import say_counts
+    from crystal_node.safekeeping.portable.record_import import say_counts
 
     say_counts(done.taken, dry_run=dry_run, say=say)
     say(f"  documents: {done.documents:,} new, {done.documents_known:,} known")

@@ -449,7 +449,7 @@ def first_sync(settings: "Settings") -> bool:
     """Best effort: the machine is set up whether it comes through or not."""
     from crystal_crypto.errors import CrystalError
     from crystal_node.device.device import opened
-    from crystal_node.sync.sync import sync_now
+    from crystal_node.sync.syncer import sync_now
     from crystal_relay.errors import RelayError
 
     try:

@@ -11,7 +11,7 @@ from crystal_node.surfaces.cli.console.prompts import confirm
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.moving.promoting import Promoted
+    from crystal_node.sync.moving.promotion import Promoted
 
 Force = Annotated[
     bool, typer.Option("--force", help="Do not ask the present Core: it is gone, or will not wake up.")
@@ -96,7 +96,7 @@ def promote_here(
     import asyncio
 
     from crystal_mirror.claim import claimant
-    from crystal_node.sync.moving.promoting import ANSWER_SECONDS, promote
+    from crystal_node.sync.moving.promotion import ANSWER_SECONDS, promote
 
     if force and not yes and not device.member.is_core:
         about = _FORCED + asyncio.run(_would_lose(device))
@@ -117,8 +117,8 @@ def promote_here(
 
 
 async def _would_lose(device: "Device") -> str:
-    from crystal_node.sync.moving.promoting import loss_words
-    from crystal_node.sync.moving.standing import core_status
+    from crystal_node.sync.moving.promotion import loss_words
+    from crystal_node.sync.moving.status import core_status
 
     standing = await core_status(device)
     lines: list[str] = []

@@ -51,8 +51,8 @@ def run(
     from crystal_node.base.clock import now_ms
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_is_core
-    from crystal_node.sync.replication.pruning import prune
+    from crystal_node.sync.maintenance.prune import prune
+    from crystal_node.sync.members.rights import check_is_core
 
     with opened(resolve()) as device:
         check_is_core(device, "prunes")

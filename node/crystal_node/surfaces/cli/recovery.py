@@ -168,7 +168,7 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
 
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.members.rerooting import replace_root
+    from crystal_node.sync.administration.root_rotation import replace_root
 
     with opened(resolve()) as device:
         if not yes:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crystal_node.surfaces.cli.console.kit import read_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes, ask, is_terminal, read_secret
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import ask, read_secret
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 if TYPE_CHECKING:
     from crystal_node.safekeeping.recovery.files import FilesBack
-    from crystal_node.safekeeping.recovery.outcome import Core, Restored
+    from crystal_node.safekeeping.recovery.restore import Core, Restored
 
 Kit = Annotated[
     str,
@@ -79,7 +81,7 @@ def run(
     import asyncio
 
     from crystal_node.base.settings import Flags, enrolment_token, resolve
-    from crystal_node.safekeeping.recovery.restoring import restore
+    from crystal_node.safekeeping.recovery.restore import restore
 
     settings = resolve(Flags(relay_url=relay, name=name, key_store=key_store))
     token = enrolment_token() if enroll_token is None else enroll_token

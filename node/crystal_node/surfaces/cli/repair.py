@@ -18,7 +18,7 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.surfaces.cli.verify import deep_document, fail_if_left, say_deep
-    from crystal_node.sync.replication.repairing import repair
+    from crystal_node.sync.maintenance.repair import repair
 
     with opened(resolve()) as device:
         found = asyncio.run(repair(device, None if as_json else note))

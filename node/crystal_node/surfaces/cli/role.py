@@ -10,8 +10,8 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import MemberRow
-    from crystal_node.sync.moving.standing import CoreStatus, EpochInfo
+    from crystal_node.sync.members.device_list import MemberRow
+    from crystal_node.sync.moving.status import CoreStatus, EpochInfo
 
 Claim = Annotated[bool, typer.Option("--claim", help="The older name of `crystal promote --force`.")]
 Force = Annotated[
@@ -45,7 +45,7 @@ def run(
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
     from crystal_node.surfaces.cli.promote import promote_here
-    from crystal_node.sync.moving.standing import core_status
+    from crystal_node.sync.moving.status import core_status
 
     if (force or kit is not None) and not claim:
         raise UsageError("--force and --kit go with --claim")
@@ -188,7 +188,7 @@ def _needs_kit(device: "Device") -> bool:
 
 
 def _would_lose(standing: "CoreStatus") -> str:
-    from crystal_node.sync.moving.promoting import loss_words
+    from crystal_node.sync.moving.promotion import loss_words
 
     pending = (
         f" The Core last said that {standing.core_pending} of its own records are not sent out yet."

@@ -124,8 +124,8 @@ def _target(device: "Device", on: str) -> bytes | None:
 
     from crystal_mirror.status import devices
     from crystal_node.base.errors import NoSuchEntry, UsageError
-    from crystal_node.sync.members.listing import refresh
-    from crystal_node.sync.members.naming import find_device
+    from crystal_node.sync.members.device_list import refresh
+    from crystal_node.sync.members.names import find_device
 
     try:
         found = find_device(devices(device.member), on).info.device
@@ -139,7 +139,7 @@ def _target(device: "Device", on: str) -> bytes | None:
 
 def _called(device: "Device", outcome: "Outcome") -> str:
     from crystal_mirror.status import devices
-    from crystal_node.sync.members.naming import name_of
+    from crystal_node.sync.members.names import name_of
 
     named = {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
     return named.get(outcome.device, outcome.device[:8])

@@ -18,7 +18,7 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted, size
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.announcing import announce_snapshot
+    from crystal_node.sync.maintenance.snapshot import announce_snapshot
 
     with opened(resolve()) as device:
         made = asyncio.run(announce_snapshot(device, None if as_json else note))

@@ -87,7 +87,7 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     from crystal_node.derive.catalog.agents import State, Weave, named, staged
     from crystal_node.derive.staging.service import advance, dream_weaver
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_is_core
+    from crystal_node.sync.members.rights import check_is_core
 
     chosen = None if weave is None else Weave(weave.value)
     settings = resolve()
@@ -143,7 +143,7 @@ def reject(
     from crystal_node.derive.catalog.agents import named, staged
     from crystal_node.derive.staging.service import Desk, forget_agent
     from crystal_node.device.device import opened
-    from crystal_node.sync.replication.leading import check_is_core
+    from crystal_node.sync.members.rights import check_is_core
 
     settings = resolve()
     with opened(settings) as device:

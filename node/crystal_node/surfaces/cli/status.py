@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crystal_node.agent.health.status import Standing
     from crystal_node.device.device import Device
-    from crystal_node.sync.members.listing import MemberRow
+    from crystal_node.sync.members.device_list import MemberRow
 import time
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
             return
         import apsw
 
-        from crystal_node.sync.members.newsdesk import mark_all_shown
+        from crystal_node.sync.members.news import mark_all_shown
 
         for line in (*status_lines(device, found), *news_lines(device)):
             say(line)
@@ -113,7 +113,7 @@ def status_lines(device: "Device", found: "Standing") -> list[str]:
 
 def news_lines(device: "Device") -> list[str]:
     """What happened in the vault and was not shown yet."""
-    from crystal_node.sync.members.newsdesk import lines_of
+    from crystal_node.sync.members.news import lines_of
 
     return [f"* {line}" for line in lines_of(device.member)]
 
@@ -121,7 +121,7 @@ def news_lines(device: "Device") -> list[str]:
 def _status_lines(device: "Device", found: "Standing") -> Iterator[str]:
     from crystal_node.base.clock import now_ms
     from crystal_node.base.wording import ago, counted, one_line
-    from crystal_node.sync.replication.briefly import replication_lines
+    from crystal_node.sync.maintenance.retention_status import replication_lines
 
     settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
@@ -218,7 +218,7 @@ def _devices(rows: "tuple[MemberRow, ...]") -> Iterator[str]:
 
 def _device(row: "MemberRow", now: int) -> str:
     from crystal_node.base.wording import ago, counted, one_line
-    from crystal_node.sync.members.naming import name_of
+    from crystal_node.sync.members.names import name_of
 
     role = ", the Core" if row.entry.leads else ""
     if row.entry.cursor is None:
@@ -371,7 +371,7 @@ def _facts(found: "Standing") -> dict[str, tuple[object, str]]:
 
 def _plain(found: "Standing") -> dict[str, str]:
     from crystal_node.base.wording import counted
-    from crystal_node.sync.members.naming import name_of
+    from crystal_node.sync.members.names import name_of
 
     member, through = found.member, found.channels
     runner = found.background.runner

@@ -9,7 +9,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_node.sync.sync import SyncResult
+    from crystal_node.sync.syncer import SyncResult
 
 Watch = Annotated[
     bool,
@@ -49,7 +49,7 @@ async def _once(device: "Device", as_json: bool) -> None:
     from crystal_node.base.notice_texts import notice_text
     from crystal_node.base.wording import size
     from crystal_node.sync.files.rounds import words as file_words
-    from crystal_node.sync.sync import sync_once, syncing
+    from crystal_node.sync.syncer import sync_once, syncing
     from crystal_node.sync.work import JobContext
 
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:

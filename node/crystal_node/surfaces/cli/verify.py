@@ -8,8 +8,8 @@ from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 if TYPE_CHECKING:
-    from crystal_node.sync.replication.inspection import DeepVerification
-    from crystal_node.sync.verification import Verification
+    from crystal_node.sync.maintenance.inspection import DeepVerification
+    from crystal_node.sync.maintenance.verification import Verification
 
 Deep = Annotated[
     bool,
@@ -32,13 +32,13 @@ def run(deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None
     """
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.verification import verify
+    from crystal_node.sync.maintenance.verification import verify
 
     with opened(resolve()) as device:
         if deep:
             import asyncio
 
-            from crystal_node.sync.replication.inspection import verify_deep
+            from crystal_node.sync.maintenance.inspection import verify_deep
 
             found = asyncio.run(verify_deep(device, None if as_json else note))
             if as_json:

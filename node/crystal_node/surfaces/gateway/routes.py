@@ -38,8 +38,8 @@ from crystal_node.surfaces.gateway.documents import (
 from crystal_node.surfaces.gateway.errors import InvalidRequest
 from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import json_of, no_query, query_of
-from crystal_node.sync.artefact_places import is_made_here
-from crystal_node.sync.replication.searching import files_with
+from crystal_node.sync.files.artefacts import is_made_here
+from crystal_node.sync.files.text_search import files_with
 
 
 class MemoryRoutes:

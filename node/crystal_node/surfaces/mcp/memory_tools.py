@@ -57,7 +57,7 @@ def _remembered(answer: RememberAnswer) -> str:
 def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
     """``crystal_forget``. Without an agreement it changes nothing and says what would go."""
     from crystal_node.agent.forget_report import note_files
-    from crystal_node.sync.replication.searching import files_with
+    from crystal_node.sync.files.text_search import files_with
 
     with opened(call.keeper.settings()) as device:
         found = _texts(device, given.ids)

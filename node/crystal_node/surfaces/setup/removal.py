@@ -161,7 +161,7 @@ def purge(settings: Settings) -> None:
 
 def _loss(device: Device) -> HomeLoss:
     from crystal_mirror.status import status
-    from crystal_node.sync.members.rootholders import holders
+    from crystal_node.sync.members.root_holders import holders
 
     member, settings = device.member, device.settings
     standing = status(member)

@@ -17,11 +17,10 @@ from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import MARKER_NAME, TreeRules
-from crystal_node.sync.artefact_places import is_made_here
-from crystal_node.sync.artefact_seal import is_as_made
-from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.artefacts import is_as_made, is_made_here
+from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
-from crystal_node.sync.files.incoming import IncomingFile
+from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
 from crystal_node.sync.files.parts import Cutter, read_place
 from crystal_node.sync.files.scan import Scan, look, look_in

@@ -3,6 +3,7 @@
 One process of a home at a time syncs files, under a lock of its own: a large file on its way keeps nobody's memory waiting.
 """
 
+from collections.abc import Container
 from pathlib import Path
 
 import msgspec
@@ -18,10 +19,9 @@ from crystal_node.base.settings import read_config
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner
-from crystal_node.sync.files.book import FileDatabase
+from crystal_node.sync.files.database import META_REPORT, FileDatabase, StoredReport, stored_report
 from crystal_node.sync.files.disk import HomeDisk
-from crystal_node.sync.files.kept import META_REPORT, StoredReport, stored_report
-from crystal_node.sync.files.marker import Marker
+from crystal_node.sync.files.marker import Marker, write_marker
 from crystal_node.sync.files.parts import cut_seed
 
 LOCK_WAIT_SECONDS = 60.0
@@ -152,3 +152,22 @@ def _inside(root: Path, path: Path) -> set[str]:
         if each.is_relative_to(base):
             found.add("/".join(folded(part) for part in each.relative_to(base).parts))
     return found
+
+
+def adopt_files(device: Device, there: Container[str], *, relay_lost: bool = False) -> None:
+    """Makes the files that came back this device's, and gives up what is known of files that did not. ``there``: the paths of
+    those that did; ``relay_lost``: the relay has no file of the vault, and gets those that are here.
+
+    What did not come back was in nobody's way to be deleted: it comes again from the vault, and is not taken for deleted here.
+    """
+    home, member = device.settings.home, device.member
+    book = FileDatabase.open(home.files_database)
+    try:
+        book.forget_seen([seen.local.path for seen in book.seen()])
+        for agreed in [each for each in book.agreed() if not each.aside and each.path not in there]:
+            book.drop_agreed(agreed.path)
+        if relay_lost:
+            put_parts_back(book)
+    finally:
+        book.close()
+    write_marker(home.root, Marker(member.vault.hex(), member.device_id.hex()))

@@ -27,7 +27,7 @@ from crystal_node.sync.files.rounds import rules_of, words
 from crystal_node.sync.watch import Report, WatchEvent
 
 if TYPE_CHECKING:
-    from crystal_node.sync.sync import Syncer
+    from crystal_node.sync.syncer import Syncer
 
 POLL_SECONDS = 300.0
 """The whole tree is looked at this often even if no event comes."""

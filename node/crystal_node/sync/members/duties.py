@@ -27,7 +27,7 @@ from crystal_mirror.logsync import META_PUT_BACK, read_log
 from crystal_node.device.device import Device
 from crystal_node.device.keys.roots import settle_next
 from crystal_node.device.runner import Runner, store_failure
-from crystal_node.sync.members.due import (
+from crystal_node.sync.members.duties_due import (
     META_LEADS,
     META_MEMBERS,
     META_RECOVERY,

@@ -12,7 +12,7 @@ from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.commands.service import CommandDesk, Done, Tell
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
-from crystal_node.sync.sync import syncing
+from crystal_node.sync.syncer import syncing
 from tests.support.silence import silent
 
 

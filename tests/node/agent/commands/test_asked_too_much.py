@@ -14,9 +14,9 @@ from crystal_node.agent.daemon.actions import BACKUPS_MAX, actions_of
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.capture.history import step_over
 from crystal_node.device.device import opened
-from crystal_node.safekeeping.backup.shelf import backups
+from crystal_node.safekeeping.backup.folder import backups
 from crystal_node.surfaces.cli.console.output import json_line
-from crystal_node.sync.sync import Syncer
+from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.llm_server import llm_server

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crystal_node.base.agent_names import folder_name
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.derive.artefacts.conversation_files import LOOK_MS
-from crystal_node.sync.artefact_places import (
+from crystal_node.sync.files.artefacts import (
     daily_place,
     is_made_here,
     staged_transcript,

@@ -18,7 +18,7 @@ from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import day_of
 from crystal_node.derive.artefacts.summaries import NAMES_MAX, Digest, Named, extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
-from crystal_node.sync.artefact_seal import ArtefactForm, ArtefactState, look_at, sealed
+from crystal_node.sync.files.artefacts import ArtefactForm, ArtefactState, look_at, sealed
 from tests.core.builders import DEVICE, NOW
 from tests.support.workbench import Workbench
 

@@ -264,7 +264,7 @@ def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crystal_node.sync.replication.reembedding.change_over", never)
+        patch.setattr("crystal_node.sync.maintenance.embedding_migration.change_over", never)
         machine.call("embed", "migrate", "ollama", "--url", server.url, "--yes", check=False)
 
 

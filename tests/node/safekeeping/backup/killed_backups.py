@@ -16,12 +16,13 @@ from typing import Any
 
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.device.device import opened
-from crystal_node.safekeeping.backup import making, restoring
-from crystal_node.safekeeping.backup.making import Subject, back_up
-from crystal_node.safekeeping.backup.restoring import restore_device
-from crystal_node.safekeeping.backup.shelf import backups
-from crystal_node.safekeeping.backup.verifying import verify_backup
-from crystal_node.sync.verification import verify
+from crystal_node.safekeeping.backup import creation
+from crystal_node.safekeeping.backup import restore as restoring
+from crystal_node.safekeeping.backup.creation import Subject, back_up
+from crystal_node.safekeeping.backup.folder import backups
+from crystal_node.safekeeping.backup.restore import restore_device
+from crystal_node.safekeeping.backup.verification import verify_backup
+from crystal_node.sync.maintenance.verification import verify
 from tests.support.dying_process import kill_at_each_step
 
 Step = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -42,7 +43,7 @@ def main() -> None:
         shutil.copytree(folder / "older", shelf)
 
     def make(step: Step) -> None:
-        _patch(making, "copy_database", step)
+        _patch(creation, "copy_database", step)
         back_up(original, subject, shelf, count=KEPT)
 
     def check_backups(done: bool) -> None:

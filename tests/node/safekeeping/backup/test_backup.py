@@ -12,9 +12,9 @@ from crystal_core.unchanging import open_unchanging
 from crystal_mirror.operations import Remember, decode_operation
 from crystal_node.base.home import write_private
 from crystal_node.device.device import opened
-from crystal_node.safekeeping.backup.making import BackedUp, Subject, back_up
+from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up
 from crystal_node.safekeeping.backup.manifest import read_manifest
-from crystal_node.safekeeping.backup.verifying import open_journal, verify_backup
+from crystal_node.safekeeping.backup.verification import open_journal, verify_backup
 from tests.support.backups import backed_up
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, transcript

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.device.device import opened
-from crystal_node.safekeeping.backup.making import Subject, back_up
+from crystal_node.safekeeping.backup.creation import Subject, back_up
 from tests.support.backups import backed_up
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
@@ -62,7 +62,7 @@ def test_the_newest_stays_when_the_clock_goes_back(
         times.append(times[-1] if len(times) % 2 else next(clock))  # once for the name, once for the manifest
         return times[-1]
 
-    monkeypatch.setattr("crystal_node.safekeeping.backup.making.now_ms", told)
+    monkeypatch.setattr("crystal_node.safekeeping.backup.creation.now_ms", told)
     first = back_up(settings, subject, shelf, count=2)
     second = back_up(settings, subject, shelf, count=2)
     third = back_up(settings, subject, shelf, count=2)

@@ -168,7 +168,7 @@ def test_of_a_damaged_export_nothing_comes_in(
 
 def test_a_disk_that_is_full_leaves_no_half_export(source: Machine, tmp_path: Path) -> None:
     with mock.patch(
-        "crystal_node.safekeeping.portable.exporting.os.fsync",
+        "crystal_node.safekeeping.portable.export.os.fsync",
         side_effect=OSError(28, "No space left on device"),
     ):
         outcome = source.call("export", str(tmp_path / "export"), "--json", check=False)

@@ -15,11 +15,11 @@ from crystal_core.memories import MemoryStatus, memory
 from crystal_mirror.operations import Forget, PutDocument, PutSource, Remember
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import Device, opened
-from crystal_node.safekeeping.portable import taking
-from crystal_node.safekeeping.portable.exporting import export
-from crystal_node.safekeeping.portable.importing import import_export
-from crystal_node.safekeeping.portable.records import MemoryRecord
-from crystal_node.safekeeping.portable.taking import RecordImporter
+from crystal_node.safekeeping.portable import record_import
+from crystal_node.safekeeping.portable.export import export
+from crystal_node.safekeeping.portable.export_format import MemoryRecord
+from crystal_node.safekeeping.portable.importer import import_export
+from crystal_node.safekeeping.portable.record_import import RecordImporter
 from crystal_prototype.home import takeover
 from tests.prototype.home import prototypes
 from tests.support.machine import Machine, Vault
@@ -59,7 +59,7 @@ def test_a_retired_memory_never_comes_in_as_a_current_one(
     records = [MemoryRecord(text="It is so now.")]  # one operation, where each of the others takes two
     records += [
         MemoryRecord(text=f"It was so once, number {number}.", status="retired", created_at=number)
-        for number in range(taking.BATCH_OPERATIONS)
+        for number in range(record_import.BATCH_OPERATIONS)
     ]
     with device_of(machines[0]) as device:
         accept = Device.accept

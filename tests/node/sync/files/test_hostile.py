@@ -16,7 +16,7 @@ from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import GetBlob, Request
 from crystal_mirror.types import Origin
-from crystal_node.sync.files import incoming as incoming_module
+from crystal_node.sync.files import incoming_file as incoming_module
 from crystal_node.sync.files.parts import Cutter
 from tests.support.desks import Desk, Desks, settle
 

@@ -99,7 +99,7 @@ def _transcripts(device: "Device") -> Iterator[Check]:
 
 
 def _snapshots(device: "Device") -> Check:
-    from crystal_node.sync.replication.checks import retention_finding
+    from crystal_node.sync.maintenance.retention_status import retention_finding
 
     found = retention_finding(device)
     return Check("snapshots", State.WARNING if found.fix else State.OK, found.what, found.fix)
@@ -160,7 +160,7 @@ def _generation(member: "Member") -> Check:
 
 
 def _kit(settings: Settings, member: "Member") -> Check:
-    from crystal_node.sync.members.rootholders import holders
+    from crystal_node.sync.members.root_holders import holders
 
     reminder = kit_reminder(settings, member)
     if reminder is not None:

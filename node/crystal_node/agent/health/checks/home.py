@@ -47,7 +47,7 @@ def room(settings: Settings) -> Iterator[Check]:
 
 def leftovers_here(settings: Settings) -> Iterator[Check]:
     """Copies that go by themselves are only counted where they are many bytes: they hold what was forgotten since."""
-    from crystal_node.sync.replication.leftovers import leftovers
+    from crystal_node.sync.leftovers import leftovers
 
     found = leftovers(settings.home)
     if found:

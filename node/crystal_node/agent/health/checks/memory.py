@@ -93,7 +93,7 @@ def _vectors(database: "Database") -> Iterator[Check]:
 
 
 def _deep(device: "Device") -> Iterator[Check]:
-    from crystal_node.sync.verification import verify
+    from crystal_node.sync.maintenance.verification import verify
 
     settings, faults = device.settings, device.replica.database.check()
     if faults:

@@ -40,7 +40,7 @@ def tell(arguments: Sequence[str]) -> None:
 def _news(home: "Home") -> None:
     from crystal_node.device.journal import SqliteJournal
     from crystal_node.surfaces.cli.console.output import note
-    from crystal_node.sync.members.newsdesk import mark_waiting_shown, waiting_lines
+    from crystal_node.sync.members.news import mark_waiting_shown, waiting_lines
 
     waiting = waiting_lines(home.state_database)
     if waiting is None:

@@ -1,0 +1,264 @@
+"""Making a backup of this device's home, while whatever runs on it goes on.
+
+::
+
+    (nothing) --folder made, locked--> partial --databases, files, keys copied--> full
+      --each file flushed, read back, checked; manifest written--> verified --renamed--> complete
+      --older ones beyond --keep deleted--> done
+
+Whatever fails before the renaming leaves nothing but what was there before; a process that is killed leaves a partial one,
+which the next backup deletes. Nobody writes to a backup afterwards.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import file_digest
+from importlib.metadata import version
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import LocalStorage, UsageError
+from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Settings
+from crystal_node.base.wording import size
+from crystal_node.device.device import Device
+from crystal_node.safekeeping.backup.databases import JOURNAL, copy_database, snapshots
+from crystal_node.safekeeping.backup.folder import (
+    SHELF_MARK,
+    BackupOwner,
+    complete,
+    keep,
+    next_number,
+    partial,
+    tidy,
+)
+from crystal_node.safekeeping.backup.keys import copy_keys
+from crystal_node.safekeeping.backup.manifest import (
+    HOME_NAME,
+    MANIFEST_NAME,
+    SUMS_NAME,
+    VERSION,
+    BackupManifest,
+    Item,
+    Keys,
+    LeftOut,
+    encoded,
+    read_manifest,
+    sums,
+)
+from crystal_node.safekeeping.backup.tree import copy_tree, find_files
+from crystal_node.safekeeping.backup.verification import Verified, open_journal, verify_files
+from crystal_node.safekeeping.file_copy import Meter, Tell, never
+
+SPARE_BYTES = 16 * 1024 * 1024
+"""What has to be free beyond what is copied: names, folders, the manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The device that a backup is of, with what its memory is checked by. Taken where the device is open, used anywhere."""
+
+    owner: BackupOwner
+    secret: VaultSecret
+
+    @classmethod
+    def of(cls, device: Device) -> "Subject":
+        member = device.member
+        return cls(BackupOwner(member.vault.hex(), member.device_id.hex()), member.secret)
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """``gone``: older ones that were deleted; ``spared``: those that would have been, and are not complete, or hold something
+    that no backup put there; ``unread``: files that could not be read, for which nothing is deleted."""
+
+    folder: Path
+    manifest: BackupManifest
+    gone: tuple[Path, ...]
+    spared: tuple[Path, ...]
+    unread: tuple[LeftOut, ...]
+    seconds: float
+
+
+def back_up(
+    settings: Settings,
+    subject: Subject,
+    shelf: Path,
+    *,
+    count: int | None = None,
+    with_keys: bool = False,
+    marked: bool = False,
+    tell: Tell | None = None,
+    stopped: Callable[[], bool] = never,
+) -> BackedUp:
+    """Makes a backup in the folder ``shelf``, and keeps the newest ``count`` of this device there; None: all.
+
+    ``marked``: the folder has to be one that was chosen for backups; else it is made, if the folder above it is there. As soon
+    as ``stopped`` says so, nothing more is done.
+
+    Raises:
+        Usage: the folder lies in the home, or no keys can be kept there.
+        LocalStorage, OSError: the disk is full, not there, or fails; or a database of the home is damaged.
+        HomeBusy: another backup of this home is being made.
+        BackupStopped: see ``stopped``.
+    """
+    started = time.monotonic()
+    home = settings.home
+    shelf = ready_shelf(settings, shelf, marked=marked)
+    with FileLock(home.backup_lock, purpose="crystal backup", wait_seconds=1.0):
+        tidy(shelf, subject.owner)
+        with partial(shelf, subject.owner, now_ms()) as folder:
+            manifest, unread = _fill(settings, subject, folder, with_keys, tell, stopped)
+            named = complete(folder)
+        gone, spared = ([], []) if count is None or unread else keep(shelf, subject.owner, named, count)
+    seconds = time.monotonic() - started
+    return BackedUp(named, manifest, tuple(gone), tuple(spared), tuple(unread), seconds)
+
+
+def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
+    """The folder for backups, which is there then. See ``back_up``."""
+    shelf = shelf.expanduser().absolute()
+    root, data = settings.home.root.resolve(), settings.home.database.parent.resolve()
+    for inner in (shelf.resolve(), *shelf.resolve().parents):
+        if inner in (root, data):
+            raise UsageError(
+                f"{shelf} lies in the memory home, which is what is backed up",
+                hint="Choose a folder elsewhere, best on another disk.",
+            )
+    if marked and not (shelf / SHELF_MARK).is_file():
+        raise LocalStorage(
+            f"{shelf} is not there, or was not set up for backups",
+            hint="Is its disk attached? `crystal backup setup --to FOLDER` chooses a folder.",
+        )
+    if not shelf.is_dir():
+        if not shelf.parent.is_dir():
+            raise UsageError(f"there is no folder {shelf.parent}", hint="Is its disk attached?")
+        try:
+            shelf.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            sync_directory(shelf.parent)
+        except OSError as error:
+            raise LocalStorage(
+                f"{shelf} cannot be made: {error.strerror}", hint="Choose a folder that you may write to."
+            ) from error
+    return shelf
+
+
+def _fill(
+    settings: Settings,
+    subject: Subject,
+    folder: Path,
+    with_keys: bool,
+    tell: Tell | None,
+    stopped: Callable[[], bool],
+) -> tuple[BackupManifest, list[LeftOut]]:
+    """Copies all, checks it on the disk, and writes the manifest."""
+    target = folder / HOME_NAME
+    target.mkdir(mode=DIRECTORY_MODE)
+    items, meter = _databases(settings, target, folder, with_keys, tell, stopped)
+    found = find_files(settings.home, with_keys=with_keys)
+    copied, unread = copy_tree(settings.home.root, found.files, target, meter)
+    unread += found.unread
+    items += copied
+    keys = Keys.NONE
+    if with_keys:
+        secrets, keys = copy_keys(settings, target)
+        items += secrets
+    manifest = BackupManifest(
+        format="crystal-backup",
+        version=VERSION,
+        vault=subject.owner.vault,
+        device=subject.owner.device,
+        number=next_number(folder.parent, subject.owner),
+        made_ms=now_ms(),
+        program=version("memory-crystal"),
+        keys=keys,
+        epoch=0,
+        sequence=0,
+        digest="",
+        unsent=_unsent(target / JOURNAL),
+        items=tuple(sorted(items, key=lambda item: item.path)),
+        left_out=(*found.left_out, *unread),
+    )
+    meter = Meter(tell, "reading back", manifest.bytes, stopped)
+    verified = verify_files(target, manifest, lambda _: subject.secret, meter, flush=True)
+    _refuse_damage(verified)
+    epoch, sequence = verified.position
+    manifest = replace(manifest, epoch=epoch, sequence=sequence, digest=verified.digest)
+    _sync_folders(target)
+    data = encoded(manifest)
+    write_private(folder / MANIFEST_NAME, data)
+    write_private(folder / SUMS_NAME, sums(manifest, data))
+    if read_manifest(folder) != manifest:
+        raise LocalStorage(f"{folder} cannot be read back as it was written")
+    return manifest, unread
+
+
+def _databases(
+    settings: Settings,
+    target: Path,
+    folder: Path,
+    with_keys: bool,
+    tell: Tell | None,
+    stopped: Callable[[], bool],
+) -> tuple[list[Item], Meter]:
+    """Copies the databases, and looks before that whether there is room for everything."""
+    home = settings.home
+    items: list[Item] = []
+    with snapshots(home) as taken:
+        total = sum(each.bytes for each in taken) + sum(
+            length for _, length in find_files(home, with_keys=with_keys).files
+        )
+        room = os.statvfs(folder)
+        free = room.f_bavail * room.f_frsize
+        if free < total + SPARE_BYTES:
+            raise LocalStorage(
+                f"the backup needs {size(total + SPARE_BYTES)}, and {size(free)} are free at {folder.parent}",
+                hint="Make room there, or choose another folder. Older backups are not touched before a new one is whole.",
+            )
+        if tell is not None:
+            tell(f"backing up {size(total)}")
+        meter = Meter(tell, "copying", total, stopped)
+        for each in taken:
+            path = target / each.place
+            path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            copy_database(each, path, meter)
+            with path.open("rb") as file:
+                hashed = file_digest(file, "sha256").hexdigest()
+            items.append(Item(each.place, path.stat().st_size, hashed))
+    return items, meter
+
+
+def _refuse_damage(found: Verified) -> None:
+    """Raises LocalStorage if what was copied is not as it must be: the disk of the backup is to blame, or the home's own."""
+    for path, what in found.problems.items():
+        if path in found.unsound:
+            raise LocalStorage(
+                f"the home's {path.removeprefix(HOME_NAME + '/')} is damaged, so no backup was made: {what}",
+                hint="`crystal doctor` and `crystal repair` look after it. Backups that were made before are untouched.",
+            )
+        raise LocalStorage(
+            f"{path} cannot be read back as it was written, so no backup was made: {what}",
+            hint="Look after the disk that the backup was to go to. Backups that were made before are untouched.",
+        )
+
+
+def _unsent(journal: Path) -> int:
+    """Operations that are not durable yet."""
+    opened = open_journal(journal)
+    try:
+        return opened.outbox_count()
+    finally:
+        opened.close()
+
+
+def _sync_folders(home: Path) -> None:
+    """Makes the names durable, from the bottom up; what the files hold is already."""
+    for folder, _, _ in os.walk(home, topdown=False):
+        sync_directory(Path(folder))
+    sync_directory(home.parent)

@@ -1,0 +1,321 @@
+"""Bringing a backup back as the device that it is of: into a home that holds nothing but, perhaps, that device's keys.
+
+::
+
+    empty --backup read back whole--> backup-restore.json written --files, databases, keys copied--> filled
+      --own stream begun anew, files that are not in the backup given up--> ready --config.json written--> set up
+      --backup-restore.json deleted--> done
+
+A process that is killed anywhere is followed by another that does the same again. What comes back is an older copy of the
+device. It names what it records from now on in a new incarnation, so that nothing which the device recorded after the backup
+has the same name; all else the sync sorts out, as for any copy of a device. If the device itself is still in use somewhere,
+the two would be in each other's way: then the backup is brought back as a new device (``asnewdevice``).
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from crystal_crypto.kit import Kit
+from crystal_mirror.outbox import restart_stream
+from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
+from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_config
+from crystal_node.device.device import opened
+from crystal_node.device.keys.device_keys import file_store, keyring_store
+from crystal_node.device.kit.standing import WrongKit
+from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths
+from crystal_node.safekeeping.backup.keys import SECRETS
+from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Item, Keys
+from crystal_node.safekeeping.backup.tree import CONFIG, backup_rules, copy_file, may_be_restored
+from crystal_node.safekeeping.backup.verification import verify_backup
+from crystal_node.safekeeping.file_copy import Meter, Tell
+from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
+from crystal_node.sync.files.rounds import adopt_files
+from crystal_node.sync.files.scan import Scan
+
+_LEFT_OVER = ("-wal", "-shm", "-journal")
+_EXECUTABLE = 0o100
+
+
+class BackupRestoreProgress(msgspec.Struct, frozen=True):
+    """Which backup is being brought back; ``with_keys``: whether its keys are taken, too; ``anew``: as a new device."""
+
+    device: str
+    number: int
+    folder: str
+    with_keys: bool
+    anew: bool
+
+
+def checked(home: Home, folder: Path, tell: Tell | None) -> BackupManifest:
+    """A backup's manifest, after all of it was read back.
+
+    Raises:
+        LocalStorage: it is no backup.
+        BackupDamaged: it is not as it was written, or names what may not stand in a home.
+    """
+    verified = verify_backup(folder, lambda _: None, tell)
+    verified.check()
+    for item in verified.manifest.items:
+        if _place(home, item.path) is None:
+            raise BackupDamaged(f"{folder} names {item.path!r}, which is no file of a home")
+    return verified.manifest
+
+
+def begin(
+    home: Home, folder: Path, manifest: BackupManifest, *, with_keys: bool, anew: bool
+) -> BackupRestoreProgress:
+    """Takes the home for this restore, or goes on with one that was interrupted.
+
+    Raises Usage if anything is here that would be overwritten.
+    """
+    found = read_progress(home)
+    if found is not None:
+        if (found.device, found.number, found.anew) != (manifest.device, manifest.number, anew):
+            raise UsageError(
+                f"a restore of {found.folder} into this home was interrupted",
+                hint="Finish that one first, with the same options, or take another home: CRYSTAL_HOME=~/.crystal-2.",
+            )
+        return found
+    held = [path for path in (home.config_file, *database_paths(home).values()) if path.exists()]
+    if not held and home.root.is_dir():
+        held = [home.root / local.path for local in islice(Scan(home.root, backup_rules(home)), 1)]
+    if held:
+        raise UsageError(
+            f"there is something in this home already: {held[0]}",
+            hint="Move it away first, or restore into another home: CRYSTAL_HOME=~/.crystal-2.",
+        )
+    home.create()
+    progress = BackupRestoreProgress(manifest.device, manifest.number, str(folder), with_keys, anew)
+    write_private(home.backup_restore_file, msgspec.json.encode(progress))
+    return progress
+
+
+def read_progress(home: Home) -> BackupRestoreProgress | None:
+    """What an interrupted restore left. Raises LocalStorage for a file that says nothing."""
+    try:
+        return msgspec.json.decode(home.backup_restore_file.read_bytes(), type=BackupRestoreProgress)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LocalStorage(
+            f"{home.backup_restore_file} is damaged",
+            hint="Restore into another, empty home: CRYSTAL_HOME=~/.crystal-2.",
+        ) from error
+
+
+def end(home: Home) -> None:
+    home.backup_restore_file.unlink(missing_ok=True)
+    sync_directory(home.state)
+
+
+def fill(
+    home: Home, folder: Path, manifest: BackupManifest, wanted: Callable[[str], bool], tell: Tell | None
+) -> None:
+    """Copies the files that are ``wanted``, by their paths in the backup, durably.
+
+    Raises BackupDamaged if one of them is not as it was written any more.
+    """
+    items = [item for item in manifest.items if wanted(item.path)]
+    meter = Meter(tell, "restoring", sum(item.size for item in items))
+    folders: set[Path] = set()
+    for item in items:
+        place = _place(home, item.path)
+        if place is None:
+            raise BackupDamaged(f"{folder} names {item.path!r}, which is no file of a home")
+        for ending in _LEFT_OVER if place.suffix == ".db" else ():
+            Path(f"{place}{ending}").unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
+        copied = copy_file(folder / HOME_NAME, item.path, place, meter)
+        if copied is None or copied.sha256 != item.sha256:
+            raise BackupDamaged(f"{HOME_NAME}/{item.path} is damaged: it changed while it was restored")
+        _finish(place, item)
+        folders |= {place.parent, *(each for each in place.parents if home.root in each.parents)}
+    for each in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+        sync_directory(each)
+    sync_directory(home.root)
+
+
+def _place(home: Home, path: str) -> Path | None:
+    """Where a file of a backup goes; None if it is of no home."""
+    database = database_paths(home).get(path)
+    if database is not None:
+        return database
+    folder, _, name = path.rpartition("/")
+    if folder == SECRETS:
+        return home.secrets / name
+    if path == CONFIG:
+        return home.config_file
+    return home.root / path if may_be_restored(path, home) else None
+
+
+def _finish(place: Path, item: Item) -> None:
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(descriptor, FILE_MODE | _EXECUTABLE if item.executable else FILE_MODE)
+        if item.modified_ns:
+            os.utime(descriptor, ns=(item.modified_ns, item.modified_ns))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+IDENTITY = "identity"
+"""The name of a device's own keys in its key store."""
+_WAIT_SECONDS = 5.0
+
+
+class KeysMissing(NotSetUp):
+    """Neither the backup nor this machine has the keys of the device that the backup is of."""
+
+    hint = (
+        "With the recovery kit it comes back as a new device: add --kit FILE, or --kit - to type it. Or put that device's keys "
+        "(its folder state/secrets) into the empty home, and run it again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredDevice:
+    """``keys``: where the device's keys are now; ``from_backup``: whether they came with the backup."""
+
+    settings: Settings
+    manifest: BackupManifest
+    keys: KeyStoreKind
+    from_backup: bool
+
+
+def restore_device(settings: Settings, folder: Path, tell: Tell | None = None) -> RestoredDevice:
+    """Brings it back in this home.
+
+    Raises:
+        LocalStorage, BackupDamaged: it is no backup, or not as it was written; nothing was changed.
+        Usage: this home holds something; nothing was changed.
+        KeysMissing: the device's keys are neither there nor here; nothing was changed.
+        KeyStoreError: the keys cannot be read.
+    """
+    folder = folder.expanduser().absolute()
+    home = settings.home
+    manifest = checked(home, folder, tell)
+    found = read_progress(home)
+    if found is not None and not found.anew and read_config(home.config_file).vault == manifest.vault:
+        end(home)  # killed in the last step: the device may have been used since
+        config = read_config(home.config_file)
+        return RestoredDevice(
+            replace(settings, config=config), manifest, KeyStoreKind(config.key_store), found.with_keys
+        )
+    kind, with_keys, backend = _keys(settings, folder, manifest)
+    if found is not None:
+        with_keys = found.with_keys
+    config_bytes = _config(folder, kind, backend)
+    with_config = replace(settings, config=msgspec.json.decode(config_bytes, type=Config))
+    begin(home, folder, manifest, with_keys=with_keys, anew=False)
+    with FileLock(home.setup_lock, purpose="crystal backup restore", wait_seconds=_WAIT_SECONDS):
+        fill(home, folder, manifest, lambda path: path != CONFIG and (with_keys or not _is_key(path)), tell)
+        with opened(with_config) as device:
+            if device.member.device_id.hex() != manifest.device:
+                raise KeysMissing("the keys that are here are another device's than the backup's")
+            with device.journal.transaction() as transaction:
+                restart_stream(device.member, transaction)
+            adopt_files(device, {item.path for item in manifest.items})
+        write_private(home.config_file, config_bytes)
+        end(home)
+    return RestoredDevice(with_config, manifest, kind, with_keys)
+
+
+def _is_key(path: str) -> bool:
+    return path.startswith(f"{SECRETS}/")
+
+
+def _keys(settings: Settings, folder: Path, manifest: BackupManifest) -> tuple[KeyStoreKind, bool, str]:
+    """Where the keys will be, whether they come from the backup, and the keyring's class. What is here comes first: a relay's
+    token may be newer than the backup's."""
+    home = settings.home
+    if IDENTITY in file_store(home).names():
+        return KeyStoreKind.FILE, False, ""
+    if manifest.keys is not Keys.NONE:
+        return KeyStoreKind.FILE, True, ""
+    config = read_config(folder / HOME_NAME / CONFIG)
+    if config.key_store == KeyStoreKind.KEYRING:
+        keyring = keyring_store(home, config.keyring_backend)
+        if keyring.load(IDENTITY) is not None:
+            return KeyStoreKind.KEYRING, False, keyring.backend_name
+    raise KeysMissing("the keys of the device that this backup is of are neither in it nor on this machine")
+
+
+def _config(folder: Path, kind: KeyStoreKind, backend: str) -> bytes:
+    """The backup's settings, with the place where the keys are now."""
+    path = folder / HOME_NAME / CONFIG
+    if path.is_symlink() or not path.is_file():
+        raise BackupDamaged(f"{folder} holds no {CONFIG}")
+    read_config(path)  # another's word: of the right form, and of no later version
+    settings = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    settings |= {"key_store": kind.value, "keyring_backend": backend, "key_store_left": ""}
+    return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
+
+
+KEPT = frozenset({FILES, WORKS, WEAVER})
+"""Databases that say something of the files beside them, whichever device they are on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredAsNew:
+    """What the restore from the databases came to, and the backup."""
+
+    restored: Restored
+    manifest: BackupManifest
+
+
+def relay_of(folder: Path) -> str:
+    """The relay that the backup's device used; "" if it had none."""
+    return read_config(folder.expanduser() / HOME_NAME / CONFIG).relay_url
+
+
+async def restore_as_new(
+    settings: Settings,
+    folder: Path,
+    kit: Kit,
+    *,
+    enrolment_token: str = "",
+    lead: bool = False,
+    wants_lead: Callable[[Core], bool] = lambda _: False,
+    tell: Tell | None = None,
+) -> RestoredAsNew:
+    """Brings it back in this home. ``folder`` is absolute; the other arguments are those of
+    ``crystal_node.safekeeping.recovery.restore.restore``, whose errors are raised, too.
+
+    Raises:
+        LocalStorage, BackupDamaged: it is no backup, or not as it was written; nothing was changed.
+        WrongKit: the kit is another vault's; nothing was changed.
+        Usage: this home holds something; nothing was changed.
+    """
+    home = settings.home
+    manifest = checked(home, folder, tell)
+    if kit.vault.hex() != manifest.vault:
+        raise WrongKit("that kit belongs to another vault than the backup")
+    if read_progress(home) is None or not home.config_file.exists():
+        begin(home, folder, manifest, with_keys=False, anew=True)
+        own = database_paths(home).keys() - KEPT
+        fill(home, folder, manifest, lambda path: _is_wanted(path, own), tell)
+    restored = await restore(
+        settings,
+        kit,
+        source=folder / HOME_NAME,
+        enrolment_token=enrolment_token,
+        lead=lead,
+        wants_lead=wants_lead,
+        with_files=False,
+    )
+    with opened(restored.settings) as device:
+        adopt_files(device, {item.path for item in manifest.items}, relay_lost=restored.relay_lost)
+    end(home)
+    return RestoredAsNew(restored, manifest)
+
+
+def _is_wanted(path: str, own: set[str]) -> bool:
+    return path not in own and path != CONFIG and not path.startswith(f"{SECRETS}/")

@@ -1,0 +1,239 @@
+"""``crystal export``: a memory as JSON lines and files, as of one moment, readable without Crystal.
+
+Everything is written into a folder beside the target, on the disk before it gets its name: a folder of that name is whole. It
+is plain text, readable by its owner only. What is forgotten is not in it, nor is any key.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import Struct, json
+
+from crystal_core.documents import document_pieces, documents, sources
+from crystal_core.memories import memories
+from crystal_core.said import said_pieces
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import LocalStorage, UsageError
+from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, sync_directory
+from crystal_node.base.wording import iso
+from crystal_node.device.device import Device
+from crystal_node.safekeeping.portable.export_format import (
+    CONVERSATIONS,
+    DOCUMENTS,
+    FILES,
+    FORMAT,
+    MANIFEST,
+    MEMORIES,
+    SOURCES,
+    VERSION,
+    DocumentPieceRecord,
+    DocumentRecord,
+    ExportManifest,
+    FileRecord,
+    MemoryRecord,
+    PartRecord,
+    PieceRecord,
+    SourceRecord,
+)
+
+_PAGE = 500
+_BLOCK = 1024 * 1024
+
+Progress = Callable[[str, int], None]
+"""Told what is written, and how many lines of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Lines by file, files of the home, and those that this device does not have."""
+
+    folder: Path
+    lines: dict[str, int]
+    files: int
+    missing: tuple[str, ...] = field(default=())
+
+
+def export(
+    device: Device,
+    target: Path,
+    *,
+    agent: str | None = None,
+    since_ms: int | None = None,
+    with_files: bool = True,
+    progress: Progress = lambda _what, _count: None,
+) -> Exported:
+    """Writes an export. With ``agent`` or ``since_ms`` only conversations are filtered by it, and nothing else is left out.
+
+    Raises:
+        Usage: there is something at the target.
+        LocalStorage: it cannot be written. Nothing is left behind.
+        VaultDataError: the memory cannot be read.
+    """
+    target = target.absolute()
+    if target.exists() or target.is_symlink():
+        raise UsageError(
+            f"there is something at {target} already", hint="Give a folder that does not exist yet."
+        )
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir(mode=DIRECTORY_MODE)
+        writing = _Writing(device, draft, progress)
+        result = writing.all(target, agent, since_ms, with_files)
+        draft.rename(target)
+        sync_directory(target.parent)
+        return result
+    except OSError as error:
+        raise LocalStorage(f"the export cannot be written: {error.strerror or error}: {target}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+class _Writing:
+    def __init__(self, device: Device, folder: Path, progress: Progress) -> None:
+        self._device, self._folder, self._progress = device, folder, progress
+        self._parts: dict[str, PartRecord] = {}
+
+    def all(self, target: Path, agent: str | None, since_ms: int | None, with_files: bool) -> Exported:
+        database = self._device.replica.database
+        with database.snapshot():
+            pieces = said_pieces(database, agent=agent, since_ms=since_ms)
+            self._lines(CONVERSATIONS, (_piece(piece) for piece in pieces))
+            self._lines(MEMORIES, self._memories())
+            self._lines(SOURCES, self._sources())
+            self._lines(DOCUMENTS, self._documents())
+        files = self._files() if with_files else []
+        manifest = ExportManifest(
+            format=FORMAT,
+            version=VERSION,
+            made_at=iso(now_ms()) or "",
+            device=self._device.name,
+            parts=self._parts,
+            files=files,
+        )
+        self._write(MANIFEST, [json.format(json.encode(manifest), indent=2)])
+        sync_directory(self._folder)
+        missing = tuple(file.path for file in files if not file.sha256)
+        lines = {name: part.lines for name, part in self._parts.items()}
+        return Exported(target, lines, len(files) - len(missing), missing)
+
+    def _lines(self, name: str, records: Iterable[Struct]) -> None:
+        count = 0
+
+        def encoded() -> Iterable[bytes]:
+            nonlocal count
+            for record in records:
+                count += 1
+                if count % _PAGE == 0:
+                    self._progress(name, count)
+                yield json.encode(record)
+
+        digest = self._write(name, encoded())
+        self._parts[name] = PartRecord(lines=count, sha256=digest)
+        self._progress(name, count)
+
+    def _write(self, name: str, lines: Iterable[bytes]) -> str:
+        digest = hashlib.sha256()
+        descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            for line in lines:
+                file.write(line + b"\n")
+                digest.update(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
+
+    def _memories(self) -> Iterable[MemoryRecord]:
+        database = self._device.replica.database
+        ids = {
+            bytes(keyed): bytes(content).hex()
+            for keyed, content in database.rows(
+                "SELECT c.forget_hash, c.id FROM memory_states s JOIN chunks c ON c.rowid = s.chunk"
+            )
+        }
+        offset = 0
+        while page := memories(database, status=None, limit=_PAGE, offset=offset):
+            offset += len(page)
+            for memory in page:
+                successor = ids.get(memory.superseded_by or b"", "")
+                yield MemoryRecord(
+                    text=memory.text,
+                    category=memory.category,
+                    confidence=memory.confidence,
+                    status=memory.status.value,
+                    superseded_by=successor,
+                    agent=memory.agent,
+                    created_at=memory.created_at,
+                )
+
+    def _sources(self) -> Iterable[SourceRecord]:
+        for source in sources(self._device.replica.database):
+            yield SourceRecord(
+                name=source.name, root=source.root, include=source.include, exclude=source.exclude
+            )
+
+    def _documents(self) -> Iterable[DocumentRecord]:
+        database = self._device.replica.database
+        for source in sources(database):
+            for document in documents(database, source.name):
+                pieces: list[DocumentPieceRecord] = []
+                first = 0
+                while page := document_pieces(database, source.name, document.path, first=first):
+                    pieces += [DocumentPieceRecord(text=each.text, title=each.title) for each in page]
+                    first = page[-1].part + 1
+                yield DocumentRecord(
+                    source=source.name,
+                    path=document.path,
+                    # What is half the old version and half the new one is neither: whoever has the file reads it anew.
+                    version=document.version.hex() if document.complete else "0" * 64,
+                    kind=document.kind,
+                    modified_at=document.modified_at,
+                    pieces=tuple(pieces),
+                )
+
+    def _files(self) -> list[FileRecord]:
+        """Copies the tree's files as they lie in the home; what is not there (left out here, not fetched yet) is listed."""
+        found: list[FileRecord] = []
+        for row in self._device.replica.files():
+            if row.gone:
+                continue
+            digest = self._copied(row.path)
+            found.append(FileRecord(path=row.path, size=row.size, sha256=digest))
+            self._progress(FILES, len(found))
+        return found
+
+    def _copied(self, path: str) -> str:
+        """The SHA-256 of what was copied; "" if there is no such file. Never through a link."""
+        root = self._device.settings.home.root.resolve()
+        try:
+            if (root / path).resolve(strict=True) != root / path:
+                return ""
+            source = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            os.close(source)
+            return ""
+        target = self._folder / FILES / path
+        for folder in reversed(target.relative_to(self._folder).parents[:-1]):
+            (self._folder / folder).mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        digest = hashlib.sha256()
+        with os.fdopen(source, "rb") as reading:
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+            with os.fdopen(descriptor, "wb") as writing:
+                while block := reading.read(_BLOCK):
+                    digest.update(block)
+                    writing.write(block)
+                writing.flush()
+                os.fsync(writing.fileno())
+        return digest.hexdigest()
+
+
+def _piece(piece: object) -> PieceRecord:
+    return PieceRecord(**{name: getattr(piece, name) for name in PieceRecord.__struct_fields__})

@@ -1,0 +1,110 @@
+"""Changing what the vault knows of its devices, on a real device: names, grants, new keys, and what a revoked device left.
+
+Each reads the device log first, writes one entry at most, and tells the relay what follows from it. All can be repeated.
+"""
+
+from crystal_crypto.hierarchy import Root
+from crystal_mirror.administer import grant_lead, rename, renew_generation
+from crystal_mirror.authority import authority
+from crystal_mirror.errors import NotAllowed, frozen_vault
+from crystal_mirror.held import Accepted, accept_held, drop_held, held_orphans, held_places
+from crystal_mirror.logsync import read_log
+from crystal_mirror.member import Member
+from crystal_mirror.requests import Flow
+from crystal_mirror.status import device_name
+from crystal_node.base.clock import now_ms
+from crystal_node.base.wording import one_line
+from crystal_node.device.device import Device
+from crystal_node.sync.syncer import Syncer, syncing
+
+_PURPOSE = "crystal devices"
+
+
+def check_administers(member: Member, root: Root | None = None) -> None:
+    """Raises NotAllowed, naming the Core, unless this device may change the vault; ``root``: from the recovery kit."""
+    member.check_active()
+    try:
+        authority(member, root)
+    except NotAllowed as error:
+        lead = member.log.lead
+        core = device_name(member, lead.device) if lead is not None else None
+        if lead is not None and lead.is_freeze:
+            raise frozen_vault("do that") from error
+        named = f"the Core ({one_line(core, 40)})" if core else "the Core"
+        raise NotAllowed(
+            f"this machine cannot do that: only {named} can, or a machine that holds the vault's root",
+            hint=f"Do it on {one_line(core, 40) if core else 'the Core'}.",
+        ) from error
+
+
+async def rename_device(device: Device, target: bytes, name: str) -> bool:
+    """Gives a device another name. Returns False if it had it already. Raises NotAllowed, NotAMember, StoreFailure."""
+    async with syncing(device, _PURPOSE) as syncer:
+        await _look(device, syncer)
+        return await syncer.run(rename(device.member, target, name, now_ms=now_ms()))
+
+
+async def grant_device(device: Device, target: bytes) -> bool:
+    """Lets a device take the lead by itself: in the log, and at the relay. Returns False if it could already.
+
+    Raises:
+        NotAllowed, NotAMember, StoreFailure.
+    """
+    async with syncing(device, _PURPOSE) as syncer:
+        await _look(device, syncer)
+        fresh = await syncer.run(grant_lead(device.member, target, now_ms=now_ms()))
+        await syncer.do_duties()
+        return fresh
+
+
+async def renew_keys(device: Device) -> int:
+    """Begins a new generation now. Returns its number. Raises NotAllowed, StoreFailure."""
+    async with syncing(device, _PURPOSE) as syncer:
+        await _look(device, syncer)
+        return await syncer.run(renew_generation(device.member, now_ms=now_ms()))
+
+
+async def count_held(device: Device, target: bytes) -> tuple[int, int]:
+    """How many entries of a revoked device are held on the relay, and how many operations of it on this device alone.
+
+    Raises:
+        NotAMember: it is no revoked device.
+        StoreFailure: the relay cannot be asked.
+    """
+    async with syncing(device, _PURPOSE) as syncer:
+        await syncer.run(_read_log(device.member))
+        places = await syncer.run(held_places(device.member, target))
+        return len(places), held_orphans(device.member, target)
+
+
+async def accept_left(device: Device, target: bytes) -> Accepted:
+    """Takes what is held of a revoked device into this device's outbox, and sends it. Raises NotAMember, StoreFailure."""
+    async with syncing(device, _PURPOSE) as syncer:
+        await syncer.round()
+        accepted = await syncer.run(accept_held(device.member, target))
+        await syncer.round()
+        return accepted
+
+
+async def drop_left(device: Device, target: bytes) -> int:
+    """Has what is held of a revoked device count as done. Returns how many entries.
+
+    Raises:
+        NotAllowed, NotAMember, StoreFailure.
+    """
+    async with syncing(device, _PURPOSE) as syncer:
+        await syncer.round()
+        dropped = held_orphans(device.member, target)
+        dropped += await syncer.run(drop_held(device.member, target))
+        await syncer.round()
+        return dropped
+
+
+async def _look(device: Device, syncer: Syncer) -> None:
+    """The log as it is now, and whether this device may write it."""
+    await syncer.run(_read_log(device.member))
+    check_administers(device.member)
+
+
+def _read_log(member: Member) -> Flow[bool]:
+    return read_log(member.log, member.journal, member.keys, member.notices)

@@ -1,0 +1,146 @@
+"""The last line of every file that is made from the memory: a hash of all that stands before it.
+
+It tells, on whichever machine and whatever else was lost, whether a file is as Crystal made it or a person has changed it
+since. It protects from nobody: who wants a file to look untouched can write the hash as well.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+
+from crystal_node.base.agent_names import folder_name, session_name
+from crystal_node.derive.artefacts.writer import ArtefactPlace
+
+BLOCK_BYTES = 256 * 1024
+SEAL_BYTES_MAX = 200
+"""A seal with its line end is shorter."""
+
+
+class ArtefactForm(StrEnum):
+    """How the last line is written, so that the file stays one of its kind."""
+
+    JSON_LINES = "json-lines"
+    MARKDOWN = "markdown"
+
+
+class ArtefactState(StrEnum):
+    """What is found in a file's place."""
+
+    ABSENT = "absent"
+    OURS = "ours"
+    CHANGED = "changed"
+    """Not as it was made, or never made here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactLook:
+    """``digest``: of what a file that is ours holds, in hex."""
+
+    standing: ArtefactState
+    digest: str = ""
+
+
+ABSENT = ArtefactLook(ArtefactState.ABSENT)
+CHANGED = ArtefactLook(ArtefactState.CHANGED)
+
+_SEAL = re.compile(
+    rb'(?:\{"type":"end","sha256":"(?P<json>[0-9a-f]{64})"\}'
+    rb"|<!-- Made by Crystal from the memory; sha256 (?P<markdown>[0-9a-f]{64}) -->)\n"
+)
+
+
+def seal_line(form: ArtefactForm, digest: str) -> bytes:
+    if form is ArtefactForm.JSON_LINES:
+        return b'{"type":"end","sha256":"%s"}\n' % digest.encode()
+    return b"<!-- Made by Crystal from the memory; sha256 %s -->\n" % digest.encode()
+
+
+def sealed(content: Iterable[bytes], form: ArtefactForm) -> Iterator[bytes]:
+    """The content, which ends with a line end, and its seal."""
+    digest = sha256()
+    for block in content:
+        digest.update(block)
+        yield block
+    yield seal_line(form, digest.hexdigest())
+
+
+def look_at(descriptor: int) -> ArtefactLook:
+    """Whether the open file is as it was made. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    tail = os.pread(descriptor, SEAL_BYTES_MAX, max(size - SEAL_BYTES_MAX, 0))
+    start = tail.rfind(b"\n", 0, len(tail) - 1) + 1
+    found = _SEAL.fullmatch(tail[start:])
+    if found is None:
+        return CHANGED
+    left = size - (len(tail) - start)
+    digest, at = sha256(), 0
+    while at < left:
+        block = os.pread(descriptor, min(BLOCK_BYTES, left - at), at)
+        if not block:
+            return CHANGED
+        digest.update(block)
+        at += len(block)
+    said = (found["json"] or found["markdown"]).decode()
+    return ArtefactLook(ArtefactState.OURS, said) if digest.hexdigest() == said else CHANGED
+
+
+def is_as_made(path: Path) -> bool:
+    """Whether a file is one of ours that nobody has touched. False for what cannot be read, and for links."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return look_at(descriptor).standing is ArtefactState.OURS
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+_NAME = "[a-z0-9][a-z0-9._-]*"
+_MADE = re.compile(
+    rf"agents/{_NAME}/memory/(?:transcripts/{_NAME}\.jsonl|sessions/(?:\d{{4}}-\d\d-\d\d|undated)-{_NAME}\.md"
+    r"|daily/\d{4}-\d\d-\d\d\.md)"
+)
+
+
+def staged_transcript(agent: str, session: str) -> ArtefactPlace:
+    return ArtefactPlace(
+        f"{staging_folder(agent)}/transcripts/{session_name(session)}.jsonl", ArtefactForm.JSON_LINES
+    )
+
+
+def transcript_place(agent: str, session: str) -> ArtefactPlace:
+    return ArtefactPlace(
+        f"{_memory(agent)}/transcripts/{session_name(session)}.jsonl", ArtefactForm.JSON_LINES
+    )
+
+
+def summary_place(agent: str, session: str, day: str) -> ArtefactPlace:
+    return ArtefactPlace(f"{_memory(agent)}/sessions/{summary_name(session, day)}", ArtefactForm.MARKDOWN)
+
+
+def summary_name(session: str, day: str) -> str:
+    return f"{day}-{session_name(session)}.md"
+
+
+def daily_place(agent: str, day: str) -> ArtefactPlace:
+    return ArtefactPlace(f"{_memory(agent)}/daily/{day}.md", ArtefactForm.MARKDOWN)
+
+
+def staging_folder(agent: str) -> str:
+    return f"staging/{folder_name(agent)}"
+
+
+def is_made_here(path: str) -> bool:
+    """Whether a file of the home has the name of one that the Core makes: it is made anew when a text in it is forgotten."""
+    return _MADE.fullmatch(path) is not None
+
+
+def _memory(agent: str) -> str:
+    return f"agents/{folder_name(agent)}/memory"

@@ -1,0 +1,83 @@
+"""How the files of a home stand, from this device's own databases: for ``crystal files status`` and ``crystal status``."""
+
+import re
+from dataclasses import dataclass
+
+from crystal_mirror.files.tree import DeletionDirection
+from crystal_node.base.wording import iso
+from crystal_node.device.device import Device
+from crystal_node.sync.files.database import FileDatabase, StoredReport, stored_report
+from crystal_node.sync.files.trash import Trash
+
+_CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesStatus:
+    """``tree``: living files of the vault; ``synced``: how many of them are here as they are there; ``offered``: changes of
+    this device that the Core has not ordered yet."""
+
+    tree: int
+    synced: int
+    aside: int
+    offered: int
+    conflicts: tuple[str, ...]
+    withheld: tuple[tuple[str, DeletionDirection], ...]
+    rules: tuple[str, ...]
+    trash_files: int
+    trash_bytes: int
+    last: StoredReport
+
+    @property
+    def needs_a_person(self) -> bool:
+        return bool(self.last.halted or self.withheld)
+
+
+def files_status(device: Device) -> FilesStatus:
+    """Gathers it."""
+    database = device.replica.database
+    conflicts = [
+        path
+        for (path,) in database.rows(
+            "SELECT path FROM files WHERE gone = 0 AND path LIKE '% (conflict %' ORDER BY path"
+        )
+        if _CONFLICT.search(path)
+    ]
+    book = FileDatabase.open(device.settings.home.files_database)
+    try:
+        waiting = tuple(book.waiting())  # agreed once, and not here or not there any more
+        trashed = [item.record.size for item in Trash(device.settings.home.root).items()]
+        return FilesStatus(
+            tree=int(database.value("SELECT count(*) FROM files WHERE gone = 0")),
+            synced=book.agreed_count() - book.aside_count() - len(waiting),
+            aside=book.aside_count(),
+            offered=len(book.offers()),
+            conflicts=tuple(conflicts),
+            withheld=waiting,
+            rules=device.settings.config.files_rules,
+            trash_files=len(trashed),
+            trash_bytes=sum(trashed),
+            last=stored_report(book),
+        )
+    finally:
+        book.close()
+
+
+def files_document(found: FilesStatus) -> dict[str, object]:
+    """As JSON."""
+    last = found.last
+    return {
+        "halted": last.halted or None,
+        "tree": found.tree,
+        "synced": found.synced,
+        "waiting": found.offered,
+        "conflicts": list(found.conflicts),
+        "withheld": [{"path": path, "direction": direction.value} for path, direction in found.withheld],
+        "refused": [{"path": path, "why": why} for path, why in last.refused.items()],
+        "refused_count": last.refused_count,
+        "lacking": [{"path": path, "why": why} for path, why in last.lacking.items()],
+        "busy": list(last.busy),
+        "excluded": {"rules": list(found.rules), "set_aside": found.aside},
+        "trash": {"files": found.trash_files, "bytes": found.trash_bytes},
+        "looked_at": iso(last.at) if last.at else None,
+    }

@@ -1,0 +1,44 @@
+"""``crystal verify --deep``: this machine's memory, down to the pages of its file, and everything on the relay."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_mirror.repair.inspecting import Inspection, inspect
+from crystal_node.device.device import Device
+from crystal_node.sync.syncer import Syncer, syncing
+from crystal_node.sync.maintenance.verification import Verification, verify
+
+CHECKING = "checking this machine's database"
+
+
+@dataclass(frozen=True, slots=True)
+class DeepVerification:
+    """``faults``: of the database's file, in words."""
+
+    memory: Verification
+    faults: tuple[str, ...]
+    relay: Inspection
+
+    @property
+    def ok(self) -> bool:
+        return self.memory.ok and not self.faults and not self.relay.problems
+
+
+async def verify_deep(device: Device, progress: Callable[[str], None] | None) -> DeepVerification:
+    """Reads everything, here and on the relay, and changes nothing.
+
+    Raises:
+        StoreFailure: the relay could not answer.
+    """
+    async with syncing(device, "crystal verify --deep", progress) as syncer:
+        return await look(device, syncer, progress)
+
+
+async def look(device: Device, syncer: Syncer, progress: Callable[[str], None] | None) -> DeepVerification:
+    """The same with a syncer that is there already."""
+    if progress is not None:
+        progress(CHECKING)
+    faults = tuple(device.replica.database.check())
+    return DeepVerification(
+        verify(device, passes_damage=True), faults, await syncer.run(inspect(device.member))
+    )

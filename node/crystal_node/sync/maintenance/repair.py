@@ -1,0 +1,132 @@
+"""``crystal repair``: mends what can be mended from what this machine and the relay have, and says what it did.
+
+::
+
+    look --indexes are wrong------------------> written anew from the rows
+         --own copy of the log is damaged-----> dropped from there, read again from the relay
+         --rows differ from what they should--> the state is made anew: from the snapshot, the kept log, the relay
+         --> a full round of sync: the Core puts back what the relay lost of both logs
+         --the newest snapshot is not whole---> on the Core: another one is made, and announced
+         --parts of files lack or differ------> put back from this machine's files
+         --> look again: what is left
+
+Each step may be repeated; killed anywhere, the next run finds what is left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crystal_core.errors import VaultDamaged
+from crystal_core.fulltext import rebuild
+from crystal_mirror.rebuild import mark_rebuild
+from crystal_mirror.repair.inspecting import Fault
+from crystal_mirror.repair.mending import FilesRepaired, drop_damaged_log, repair_files
+from crystal_mirror.types import EntryState
+from crystal_node.base.errors import LocalStorage
+from crystal_node.base.wording import counted
+from crystal_node.device.device import Device
+from crystal_node.sync.files.rounds import open_disk, open_file_database
+from crystal_node.sync.maintenance.inspection import DeepVerification, look
+from crystal_node.sync.maintenance.verification import verify
+from crystal_node.sync.syncer import Syncer, syncing
+
+_FILE_FAULTS = (Fault.FILE_LACKS, Fault.FILE_DIFFERS)
+
+
+@dataclass
+class Repaired:
+    """``done``: what was mended, in words. ``after``: what a look at the end found."""
+
+    before: DeepVerification
+    after: DeepVerification
+    done: list[str] = field(default_factory=list[str])
+
+
+async def repair(device: Device, progress: Callable[[str], None] | None) -> Repaired:
+    """See the module.
+
+    Raises:
+        LocalStorage: the database's file itself is damaged: it has to be replaced (`crystal restore`).
+        StoreFailure, ProtocolError: the relay could not answer, or misbehaves; repeat it.
+    """
+    done: list[str] = []
+    async with syncing(device, "crystal repair", progress) as syncer:
+        before = await look(device, syncer, progress)
+        if before.faults:
+            _mend_indexes(device, done)
+        _mend_own_state(device, before, done)
+        await _sync(syncer, done)
+        await _mend_snapshot(device, syncer, before, done)
+        await _mend_files(device, syncer, before, done)
+        after = await look(device, syncer, progress)
+    return Repaired(before, after, done)
+
+
+def _mend_indexes(device: Device, done: list[str]) -> None:
+    database = device.replica.database
+    try:
+        with database.transaction():
+            rebuild(database)
+        left = database.check()
+    except VaultDamaged as error:
+        left = [str(error)]
+    if left:
+        raise LocalStorage(
+            f"{database.path} is damaged itself: {left[0]}",
+            hint="`crystal restore` replaces it by what the relay has, or by another machine's copy (--from PATH).",
+        )
+    done.append("wrote the indexes of this machine's memory anew")
+
+
+def _mend_own_state(device: Device, before: DeepVerification, done: list[str]) -> None:
+    member = device.member
+    if before.relay.damage is not None:
+        dropped = drop_damaged_log(member, before.relay.damage)
+        done.append(
+            f"dropped {counted(dropped, 'slot')} of this machine's copy of the log from the damage on, to read them again"
+        )
+    elif not verify(device, passes_damage=True).ok:
+        mark_rebuild(member, None)
+        done.append("made this machine's memory anew from the log")
+
+
+async def _sync(syncer: Syncer, done: list[str]) -> None:
+    result = await syncer.round()
+    if result.report.restored:
+        done.append(f"put {counted(result.report.restored, 'lost entry', 'lost entries')} back on the relay")
+    if result.report.rebuilt:
+        done.append("replayed the log")
+
+
+async def _mend_snapshot(device: Device, syncer: Syncer, before: DeepVerification, done: list[str]) -> None:
+    if not any(problem.fault is Fault.SNAPSHOT for problem in before.relay.problems):
+        return
+    if not device.member.is_core:
+        done.append("the newest snapshot is not whole: the Core makes another one (`crystal repair` there)")
+        return
+    if not device.member.replica.kept(EntryState.UNSENT) and await syncer.snapshot(due=False):
+        await syncer.round()
+        done.append("made another snapshot")
+
+
+async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, done: list[str]) -> None:
+    paths = {problem.path for problem in before.relay.problems if problem.fault in _FILE_FAULTS}
+    if not paths:
+        return
+    from crystal_mirror.files.moves import part_on_disk
+
+    book = open_file_database(device)
+    try:
+        disk = open_disk(device, book)
+        mended: FilesRepaired = await syncer.run(
+            repair_files(device.member, paths, lambda content: part_on_disk(disk, book, content))
+        )
+    finally:
+        book.close()
+    if mended.parts:
+        done.append(f"put {counted(mended.parts, 'part')} of files back on the relay")
+        await syncer.round()
+    if mended.left:
+        done.append(
+            f"{counted(mended.left, 'file')} could not be mended from here: run `crystal repair` on a machine that has them"
+        )

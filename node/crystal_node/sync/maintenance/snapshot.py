@@ -1,0 +1,56 @@
+"""``crystal snapshot``: a snapshot made now, and announced, whether one is due or not."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crystal_mirror.snapshot_base import newest_snapshot, snapshot_slot
+from crystal_mirror.snapshots.making import read_manifest
+from crystal_node.base.errors import HomeBusy
+from crystal_node.device.device import Device
+from crystal_node.sync.members.rights import check_is_core
+from crystal_node.sync.syncer import syncing
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedSnapshot:
+    """``place``: the mirror's place that it is of; ``slot``: where it is announced; ``size``: bytes before sealing."""
+
+    place: tuple[int, int]
+    slot: tuple[int, int]
+    digest: bytes
+    parts: int
+    size: int
+    sent: int
+    seconds: float
+
+
+async def announce_snapshot(device: Device, progress: Callable[[str], None] | None) -> AnnouncedSnapshot:
+    """Makes one and waits until it is announced.
+
+    Raises:
+        NotAllowed: this device is not the Core.
+        HomeBusy: another process of this home makes one at the moment.
+        StoreFailure, ProtocolError: nothing counts on what was stored; repeat it.
+    """
+    started = time.monotonic()
+    member = device.member
+    async with syncing(device, "crystal snapshot", progress) as syncer:
+        await syncer.round()
+        check_is_core(device, "makes snapshots")
+        if not await syncer.snapshot(due=False):
+            raise HomeBusy("another process of this home makes a snapshot, or writes to the log")
+        await syncer.round()
+        newest, slot = newest_snapshot(member.replica), snapshot_slot(member.replica)
+        if newest is None or slot is None:
+            raise HomeBusy("the snapshot was overtaken by other work and is not announced yet")
+        manifest = await syncer.run(read_manifest(member, newest))
+        return AnnouncedSnapshot(
+            place=(newest.epoch, newest.sequence),
+            slot=slot,
+            digest=newest.digest,
+            parts=len(manifest.parts),
+            size=manifest.length,
+            sent=syncer.traffic.bytes_up,
+            seconds=time.monotonic() - started,
+        )

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes, confirm
+from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 EvenSo = Annotated[
     bool, typer.Option("--even-so", help="Although something of the prototype still writes there.")

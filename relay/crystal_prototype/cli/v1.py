@@ -12,6 +12,7 @@ from crystal_relay.cli.output import show_json, show_table, tell
 from crystal_relay.cli.stores import Place
 
 if TYPE_CHECKING:
+    from crystal_prototype.relay.extension import LetIn, Revoke
     from crystal_prototype.relay.tokens import V1Token
     from crystal_relay.server.operator import Operations
 
@@ -48,6 +49,7 @@ def add(
     Every device needs its own: what one has confirmed is kept for the others. From now on drops are kept until this
     device has confirmed them, so revoke the token of a device that is no longer used.
     """
+    from crystal_prototype.relay.extension import LetIn
     from crystal_prototype.relay.names import Role
     from crystal_prototype.relay.tokens import new_token, token_hash
 
@@ -55,7 +57,7 @@ def add(
         token = new_token()
         made = operate(
             Place.of_options(store, s3_endpoint, s3_allow_http),
-            lambda operations: operations.let_v1_in(token_hash(token), agent, Role(role), space),
+            lambda operations: _first(operations, LetIn(token_hash(token), agent, Role(role), space)),
         )
         if as_json:
             show_json({"token": token, "id": made.id, "agent_id": agent, "role": made.role, "space": space})
@@ -72,9 +74,11 @@ def show_tokens(
     as_json: AsJson = False,
 ) -> None:
     """Show all tokens that were ever made for such devices: their ids, agents, roles and spaces."""
+    from crystal_prototype.relay.extension import ListTokens
+    from crystal_prototype.relay.tokens import V1Token
 
-    async def listed(operations: "Operations") -> "list[V1Token]":
-        return [each async for each in operations.v1_tokens()]
+    async def listed(operations: "Operations") -> list[V1Token]:
+        return [each async for each in operations.extended(ListTokens(), V1Token)]
 
     with told(as_json=as_json):
         found = operate(Place.of_options(store, s3_endpoint, s3_allow_http), listed)
@@ -99,12 +103,20 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Shut out a device, at once. What was kept for it alone is deleted; what it has dropped stays for the others."""
+    from crystal_prototype.relay.extension import Revoke
+
     with told(as_json=as_json):
         gone = operate(
             Place.of_options(store, s3_endpoint, s3_allow_http),
-            lambda operations: operations.revoke_v1(name),
+            lambda operations: _first(operations, Revoke(name)),
         )
         if as_json:
             show_json(gone)
         else:
             print(f"Revoked: {gone.id} ({gone.agent_id}, {gone.role}, {gone.space}).")
+
+
+async def _first(operations: "Operations", request: "LetIn | Revoke") -> "V1Token":
+    from crystal_prototype.relay.tokens import V1Token
+
+    return await anext(operations.extended(request, V1Token))

@@ -150,7 +150,7 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
     from crystal_node.derive import sources
     from crystal_node.derive.sources.service import source_owner
     from crystal_node.device.device import opened
-    from crystal_node.surfaces.cli.console.options import confirm
+    from crystal_node.surfaces.cli.console.prompts import confirm
 
     settings = resolve()
     if not yes:

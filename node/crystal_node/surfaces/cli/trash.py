@@ -89,7 +89,7 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
         crystal trash empty --yes
     """
     from crystal_node.base.wording import counted
-    from crystal_node.surfaces.cli.console.options import confirm
+    from crystal_node.surfaces.cli.console.prompts import confirm
 
     trash = _trash()
     items: list[Trashed] = list(trash.items())

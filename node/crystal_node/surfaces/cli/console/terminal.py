@@ -3,10 +3,9 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from crystal_node.safekeeping.pairing.qr import Fit, Screen, draw, write
-from crystal_node.surfaces.cli.console.options import is_terminal
 from crystal_node.surfaces.cli.console.output import note, say
 
 if TYPE_CHECKING:
@@ -15,6 +14,15 @@ if TYPE_CHECKING:
 _COLUMNS, _LINES = 80, 24
 _TALK_LINES = 3
 """That follow a code: they must not push its QR out of view."""
+
+
+def is_terminal(*, output: bool = False) -> bool:
+    """Whether a person sits at standard input (and, with ``output``, looks at standard output)."""
+    return _is_tty(sys.stdout) if output else _is_tty(sys.stdin)
+
+
+def _is_tty(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def screen() -> Screen:

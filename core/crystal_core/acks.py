@@ -44,7 +44,7 @@ def mark_done(database: Database, digests: Digests, origin: Origin) -> None:
     table = digests[ACKS]
     if sequence <= before:
         return
-    if sequence > before + 1:
+    if sequence > before + 1:  # §11.4-14
         if not _is_sparse(database, origin):
             database.run("INSERT INTO acks_sparse VALUES (?, ?, ?)", origin)
             table.add(ack_row(device, incarnation, sequence, sparse=True))

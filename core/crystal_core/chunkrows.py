@@ -88,7 +88,7 @@ class ChunkRows:
         """Take those of the chunks out of the state to which nothing replicated refers any more. None of them is suppressed."""
         database = self._database
         for chunk in chunks:
-            if database.value(_NEEDED, (chunk,)):
+            if database.value(_NEEDED, (chunk,)):  # §11.4-10
                 continue
             self.index()
             self.retract(chunk, database.value("SELECT id FROM chunks WHERE rowid = ?", (chunk,)))
@@ -155,7 +155,7 @@ class ChunkRows:
         """Remove all vectors; the next may have another size."""
         self.index()
         database = self._database
-        database.run(DROP_VECTOR_TABLE)
+        database.run(DROP_VECTOR_TABLE)  # §11.14-4
         database.run("DELETE FROM windows")
         digest = self._digests[CHUNKS]
         digest.sum = digest.count = 0

@@ -62,7 +62,7 @@ def fields(*values: bytes | str | int) -> bytes:
             data = value.encode()
         else:
             data = int(value).to_bytes(_NUMBER_BYTES, "big")
-        parts.append(_LENGTH.pack(len(data)))
+        parts.append(_LENGTH.pack(len(data)))  # §11.6-2
         parts.append(data)
     return b"".join(parts)
 
@@ -140,7 +140,7 @@ def memory_row(
     """Of a memory that is as it was when it was first remembered, the last four fields are left out."""
     row = fields(content, category, agent, created_at, device)
     later = (confidence, status, superseded_by, created_at if changed_at is None else changed_at)
-    return row if later == (CONFIDENCE_MAX, "active", b"", created_at) else row + fields(*later)
+    return row if later == (CONFIDENCE_MAX, "active", b"", created_at) else row + fields(*later)  # §11.6-2
 
 
 def memory_change_row(

@@ -51,7 +51,7 @@ _COLUMNS = "rowid, source, path, version, kind, modified_at, total, came"
 
 
 def put_source(database: Database, digests: Digests, origin: Origin, operation: PutSource) -> None:
-    _remove_source_row(database, digests, operation.name)
+    _remove_source_row(database, digests, operation.name)  # §11.4-6
     include, exclude = operation.include, operation.exclude
     database.run(
         "INSERT INTO sources (name, device, root, include, exclude, at) VALUES (?, ?, ?, ?, ?, ?)",
@@ -70,7 +70,7 @@ def put_source(database: Database, digests: Digests, origin: Origin, operation: 
 
 
 def drop_source(database: Database, digests: Digests, chunks: ChunkRows, operation: DropSource) -> None:
-    _remove_source_row(database, digests, operation.name)
+    _remove_source_row(database, digests, operation.name)  # §11.4-6
     for row in database.rows(
         f"SELECT {_COLUMNS} FROM documents WHERE source = ?",  # noqa: S608 - constants of ours
         (operation.name,),
@@ -86,25 +86,25 @@ def put_document(
     operation: PutDocument,
     vectors: Vectors,
 ) -> None:
-    if not _belongs_to(database, operation.source, origin.device):
+    if not _belongs_to(database, operation.source, origin.device):  # §11.4-7
         return
     document = _find(database, operation.source, operation.path)
     end = operation.first + len(operation.texts)
     came = end
     if operation.first:
-        if document is None or operation.first > document.came:
+        if document is None or operation.first > document.came:  # §11.4-8
             return
-        if (operation.version, operation.total) != (document.version, document.total):
+        if (operation.version, operation.total) != (document.version, document.total):  # §11.4-8
             return
-        came = max(end, document.came)
+        came = max(end, document.came)  # §11.4-8
     document = _write(database, digests, document, operation, came)
-    beyond = WHOLE if end == operation.total else end
+    beyond = WHOLE if end == operation.total else end  # §11.4-9
     old = _take_out(database, digests, document, "part >= ? AND part < ?", (operation.first, beyond))
     part_digest = digests[DOCUMENT_PARTS]
     for part, (text, title) in enumerate(
         zip(operation.texts, operation.titles, strict=True), start=operation.first
     ):
-        taken = chunks.take(text, vectors)
+        taken = chunks.take(text, vectors)  # §11.4-9
         if taken is None:
             continue
         content, chunk = taken
@@ -120,7 +120,7 @@ def drop_document(
     database: Database, digests: Digests, chunks: ChunkRows, origin: Origin, operation: DropDocument
 ) -> None:
     document = _find(database, operation.source, operation.path)
-    if document is not None and _belongs_to(database, operation.source, origin.device):
+    if document is not None and _belongs_to(database, operation.source, origin.device):  # §11.4-7
         _remove(database, digests, chunks, document)
 
 

@@ -79,7 +79,7 @@ class StateExport:
             yield encode_part(rows)
 
     def _rows(self) -> Iterator[PartRows]:
-        yield from _chunk_parts(self._database)
+        yield from _chunk_parts(self._database)  # §13.3-2
         yield from _naming_parts(self._database)
         yield from _plain_parts(self._database)
 
@@ -132,7 +132,7 @@ class _Cutter:
 
     def room_for(self, chunk: _Chunk, windows: Sequence[bytes]) -> bool:
         """Whether the part goes on with this chunk."""
-        if self._may_end and self._weight >= PART_BYTES_MIN:
+        if self._may_end and self._weight >= PART_BYTES_MIN:  # §13.3-3
             return False
         needed = _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
         if chunk.category is not None:
@@ -333,7 +333,7 @@ def _cut(rows: Iterable[tuple[T, int, bytes]]) -> Iterator[list[T]]:
             group, weight = [], _HEAD_BYTES
         group.append(row)
         weight += needed
-        if weight >= PART_BYTES_MIN and not int.from_bytes(mark) & _CUT_MASK:
+        if weight >= PART_BYTES_MIN and not int.from_bytes(mark) & _CUT_MASK:  # §13.3-3
             yield group
             group, weight = [], _HEAD_BYTES
     if group:

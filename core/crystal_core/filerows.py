@@ -55,6 +55,7 @@ def is_condemned(database: Database, name: bytes) -> bool:
 
 def condemn(database: Database, digests: Digests, names: Sequence[bytes]) -> None:
     for name in names:
+        # §11.4-13
         if database.changed("INSERT INTO condemned (name) VALUES (?) ON CONFLICT DO NOTHING", (name,)):
             digests[CONDEMNED].add(condemned_row(name))
 
@@ -62,20 +63,24 @@ def condemn(database: Database, digests: Digests, names: Sequence[bytes]) -> Non
 def put(
     database: Database, secret: VaultSecret, digests: Digests, origin: Origin, operation: PutFile
 ) -> None:
+    # §11.4-11
     if any(is_condemned(database, secret.blob_name(part.content, part.turn)) for part in operation.parts):
         return
     current = file(database, operation.path)
     if current is None or current.gone:
         path = operation.path if _is_free(database, operation.path) else None
-    elif operation.base == current.version:
+    elif operation.base == current.version:  # §11.4-11
         path = operation.path
+    # §11.4-11
     elif _content(current.executable, current.parts) == _content(operation.executable, operation.parts):
         return
     else:
         path = None
     if path is None:
         path = next(
-            candidate for candidate in conflict_paths(operation.path, origin) if _is_free(database, candidate)
+            candidate
+            for candidate in conflict_paths(operation.path, origin)
+            if _is_free(database, candidate)  # §11.4-11
         )
     parts = operation.parts
     _write(
@@ -85,13 +90,13 @@ def put(
 
 def drop(database: Database, digests: Digests, origin: Origin, operation: DropFile) -> None:
     current = file(database, operation.path)
-    if current is not None and not current.gone and current.version == operation.base:
+    if current is not None and not current.gone and current.version == operation.base:  # §11.4-12
         _write(database, digests, FileRow(operation.path, origin, False, 0, (), True))
 
 
 def _is_free(database: Database, path: str) -> bool:
     """Whether a file may come to be at this path beside those that live."""
-    form = folded(path)
+    form = folded(path)  # §11.5-1
     components = form.split("/")
     for depth in range(1, len(components) + 1):
         if database.rows(

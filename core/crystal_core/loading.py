@@ -78,9 +78,9 @@ def load(database: Database, secret: VaultSecret, digests: Digests, part: bytes)
     try:
         _Loader(database, secret, digests, rows, contents).load()
     except apsw.ConstraintError:
-        raise Malformed("a row of a snapshot's part stands already") from None
+        raise Malformed("a row of a snapshot's part stands already") from None  # §13.2-3
     except UnusableVectors as error:
-        raise Malformed("a snapshot's part has vectors of another size") from error
+        raise Malformed("a snapshot's part has vectors of another size") from error  # §13.2-3
 
 
 class _Loader:
@@ -181,7 +181,7 @@ class _Loader:
             "SELECT rowid FROM chunks WHERE forget_hash = ? AND provisional = 0",
             [(forget_hash,) for forget_hash in self._secret.forget_hashes(known)],
         )
-        if len(found) != len(known):
+        if len(found) != len(known):  # §13.2-3
             raise Malformed("a snapshot's part names a chunk that does not stand")
         return [rowid for (rowid,) in found]
 

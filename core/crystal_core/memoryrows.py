@@ -47,7 +47,7 @@ def remember(
     operation: Remember,
     vectors: Vectors,
 ) -> None:
-    content, forget_hash, chunk = chunks.take_shown(operation.text, vectors)
+    content, forget_hash, chunk = chunks.take_shown(operation.text, vectors)  # §11.4-2
     category, agent, at, confidence = (
         operation.category,
         operation.agent,
@@ -67,7 +67,7 @@ def remember(
             category=category, confidence=confidence, status="active", superseded_by=b"", changed_at=at
         )
         _change(database, digests, chunk, content, known, after, Change.REMEMBERED, agent, origin)
-    for target in operation.supersedes:
+    for target in operation.supersedes:  # §11.4-2
         if target == forget_hash:
             continue
         old, before = _find(database, target)
@@ -77,7 +77,7 @@ def remember(
 
 
 def amend(database: Database, digests: Digests, origin: Origin, operation: Amend) -> None:
-    found, before = _find(database, operation.target)
+    found, before = _find(database, operation.target)  # §11.4-3
     if before is None:
         return
     after = before._replace(
@@ -114,9 +114,9 @@ def _change(
     agent: str,
     origin: Origin,
 ) -> None:
-    if after._replace(changed_at=before.changed_at) == before:
+    if after._replace(changed_at=before.changed_at) == before:  # §11.4-4
         return
-    number = int(database.value("SELECT count(*) FROM memory_changes WHERE chunk = ?", (chunk,)))
+    number = int(database.value("SELECT count(*) FROM memory_changes WHERE chunk = ?", (chunk,)))  # §11.4-4
     change = (
         number,
         kind.value,

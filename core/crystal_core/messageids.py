@@ -48,15 +48,15 @@ def restored(uuids: bytes, tails: Sequence[str], codes: Sequence[int]) -> list[s
             uuid += _UUID_BYTES
         elif code != _AS_BEFORE:
             shared = code - _SHARED
-            if shared > len(before):
+            if shared > len(before):  # §13.1-2
                 raise Malformed("a message id shares more than there is")
             before = before[:shared] + tails[tail]
             tail += 1
             chars += len(before)
-            if len(before) > NAME_CHARS_MAX or chars > SNAPSHOT_PART_BYTES_MAX:
+            if len(before) > NAME_CHARS_MAX or chars > SNAPSHOT_PART_BYTES_MAX:  # §13.1-2
                 raise Malformed("the message ids of a part are over the limit")
         long.append(before)
-    if uuid != len(uuids) or tail != len(tails):
+    if uuid != len(uuids) or tail != len(tails):  # §13.1-2
         raise Malformed("a part does not have as many message ids as it names")
     return long
 

@@ -182,9 +182,9 @@ def encode_part(rows: PartRows) -> bytes:
 def decode_part(data: bytes) -> PartRows:
     """The rows of a part. Raises Malformed."""
     if len(data) > SNAPSHOT_PART_BYTES_MAX:
-        raise Malformed("a part of a snapshot is over the limit")
+        raise Malformed("a part of a snapshot is over the limit")  # §13.2-1
     try:
-        wire = _decoder.decode(data)
+        wire = _decoder.decode(data)  # §13.1-1
         texts = _texts(wire)
         _check_counts(wire, len(texts))
         names, devices = wire.names, wire.devices
@@ -242,7 +242,7 @@ def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
     frame_of: list[int] = []
     for chunk in range(count):
         document = rows.document_of.get(chunk)
-        key = session_of.get(chunk, (chunk,) if document is None else (None, document))
+        key = session_of.get(chunk, (chunk,) if document is None else (None, document))  # §13.3-1
         frame_of.append(numbers.setdefault(key, len(numbers)))
     frames: list[list[bytes]] = [[] for _ in numbers]
     for number, text in zip(frame_of, rows.texts, strict=True):
@@ -254,12 +254,12 @@ def _texts(wire: _Wire) -> list[bytes]:
     """The chunks' texts."""
     if not len(wire.frames) == len(wire.frame_lengths) or not len(wire.frame_of) == len(wire.text_lengths):
         raise Malformed("the columns of a part have different lengths")
-    if sum(wire.frame_lengths) > SNAPSHOT_PART_BYTES_MAX:
+    if sum(wire.frame_lengths) > SNAPSHOT_PART_BYTES_MAX:  # §13.2-1
         raise Malformed("the texts of a part are over the limit")
     used = [0] * len(wire.frames)
     for number, length in zip(wire.frame_of, wire.text_lengths, strict=True):
         used[number] += length
-    if used != wire.frame_lengths:
+    if used != wire.frame_lengths:  # §13.2-2
         raise Malformed("a frame of a part does not have the length of its texts")
     frames = [
         frame if len(frame) == length else decompress(frame, length)
@@ -284,9 +284,9 @@ def _check_counts(wire: _Wire, chunks: int) -> None:
     columns = (wire.place_of, wire.messages, wire.pieces, wire.roles, wire.moments)
     if any(len(column) != len(wire.chunk_of) for column in columns):
         raise Malformed("the columns of a part have different lengths")
-    if max(wire.chunk_of, default=-1) >= chunks + len(wire.known):
+    if max(wire.chunk_of, default=-1) >= chunks + len(wire.known):  # §13.2-2
         raise Malformed("a part names a chunk that it does not have")
-    if max(wire.place_of, default=-1) >= len(wire.places):
+    if max(wire.place_of, default=-1) >= len(wire.places):  # §13.2-2
         raise Malformed("a part names a place that it does not have")
     named: Iterable[int] = (
         *(change.chunk for change in wire.memory_changes),
@@ -303,7 +303,7 @@ def _check_vectors(wire: _Wire) -> None:
 
     if wire.vector_bytes % _FLOAT16_BYTES:
         raise Malformed("a part has vectors that are not of float16 numbers")
-    if (np.frombuffer(wire.vectors, "<u2") & _EXPONENT == _EXPONENT).any():
+    if (np.frombuffer(wire.vectors, "<u2") & _EXPONENT == _EXPONENT).any():  # §13.2-2
         raise Malformed("a part has a vector with a value that is not a finite number")
 
 
@@ -340,14 +340,14 @@ def _checked_source(row: Source) -> Source:
 
 def _checked_document(row: Document) -> Document:
     check_words(row.source, row.path)
-    if row.came > row.total:
+    if row.came > row.total:  # §13.2-3
         raise Malformed("a document of a snapshot has more pieces than it states")
     return row
 
 
 def _checked_file(row: File) -> File:
     check_path(row.path)
-    if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):
+    if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):  # §13.2-3
         raise Malformed("a file of a snapshot has parts that are none")
     if any(not 1 <= part.length <= FILE_PART_BYTES_MAX for part in unpack_parts(row.parts)):
         raise Malformed("a part of a file is empty or over the limit")

@@ -127,7 +127,7 @@ class StateRows:
         repository, source = operation.repository, operation.source
         shared = place(agent, session, project, repository, source, origin.device)
         for piece in operation.pieces:
-            taken = self._chunks.take(piece.text, vectors)
+            taken = self._chunks.take(piece.text, vectors)  # §11.4-1
             if taken is None:
                 continue
             content, chunk = taken
@@ -148,14 +148,14 @@ class StateRows:
                     origin.device,
                 ),
             )
-            if new:
+            if new:  # §11.4-1
                 digest.add(
                     occurrence_row(shared, content, piece.message, piece.part, piece.role, piece.created_at)
                 )
 
     def _forget(self, operation: Forget) -> None:
         database = self._database
-        for forget_hash in operation.targets:
+        for forget_hash in operation.targets:  # §11.4-5
             if database.changed(
                 "INSERT INTO suppressed (forget_hash) VALUES (?) ON CONFLICT DO NOTHING", (forget_hash,)
             ):
@@ -196,5 +196,5 @@ class StateRows:
             digest.remove(occurrence_row(shared, content, message, part, role, created_at))
         database.run("DELETE FROM occurrences WHERE chunk = ?", (chunk,))
         memoryrows.remove(database, self._digests, chunk, content)
-        documentrows.remove_from(database, self._digests, chunk, content)
+        documentrows.remove_from(database, self._digests, chunk, content)  # §11.4-5
         self._chunks.retract(chunk, content)

@@ -39,7 +39,7 @@ Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):  # §12.1-1
     """A snapshot: the state before slot ``sequence`` of ``epoch``, whose last entry has the hash ``previous``; its digest; and
     the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn."""
 
@@ -70,13 +70,13 @@ class Pack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    origins: Annotated[tuple[PackedOrigin, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
+    origins: Annotated[tuple[PackedOrigin, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]  # §11.2-2
     also_done: Annotated[tuple[PackedOrigin, ...], msgspec.Meta(max_length=OPERATIONS_MAX)]
     windows: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=0, le=WINDOWS_MAX)], ...], msgspec.Meta(max_length=WINDOWS_MAX)
     ]
-    vector_bytes: Annotated[int, msgspec.Meta(ge=0, le=VECTOR_BYTES_MAX)]
-    model: Annotated[str, msgspec.Meta(max_length=200)]
+    vector_bytes: Annotated[int, msgspec.Meta(ge=0, le=VECTOR_BYTES_MAX)]  # §11.2-2
+    model: Annotated[str, msgspec.Meta(max_length=200)]  # §11.2-2
     digest: Bytes32
     announced: Announced | None
     floor: tuple[Number, Number] | None
@@ -157,13 +157,13 @@ def decode_batch(frames: Sequence[bytes]) -> Batch:
     if len(frames) < 2:
         raise Malformed("a batch has a head and vectors")
     try:
-        head = _decoder.decode(frames[0])
+        head = _decoder.decode(frames[0])  # §11.2-1
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"not a batch of this version: {error}") from error
-    if len(head.origins) != len(frames) - 2:
+    if len(head.origins) != len(frames) - 2:  # §11.2-3
         raise Malformed(f"a batch names {len(head.origins)} operations and holds {len(frames) - 2}")
     blob = frames[1]
-    if sum(head.windows) * head.vector_bytes != len(blob):
+    if sum(head.windows) * head.vector_bytes != len(blob):  # §11.2-3
         raise Malformed("a batch's vectors do not have the size that it states")
     vectors: list[tuple[bytes, ...]] = []
     at = 0
@@ -203,7 +203,7 @@ def seal_mirror(
     public: bytes = b"",
 ) -> bytes:
     """The sealed bytes of a mirror slot: a batch, or the seal that ends ``position.epoch`` there."""
-    assert kind in (Kind.BATCH, Kind.SEAL), "mirror slots hold batches and seals"
+    assert kind in (Kind.BATCH, Kind.SEAL), "mirror slots hold batches and seals"  # §11.1-1
     header = Header(
         kind=kind,
         channel=Channel.MIRROR,

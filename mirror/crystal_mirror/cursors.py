@@ -155,12 +155,12 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         sent
         and msgspec.structs.replace(sent.body, told_at=0) == msgspec.structs.replace(body, told_at=0)
         and sent.log_head == member.log.head
-        and abs(about.now_ms - sent.body.told_at) < TOLD_AGAIN_MS
+        and abs(about.now_ms - sent.body.told_at) < TOLD_AGAIN_MS  # §15-3
         and sent.stored
         and (there is None or sha256(there).digest() == sent.stored)
     ):
         return
-    count = 1 + max(sent.count if sent else -1, _own_count(member, there or b""))
+    count = 1 + max(sent.count if sent else -1, _own_count(member, there or b""))  # §15-1
     header = Header(
         kind=Kind.CURSOR,
         channel=Channel.CURSOR,
@@ -170,7 +170,7 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         epoch=position.epoch,
         generation=member.generation_key.number,
         log_head=member.log.head,
-        sequence=count,
+        sequence=count,  # §15-1
         previous=bytes(32),
     )
     sealed = seal(
@@ -222,7 +222,7 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     verified a device log that is not shown here is named in the notices: the relay shows two devices two logs, or hides a part
     of one.
     """
-    members = member.log.active()
+    members = member.log.active()  # §15-5, §9.8-5
     asked = [info for info in members if of is None or info.device == of]
     found = yield GetMany(tuple(member.keys.cursor(info.device) for info in asked))
     told = {
@@ -236,9 +236,9 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     for device, entry in told.items():
         if device not in before or before[device].count <= entry.header.sequence:
             heads[device] = entry.header.log_head
-    if not all(member.log.knows_head(head) for head in heads.values()):
+    if not all(member.log.knows_head(head) for head in heads.values()):  # §15-6
         yield from read_log(member.log, member.journal, member.keys, member.notices)
-    for device, head in heads.items():
+    for device, head in heads.items():  # §15-6
         if not member.log.knows_head(head):
             member.notices.put(
                 Notice.PEER_AHEAD,
@@ -248,7 +248,7 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     for info in members:
         cursor = _opened(member, told[info.device]) if info.device in told else None
         known = before.get(info.device)
-        if cursor is None or (known is not None and known.count > cursor.count):
+        if cursor is None or (known is not None and known.count > cursor.count):  # §15-5
             cursor = known
         if cursor is not None:
             read.append(cursor)
@@ -303,7 +303,7 @@ def _opened(member: Member, entry: Entry) -> _Seen | None:
     header = entry.header
     key = member.key_for(header.generation)
     try:
-        body = _body_decoder.decode(entry.open(key)[0]) if key is not None else None
+        body = _body_decoder.decode(entry.open(key)[0]) if key is not None else None  # §15-2
     except (CryptoError, msgspec.MsgspecError, IndexError):
         return None
     return _Seen(header.sender, header.sequence, body, header.log_head) if body is not None else None

@@ -98,7 +98,7 @@ def _has_parted(member: Member, cursor: Cursor) -> bool:
     if stated is None:  # before the first batch there are no rows
         tables = member.replica.digest().tables
         stated = StateDigest.of([TableSum(table.name, bytes(32), 0) for table in tables]).to_bytes()
-    return cursor.digest != stated
+    return cursor.digest != stated  # §11.11-1
 
 
 def _stands_before_damage(member: Member, cursor: Cursor) -> Flow[bool]:

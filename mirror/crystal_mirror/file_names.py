@@ -35,25 +35,25 @@ def fault_of(path: str) -> str | None:
         size = len(path.encode())
     except UnicodeEncodeError:
         return "its name is not Unicode text"
-    if not path or size > PATH_BYTES_MAX:
+    if not path or size > PATH_BYTES_MAX:  # §10.2-4
         return f"its path is empty or longer than {PATH_BYTES_MAX} bytes"
-    if path.startswith("/"):
+    if path.startswith("/"):  # §10.2-4
         return "its path is absolute"
-    if unicodedata.normalize("NFC", path) != path:
+    if unicodedata.normalize("NFC", path) != path:  # §10.2-4
         return "its name is not in Unicode's composed form"
     components = path.split("/")
-    if len(components) > DEPTH_MAX:
+    if len(components) > DEPTH_MAX:  # §10.2-4
         return f"it lies deeper than {DEPTH_MAX} folders"
     for component in components:
-        if component in ("", ".", ".."):
+        if component in ("", ".", ".."):  # §10.2-4
             return "its path climbs or has an empty component"
-        if len(component.encode()) > COMPONENT_BYTES_MAX:
+        if len(component.encode()) > COMPONENT_BYTES_MAX:  # §10.2-4
             return f"a component of its path is longer than {COMPONENT_BYTES_MAX} bytes"
-        if _FORBIDDEN.search(component):
+        if _FORBIDDEN.search(component):  # §10.2-4
             return "its name holds a character that not every system allows"
-        if component[-1] in ". ":
+        if component[-1] in ". ":  # §10.2-4
             return "its name ends with a dot or a space, which Windows drops"
-        if _RESERVED.fullmatch(component):
+        if _RESERVED.fullmatch(component):  # §10.2-4
             return "its name is one that Windows keeps for a device"
     return None
 
@@ -67,7 +67,7 @@ def check_path(path: str) -> None:
 
 def folded(path: str) -> str:
     """The path as file systems see it for which case and composition don't count."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())  # §11.5-1
 
 
 def conflict_path(path: str, device: bytes, number: int) -> str:
@@ -76,9 +76,9 @@ def conflict_path(path: str, device: bytes, number: int) -> str:
     It is in the same folder, unless the path would get too long: then it is in the nearest folder above for which it does not.
     """
     folder, slash, name = path.rpartition("/")
-    mark = f" (conflict {device.hex()[:8]}-{number})"
+    mark = f" (conflict {device.hex()[:8]}-{number})"  # §11.5-3
     marked = _marked(name, mark)
-    while len(f"{folder}{slash}{marked}".encode()) > PATH_BYTES_MAX:
+    while len(f"{folder}{slash}{marked}".encode()) > PATH_BYTES_MAX:  # §11.5-4
         folder, slash, _ = folder.rpartition("/")
     return f"{folder}{slash}{marked}"
 
@@ -93,13 +93,14 @@ def conflict_paths(path: str, version: Origin) -> Iterator[str]:
         device, number = version.device, version.sequence
         if attempt:
             device = sha256(
+                # §11.5-3
                 device + version.incarnation + number.to_bytes(8, "big") + attempt.to_bytes(4, "big")
             ).digest()
-        yield conflict_path(path, device, number)
+        yield conflict_path(path, device, number)  # §11.5-2
         above, slash, below = path.rpartition("/")
         while slash:
             candidate = f"{conflict_path(above, device, number)}/{below}"
-            if len(candidate.encode()) <= PATH_BYTES_MAX:
+            if len(candidate.encode()) <= PATH_BYTES_MAX:  # §11.5-2
                 yield candidate
             above, slash, name = above.rpartition("/")
             below = f"{name}/{below}"
@@ -113,5 +114,5 @@ def _marked(name: str, mark: str) -> str:
     room = COMPONENT_BYTES_MAX - len(mark.encode()) - len((dot + suffix).encode())
     if room < 1:
         stem, dot, suffix, room = name, "", "", COMPONENT_BYTES_MAX - len(mark.encode())
-    stem = stem.encode()[:room].decode(errors="ignore").rstrip(". ") or "file"
+    stem = stem.encode()[:room].decode(errors="ignore").rstrip(". ") or "file"  # §11.5-4
     return f"{stem}{mark}{dot}{suffix}"

@@ -84,7 +84,7 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
     if len(frames) != 2:
         raise Malformed(f"an offer has 2 frames, not {len(frames)}")  # §10.3-2
     try:
-        head = _decoder.decode(frames[0])
+        head = _decoder.decode(frames[0])  # §10.3-2
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"not an offer of this version: {error}") from error
     header = entry.header

@@ -44,7 +44,7 @@ class Slot:
         if self.kind is SlotKind.VOID or self.entry is None:
             return position._replace(sequence=position.sequence + 1)
         if self.kind is SlotKind.SEAL:
-            return Position(self.next_epoch, 0, self.entry.hash)
+            return Position(self.next_epoch, 0, self.entry.hash)  # §11.7-7
         return Position(position.epoch, position.sequence + 1, self.entry.hash)
 
 
@@ -59,13 +59,13 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
         return VOID
     header = entry.header
     if (
-        header.channel is not Channel.MIRROR
+        header.channel is not Channel.MIRROR  # §11.7-4
         or header.vault != log.vault
         or header.epoch != position.epoch
         or header.sequence != position.sequence
     ):
         return VOID
-    if header.kind is Kind.BATCH:
+    if header.kind is Kind.BATCH:  # §11.7-1
         lead = log.lead_of(position.epoch)
         next_epoch = 0
         if lead is None or lead.device != header.sender:
@@ -73,7 +73,7 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
     elif header.kind is Kind.SEAL:
         next_epoch = int.from_bytes(entry.public, "big") if len(entry.public) == SEAL_PUBLIC_BYTES else 0
         lead = log.lead_of(next_epoch)
-        if next_epoch <= position.epoch or lead is None or lead.device != header.sender:
+        if next_epoch <= position.epoch or lead is None or lead.device != header.sender:  # §11.7-2
             return VOID
     else:
         return VOID
@@ -84,6 +84,6 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
         entry.verify(member.signing)
     except CryptoError:
         return VOID
-    if header.previous != position.previous:
+    if header.previous != position.previous:  # §11.7-3
         return Slot(SlotKind.DIVERGED, entry, next_epoch)
     return Slot(SlotKind.SEAL if header.kind is Kind.SEAL else SlotKind.BATCH, entry, next_epoch)

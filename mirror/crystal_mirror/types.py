@@ -84,9 +84,9 @@ class StateDigest:
 
     def to_bytes(self) -> bytes:
         """SHA-256 over the tables in order of their names, each length-prefixed. 32 bytes."""
-        state = sha256(b"crystal/v2/state")
+        state = sha256(b"crystal/v2/state")  # §11.6-3
         for table in self.tables:
-            if table.name in ONLY_WITH_ROWS and not table.count:
+            if table.name in ONLY_WITH_ROWS and not table.count:  # §11.6-3
                 continue
             name = table.name.encode()
             state.update(len(name).to_bytes(1, "big") + name + table.sum + table.count.to_bytes(8, "big"))

@@ -38,7 +38,7 @@ class Action(StrEnum):
     @property
     def repeatable(self) -> bool:
         """Whether doing it twice does no harm: such a one runs again if it was broken off."""
-        return self is not Action.DREAM_WEAVE
+        return self is not Action.DREAM_WEAVE  # §16.1-2
 
     @property
     def core_only(self) -> bool:
@@ -81,7 +81,7 @@ REPORTED = frozenset(CommandState) - {CommandState.UNSENT, CommandState.SENT}
 
 _Id = Annotated[bytes, msgspec.Meta(min_length=REQUEST_ID_BYTES, max_length=REQUEST_ID_BYTES)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_Argument = Annotated[str, msgspec.Meta(max_length=ARGUMENT_CHARS_MAX)]
+_Argument = Annotated[str, msgspec.Meta(max_length=ARGUMENT_CHARS_MAX)]  # §16.1-3
 _ActionName = Annotated[str, msgspec.Meta(min_length=1, max_length=ACTION_CHARS_MAX, pattern="^[a-z-]+$")]
 
 
@@ -141,10 +141,10 @@ def encode_message(message: Message) -> bytes:
 def decode_message(data: bytes) -> Message:
     """Raises Malformed for what is no message of this version."""
     try:
-        message = _decoder.decode(data)
+        message = _decoder.decode(data)  # §16.1-1
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"not a message of this version: {error}") from error
-    if isinstance(message, Report) and message.state not in REPORTED:
+    if isinstance(message, Report) and message.state not in REPORTED:  # §16.1-1, §16.1-4
         raise Malformed(f"no report says {message.state.value}")
     return message
 

@@ -39,8 +39,8 @@ class _Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     sequence: Number
     previous: Bytes32
     digest: Bytes32
-    model: Annotated[str, msgspec.Meta(max_length=200)]
-    parts: Annotated[tuple[_Part, ...], msgspec.Meta(max_length=PARTS_MAX)]
+    model: Annotated[str, msgspec.Meta(max_length=200)]  # §12.1-2
+    parts: Annotated[tuple[_Part, ...], msgspec.Meta(max_length=PARTS_MAX)]  # §12.1-2
     ends: Annotated[tuple[tuple[Number, Number], ...], msgspec.Meta(max_length=EPOCHS_MAX)]
 
 
@@ -85,11 +85,11 @@ def decode_manifest(data: bytes, announced: Announced) -> Manifest:
         UnreadableSnapshot: not a manifest of this version, or another one's.
     """
     try:
-        parsed = _decoder.decode(data)
+        parsed = _decoder.decode(data)  # §12.1-2
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreadableSnapshot(f"not a manifest of this version: {error}") from error
     stated = (parsed.epoch, parsed.sequence, parsed.previous, parsed.digest)
-    if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):
+    if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):  # §12.1-4
         raise UnreadableSnapshot("the manifest is of another snapshot than was announced")
     parts = tuple(BlobRef(*part) for part in parsed.parts)
     return Manifest(parsed.model.encode() or None, parts, parsed.ends)

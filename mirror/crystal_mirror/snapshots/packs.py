@@ -74,6 +74,7 @@ def unpacked(content: bytes) -> list[bytes]:
 def dead_packs(member: Member) -> list[Pack]:
     """Those of which every slot is below the floor."""
     floor = published_floor(member.replica)
+    # §12.3-4
     return [pack for pack in packs_of(member.replica) if (pack.epoch, pack.first + pack.count) <= floor]
 
 

@@ -5,6 +5,7 @@ used. Every error becomes a result that says what went wrong and what to do: a m
 show it our insides. Tools run in threads: a search must not keep a ping waiting.
 """
 
+import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
+from crystal_node.base.errors import ExitCode, describe
 from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp import resources
 from crystal_node.surfaces.mcp.agreement import agreed
@@ -32,10 +34,22 @@ from crystal_node.surfaces.mcp.catalogue import (
     listed_resource,
     listed_tool,
 )
-from crystal_node.surfaces.mcp.failing import error_sentence
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.schemas import read_as
 from crystal_node.surfaces.mcp.tools import TOOLS, McpTool
+
+_log = logging.getLogger(__name__)
+
+
+def error_sentence(what: str, error: Exception) -> str:
+    """What a client is told. Of what is a bug, only its kind: the text of such an error may hold anything."""
+    failure = describe(error)
+    if failure.exit_code == ExitCode.UNEXPECTED:
+        _log.error("%s failed by a bug: %s", what, type(error).__name__)
+        return f"{what} failed by a bug in Crystal ({type(error).__name__}). Go on without it, and tell the person."
+    message = failure.message[:1].upper() + failure.message[1:]
+    return f"{message.rstrip('.')}. {failure.hint}"
+
 
 THREADS = 4
 """So many tools run at once; more wait."""

@@ -6,7 +6,7 @@ from crystal_core.search import Searcher
 from crystal_mirror.operations import PutDocument, PutSource
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.search.finding.documents import ResultKind, ShowRequest
-from crystal_node.search.finding.showing import shown
+from crystal_node.search.finding.finder import shown
 from tests.core.builders import NOW, apply, capture, content_hash, forget, new_replica, origin
 
 PIECES = tuple(f"{word} of the pump's handbook" for word in ("Cover", "Start", "Care", "Faults", "Index"))

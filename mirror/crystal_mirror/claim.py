@@ -17,19 +17,17 @@ from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.authority import Authority, in_force, seal_record
 from crystal_mirror.batch import seal_mirror
-from crystal_mirror.cursors import read_cursors
+from crystal_mirror.cursors import Cursor, read_cursors, seen_cursors
 from crystal_mirror.devicelog import DeviceLog
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Superseded, Unready
 from crystal_mirror.logsync import append, read_log, restore_log
 from crystal_mirror.member import META_CLAIM, Member
-from crystal_mirror.patience import RetryBudget
 from crystal_mirror.publish import restore_mirror
-from crystal_mirror.pull import PullOutcome, PullReport, lower_floor, pull, read_floor
+from crystal_mirror.pull import PullOutcome, PullReport, is_passed, lower_floor, pull, read_floor
 from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild
 from crystal_mirror.records import Details, LeadRecord
-from crystal_mirror.requests import Flow, PutNew
+from crystal_mirror.requests import Flow, GetMany, PutNew, RetryBudget
 from crystal_mirror.slots import SEAL_PUBLIC_BYTES
-from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.restoring import catch_up_by_snapshot, resume_restore, start_from_snapshot
 from crystal_mirror.voids import find_valid_void
 
@@ -230,3 +228,19 @@ def _refuse_if_behind_others(member: Member) -> Flow[None]:
                 f"device {cursor.device.hex()[:8]} has applied epoch {cursor.epoch}, slot {cursor.sequence - 1}, "
                 f"which the relay does not show here"
             )
+
+
+def lost_by_claim(member: Member) -> Flow[list[Cursor]]:
+    """The devices that say that they have applied more than this one has and the relay shows. By the cursors last read."""
+    position = member.replica.position()[:2]
+    ahead = [
+        cursor
+        for cursor in seen_cursors(member)
+        if cursor.device != member.device_id
+        and cursor.sequence
+        and (cursor.epoch, cursor.sequence) > position
+    ]
+    if not ahead:
+        return []
+    last = yield GetMany(tuple(member.keys.mirror(each.epoch, each.sequence - 1) for each in ahead))
+    return [cursor for cursor, there in zip(ahead, last, strict=True) if there is None]

@@ -43,8 +43,25 @@ from crystal_mirror.records import (
     RootRecord,
     decode_record,
 )
-from crystal_mirror.reigns import NOBODY, Lead
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
+
+NOBODY = bytes(DEVICE_ID_BYTES)
+"""Stands where a reign names its device, and names none: no device has this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A reign: the epoch, its Core (or ``NOBODY``), and the claim that tells the Core from its own clones."""
+
+    epoch: int
+    device: bytes
+    claim: bytes
+    slot: int
+
+    @property
+    def is_freeze(self) -> bool:
+        return self.device == NOBODY
+
 
 ROOT_SENDER = bytes(DEVICE_ID_BYTES)  # §9.1-3
 """The sender of entries that the root's admin key signs."""

@@ -22,8 +22,8 @@ from crystal_mirror.batch import OPERATIONS_MAX, Batch, encode_batch, opened_bat
 from crystal_mirror.devicelog import MemberInfo
 from crystal_mirror.errors import NotAllowed, NotAMember, TransactionStale
 from crystal_mirror.member import Member
+from crystal_mirror.offeragain import drop_held_entries, held_entries
 from crystal_mirror.offers import open_offer, stands_at
-from crystal_mirror.orphans import drop_held_entries, held_entries
 from crystal_mirror.publish import Published, publish
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.streamends import FETCH_AT_ONCE, listed_places

@@ -12,9 +12,8 @@ from crystal_mirror.devicelog import DeviceLog, Verdict
 from crystal_mirror.errors import LogForked
 from crystal_mirror.keys import StoreKeys
 from crystal_mirror.notices import Notice, NoticeBoard
-from crystal_mirror.patience import RetryBudget
 from crystal_mirror.ports import Journal, JournalView
-from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
+from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew, RetryBudget
 
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256

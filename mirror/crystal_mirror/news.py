@@ -11,12 +11,11 @@ A device that joins starts after its own entry. How far it has shown is kept in 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from crystal_mirror.devicelog import ROOT_SENDER, LogEvent
+from crystal_mirror.devicelog import NOBODY, ROOT_SENDER, LogEvent
 from crystal_mirror.logsync import own_slots
 from crystal_mirror.member import Member
 from crystal_mirror.ports import Journal
 from crystal_mirror.records import AddRecord, GrantRecord, LeadRecord, RevokeRecord, RootRecord
-from crystal_mirror.reigns import NOBODY
 from crystal_mirror.status import details_of, device_name
 
 META_SHOWN = "news.shown"

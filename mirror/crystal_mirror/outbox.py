@@ -18,22 +18,58 @@ import msgspec
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Batch, opened_batch
-from crystal_mirror.effects import has_effect
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offers import Offer, PackedOrigin, open_offer, stands_at
-from crystal_mirror.patience import RetryBudget
+from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
     OutboxState,
     ReplicaTransaction,
+    ReplicaView,
     Stream,
 )
-from crystal_mirror.requests import Flow, Get, GetMany, PutNew
-from crystal_mirror.snapshot_base import META_RESTORE
+from crystal_mirror.requests import Flow, Get, GetMany, PutNew, RetryBudget
+from crystal_mirror.snapshot_base import META_RESTORE, read_base
 from crystal_mirror.streamends import listed_places
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
+
+SUPPRESSED_TABLE = "suppressed"
+"""The forgotten texts' name in the state's digest."""
+
+
+class _TriedOut(Exception):
+    """Takes a trial back."""
+
+
+def has_effect(member: Member, row: OutboxRow) -> bool:
+    """Whether nothing has to be done any more for this operation, whose name is done. False without a snapshot under the state:
+    then the log is kept from its beginning, and carries what was done."""
+    if read_base(member.replica) is None:
+        return False
+    operation = decode_operation(row.operation)
+    if isinstance(operation, Forget):
+        return False
+    if isinstance(operation, PutFile | DropFile):
+        return True
+    before = after = dict[str, int]()
+    try:
+        with member.replica.transaction() as transaction:
+            before = _counts(transaction)
+            transaction.apply(row.origin, operation, lambda _text: ())
+            after = _counts(transaction)
+            raise _TriedOut
+    except _TriedOut:
+        pass
+    if after.get(SUPPRESSED_TABLE, 0) < before.get(SUPPRESSED_TABLE, 0):
+        return True
+    return not any(count > before.get(name, 0) for name, count in after.items())
+
+
+def _counts(view: ReplicaView) -> dict[str, int]:
+    return {table.name: table.count for table in view.digest().tables}
+
 
 META_OWN = "own.durable"
 META_REBUILD = "rebuild"

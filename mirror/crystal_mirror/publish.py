@@ -17,9 +17,8 @@ from enum import Enum
 from crystal_crypto.entry import Frame, Kind, parse
 from crystal_mirror.batch import seal_mirror
 from crystal_mirror.member import Member
-from crystal_mirror.patience import RetryBudget
 from crystal_mirror.pull import PullOutcome, judge_current, note_sent, take_slot
-from crystal_mirror.requests import Flow, Get, List, Listing, PutNew
+from crystal_mirror.requests import Flow, Get, List, Listing, PutNew, RetryBudget
 from crystal_mirror.slots import SlotKind
 from crystal_mirror.types import EntryState, KeptEntry, Position
 

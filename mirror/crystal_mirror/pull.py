@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.batch import Batch, opened_batch
 from crystal_mirror.closed import ClosedEpochs, needs_its_end, read_to_the_end
@@ -28,7 +29,7 @@ from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Operation
 from crystal_mirror.outbox import note_own
 from crystal_mirror.ports import ReplicaTransaction
-from crystal_mirror.requests import Flow, Get, GetMany
+from crystal_mirror.requests import Flow, Get, GetMany, Has, List, Listing
 from crystal_mirror.slots import VOID, Slot, SlotKind, judge_slot
 from crystal_mirror.snapshot_base import (
     META_MODEL,
@@ -365,3 +366,38 @@ def read_floor(member: Member) -> tuple[int, int]:
 
 def _place(position: Position) -> str:
     return f"epoch {position.epoch}, slot {position.sequence}"
+
+
+LOOKED_AT = 16
+"""Slots behind the free one that are looked at. Junk behind an end is nobody's, and stops nobody."""
+
+
+def is_passed(member: Member) -> Flow[bool]:
+    """Whether our next slot is free, and an entry by who led there stands in a later one.
+
+    Not so if the relay still has the slot before: then the free one is a gap, or the end of a history that another one
+    replaced. What is let go of goes from the start.
+    """
+    position = member.replica.position()
+    if last_kept(member, position) is not None and (yield from tail_agrees(member)) is PullOutcome.CAUGHT_UP:
+        return False
+    key = member.keys.mirror(position.epoch, position.sequence)
+    there = yield Has((key,))
+    if there[0]:
+        return False
+    page: Listing = yield List(member.keys.mirror_prefix, key, LOOKED_AT)
+    keys = page.after(key)[:LOOKED_AT]
+    if not keys:
+        return False
+    found: list[bytes | None] = yield GetMany(tuple(keys))
+    for data in found:
+        try:
+            header = parse(data or b"").header
+        except CryptoError:
+            continue
+        place = Position(header.epoch, header.sequence, header.previous)
+        if place[:2] <= position[:2]:
+            continue
+        if judge_slot(data or b"", place, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
+            return True
+    return False

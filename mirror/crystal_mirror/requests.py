@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.errors import RelayMisbehaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +135,22 @@ class StoreFailure(CrystalError):
 
     exit_code = 4
     hint = "Check the network and the relay; the work is kept and is retried."
+
+
+RETRIES_MAX = 32
+
+
+class RetryBudget:
+    """Counts what went wrong with one thing."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._tries = 0
+
+    def lose(self) -> None:
+        """Raises RelayMisbehaves when it was tried often enough."""
+        self._tries += 1
+        if self._tries >= RETRIES_MAX:  # §11.12-1
+            raise RelayMisbehaves(
+                f"the relay lets nothing be written: {self._what} was tried {self._tries} times"
+            )

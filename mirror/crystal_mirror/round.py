@@ -21,13 +21,14 @@ from crystal_mirror.member import Member
 from crystal_mirror.moving.handover import heed, holds
 from crystal_mirror.moving.terms import tidy
 from crystal_mirror.notices import Notice
-from crystal_mirror.orphans import note_held_entries
+from crystal_mirror.offeragain import note_held_entries
 from crystal_mirror.outbox import FULL_CHECK_ROUNDS, push, settle
 from crystal_mirror.publish import Published, publish, restore_mirror
 from crystal_mirror.pull import (
     META_QUARANTINE,
     PullOutcome,
     PullReport,
+    is_passed,
     pull,
     raise_floor,
     read_floor,
@@ -37,7 +38,6 @@ from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, reb
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.forgets import note_forgets
 from crystal_mirror.retention.looks import doubt_relay, drop_below_base, retain
-from crystal_mirror.snapshot_beyond import is_passed
 from crystal_mirror.snapshots.making import announce
 from crystal_mirror.snapshots.restoring import (
     announcement_holds,

@@ -14,8 +14,8 @@ from crystal_mirror.founding import join
 from crystal_mirror.keyring import KeyRing
 from crystal_mirror.keys import StoreKeys
 from crystal_mirror.member import Member, load_log
+from crystal_mirror.offeragain import META_HELD
 from crystal_mirror.operations import Remember
-from crystal_mirror.orphans import META_HELD
 from crystal_mirror.outbox import push
 from crystal_mirror.recovering import (
     MissingEntries,

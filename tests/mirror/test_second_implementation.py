@@ -9,7 +9,7 @@ import pytest
 
 from crystal_mirror.administer import grant_lead, rename, renew_generation, revoke, rotate_root
 from crystal_mirror.claim import claim
-from crystal_mirror.devicelog import Verdict
+from crystal_mirror.devicelog import NOBODY, Verdict
 from crystal_mirror.held import accept_held
 from crystal_mirror.operations import (
     Amend,
@@ -24,7 +24,6 @@ from crystal_mirror.operations import (
 )
 from crystal_mirror.outbox import push
 from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
-from crystal_mirror.reigns import NOBODY
 from tests.mirror.household import Household
 from tests.mirror.independent_log import Log
 from tests.mirror.independent_vault import read_log, read_vault

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from crystal_core import filerows
 from crystal_core.database import Database
 from crystal_mirror.files import moves as filemoves
-from crystal_mirror.files.states import FilesRound
+from crystal_mirror.files.moves import FilesRound
 from crystal_mirror.files.tree import FileAction, decide
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Flow

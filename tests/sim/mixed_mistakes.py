@@ -20,7 +20,7 @@ from crystal_mirror.member import Member
 from crystal_mirror.moving.terms import holding_of
 from crystal_mirror.requests import Condemn, Flow
 from crystal_mirror.retention import looks as retention
-from crystal_mirror.retention.state import RetentionState
+from crystal_mirror.retention.looks import RetentionState
 from crystal_mirror.snapshot_base import newest_snapshot
 from crystal_mirror.snapshots import making as snapshots
 from crystal_mirror.snapshots import restoring

@@ -23,8 +23,13 @@ from crystal_mirror.commands.messages import (
     decode_message,
     encode_message,
 )
-from crystal_mirror.commands.owning import own_database
-from crystal_mirror.commands.ports import AskedRequest, CommandDatabase, CommandTransaction, OutgoingMessage
+from crystal_mirror.commands.ports import (
+    AskedRequest,
+    CommandDatabase,
+    CommandTransaction,
+    OutgoingMessage,
+    own_database,
+)
 from crystal_mirror.errors import NotAllowed, NotAMember
 from crystal_mirror.member import Member
 

@@ -19,8 +19,14 @@ from crystal_crypto.entry import Entry
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.commands.asking import ended_here, take_report
 from crystal_mirror.commands.messages import CommandState, Message, Report, Request, Withdraw
-from crystal_mirror.commands.owning import own_database
-from crystal_mirror.commands.ports import CommandDatabase, StreamTail
+from crystal_mirror.commands.ports import (
+    CommandDatabase,
+    CommandNotice,
+    StreamTail,
+    note_command,
+    own_database,
+)
+from crystal_mirror.commands.running import META_BEGAN, asked_before, take_request, take_withdrawal
 from crystal_mirror.commands.sealing import (
     CLAIM_NAME_BYTES,
     CommandPlace,
@@ -31,8 +37,6 @@ from crystal_mirror.commands.sealing import (
     open_message,
     parse_place,
 )
-from crystal_mirror.commands.taking import META_BEGAN, asked_before, take_request, take_withdrawal
-from crystal_mirror.commands.troubles import CommandNotice, note_command
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing

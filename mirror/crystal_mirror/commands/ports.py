@@ -10,12 +10,13 @@ when it returns, and several processes of one home may hold the book at once.
 """
 
 from contextlib import AbstractContextManager
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Protocol
 
 import msgspec
 
 from crystal_mirror.commands.messages import Arguments, CommandState
+from crystal_mirror.member import Member
 from crystal_mirror.ports import Stream
 
 
@@ -158,3 +159,66 @@ class CommandDatabase(CommandView, Protocol):
     """``commands.db``."""
 
     def transaction(self) -> AbstractContextManager[CommandTransaction]: ...
+
+
+_META = "troubles"
+DETAIL_CHARS_MAX = 200
+
+
+class CommandNotice(StrEnum):
+    """The names."""
+
+    TAMPERED = "tampered"
+    """An object is not what its sender can have put there."""
+    UNREADABLE = "unreadable"
+    """Authentic, and not to be opened or understood here."""
+    MISSING = "missing"
+    """Entries that a stream must have are not shown."""
+    PEER_AHEAD = "peer-log-unknown"
+    """Its sender names a device log that is not shown here."""
+    COPIED = "copied"
+    """Another copy of this device writes commands, or this home was restored from a backup."""
+    OVERFULL = "overfull"
+    """A device sends more than is taken."""
+
+
+class NoticeCount(msgspec.Struct, frozen=True, array_like=True):
+    """How often, and the last of them in words."""
+
+    count: int
+    detail: str
+
+
+_decoder = msgspec.msgpack.Decoder(dict[str, NoticeCount])
+_encoder = msgspec.msgpack.Encoder()
+
+
+def note_command(transaction: CommandTransaction, trouble: CommandNotice, detail: str) -> None:
+    noted = command_notices(transaction)
+    before = noted.get(trouble.value)
+    count = before.count + 1 if before is not None else 1
+    noted[trouble.value] = NoticeCount(count, detail[:DETAIL_CHARS_MAX])
+    transaction.meta_set(_META, _encoder.encode(noted))
+
+
+def command_notices(book: CommandView) -> dict[str, NoticeCount]:
+    """By name."""
+    kept = book.meta_get(_META)
+    return _decoder.decode(kept) if kept else {}
+
+
+META_OWNER = "owner"
+
+
+def own_database(member: Member, book: CommandDatabase) -> bool:
+    """Makes the book this device's. Returns whether it was another's."""
+    if book.meta_get(META_OWNER) == member.device_id:
+        return False
+    with book.transaction() as transaction:
+        before = transaction.meta_get(META_OWNER)
+        if before == member.device_id:
+            return False
+        if before is not None:
+            transaction.wipe()
+        transaction.meta_set(META_OWNER, member.device_id)
+        return before is not None

@@ -14,15 +14,19 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import Malformed
 from crystal_mirror.commands.asking import ended_here
 from crystal_mirror.commands.messages import CommandState, Request, Withdraw, decode_message
-from crystal_mirror.commands.owning import own_database
-from crystal_mirror.commands.ports import CommandDatabase, CommandTransaction, OutgoingMessage
+from crystal_mirror.commands.ports import (
+    CommandDatabase,
+    CommandNotice,
+    CommandTransaction,
+    OutgoingMessage,
+    note_command,
+    own_database,
+)
 from crystal_mirror.commands.sealing import CommandPlace, seal_message, signed_by_me
-from crystal_mirror.commands.troubles import CommandNotice, note_command
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.patience import RetryBudget
 from crystal_mirror.ports import Stream
-from crystal_mirror.requests import Flow, Get, PutNew
+from crystal_mirror.requests import Flow, Get, PutNew, RetryBudget
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH
 
 STREAM_IDLE_MS = 20 * 24 * 3600 * 1000

@@ -14,9 +14,8 @@ Must be run when the memory's round is over and the mirror is applied: a replica
 from collections.abc import Iterator, Sequence
 
 from crystal_mirror.file_names import folded
-from crystal_mirror.files.moves import move_all, went_to
+from crystal_mirror.files.moves import FilesReport, FilesRound, move_all, rows_stand, went_to
 from crystal_mirror.files.ports import Disk, FileDatabase, FileOffer, FileTrouble, LocalFile, SeenFile
-from crystal_mirror.files.states import FilesReport, FilesRound, rows_stand
 from crystal_mirror.files.tree import (
     FUSED,
     AgreedFile,

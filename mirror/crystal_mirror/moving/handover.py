@@ -31,7 +31,7 @@ from crystal_crypto.identity import VerifyKey
 from crystal_mirror.authority import Authority, seal_record
 from crystal_mirror.claim import CLAIM_BYTES
 from crystal_mirror.cursors import About, Cursor, put_cursor, read_cursors, seen_cursors
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog import NOBODY, DeviceLog
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded
 from crystal_mirror.logsync import append
 from crystal_mirror.member import Member
@@ -53,7 +53,6 @@ from crystal_mirror.moving.terms import (
     warranted,
 )
 from crystal_mirror.records import Details, LeadRecord
-from crystal_mirror.reigns import NOBODY
 from crystal_mirror.requests import Flow
 
 HOLDING_ROUNDS_MAX = 10_000

@@ -13,15 +13,18 @@ and a condemned name stand in the mirror (``decrees.py``) before the relay is as
 it was answered. Nobody puts anything back below a floor: what the relay deletes late is never something that came back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from crystal_mirror.batch import CONDEMNED_MAX, Pack
+import msgspec
+
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.batch import CONDEMNED_MAX, Announced, Pack
 from crystal_mirror.control_entries import write_control_entry
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.files.refs import referenced
 from crystal_mirror.member import Member
+from crystal_mirror.ports import ReplicaView
 from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
 from crystal_mirror.retention.forgets import (
     DAY_MS,
@@ -31,14 +34,6 @@ from crystal_mirror.retention.forgets import (
     cover,
     note_forgets,
     pending_forgets,
-)
-from crystal_mirror.retention.state import (
-    AckedStream,
-    KeptSnapshot,
-    ReaderPosition,
-    RetentionState,
-    read_state,
-    write_state,
 )
 from crystal_mirror.snapshot_base import (
     Place,
@@ -53,6 +48,88 @@ from crystal_mirror.snapshots.blobs import BlobDamaged
 from crystal_mirror.snapshots.making import is_ready, is_whole, read_manifest
 from crystal_mirror.snapshots.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.types import EntryState
+
+
+def referenced(view: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
+    """The names of all parts of the files that are not gone; one that several files share comes several times."""
+    for row in view.files():
+        if not row.gone:
+            for part in row.parts:
+                yield secret.blob_name(part.content, part.turn)
+
+
+META = "retention"
+
+
+class AckedStream(msgspec.Struct, array_like=True):
+    """An ack, and when it was first seen here; and an older one, which is what may go when its time has come."""
+
+    older: int
+    older_at: int
+    newer: int
+    newer_at: int
+    gone: int
+
+
+class ReaderPosition(msgspec.Struct, array_like=True):
+    """Where a reader last told that it is, and since when it tells the same."""
+
+    epoch: int
+    sequence: int
+    since: int
+
+
+class KeptSnapshot(msgspec.Struct, array_like=True):
+    """A snapshot that was announced at ``slot``, the names of its blobs, and when it was first seen."""
+
+    announced: Announced
+    slot: Place
+    names: list[bytes]
+    since: int
+
+
+class RetentionState(msgspec.Struct, array_like=True):
+    """Lists begin with what is oldest."""
+
+    looked_at: int = 0
+    readers: dict[str, ReaderPosition] = {}
+    acked: dict[str, AckedStream] = {}
+    snapshots: list[KeptSnapshot] = []
+    floor_asked: tuple[int, int] = (0, 0)
+    condemned: list[bytes] = []
+    """To be asked for, once they are published."""
+    unreferenced: dict[bytes, int] = {}
+    """Blobs that nothing refers to, and since when they were seen so."""
+    swept_at: int = 0
+    lost: bool = False
+    """The relay does not have the newest snapshot."""
+    checked_at: int = 0
+    """When that was last looked at."""
+    size: int = 0
+    """Bytes of the newest snapshot."""
+    checked: bytes = b""
+    """Of which snapshot that is said: the hash of its manifest."""
+    hurried: set[bytes] = set()
+    """Those of the unreferenced that were so while a forget was pending: they may hold what was forgotten."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(RetentionState)
+
+
+def read_state(member: Member) -> RetentionState:
+    """A fresh value each time; what is changed in it counts when it is written."""
+    kept = member.journal.meta_get(META)
+    try:
+        return _decoder.decode(kept) if kept else RetentionState()
+    except msgspec.MsgspecError:  # another version's
+        return RetentionState()
+
+
+def write_state(member: Member, state: RetentionState) -> None:
+    with member.journal.transaction() as transaction:
+        transaction.meta_set(META, _encoder.encode(state))
+
 
 LOOK_MS = HOUR_MS
 """How often retention looks, by the Core's clock."""

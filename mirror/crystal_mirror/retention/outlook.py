@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from crystal_mirror.cursors import seen_cursors
 from crystal_mirror.member import Member
 from crystal_mirror.retention.forgets import PendingForget, pending_forgets
-from crystal_mirror.retention.looks import READER_AWAY_MS, last_slot_before, next_floor, snapshot_due
-from crystal_mirror.retention.state import RetentionState, read_state
+from crystal_mirror.retention.looks import (
+    READER_AWAY_MS,
+    RetentionState,
+    last_slot_before,
+    next_floor,
+    read_state,
+    snapshot_due,
+)
 from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor, read_base
 
 

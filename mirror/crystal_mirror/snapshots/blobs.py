@@ -16,8 +16,7 @@ from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.member import Member
-from crystal_mirror.patience import RetryBudget
-from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob
+from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob, RetryBudget
 
 HAS_AT_ONCE = 64
 

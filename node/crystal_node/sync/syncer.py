@@ -16,7 +16,7 @@ from crystal_mirror.administer import generation_due, renew_generation
 from crystal_mirror.claim import claim
 from crystal_mirror.cursors import About
 from crystal_mirror.errors import Revoked
-from crystal_mirror.files.states import FilesReport
+from crystal_mirror.files.moves import FilesReport
 from crystal_mirror.requests import Flow
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.base.clock import now_ms

@@ -9,9 +9,8 @@ from crystal_crypto.identity import ExchangePublic
 from crystal_crypto.letter import seal_letter
 from crystal_mirror.commands.looking import JUNK_MAX, NEW_STREAMS_MAX
 from crystal_mirror.commands.messages import Action, Arguments, CommandState, Report, Request, encode_message
-from crystal_mirror.commands.ports import ReceivedState
+from crystal_mirror.commands.ports import ReceivedState, command_notices
 from crystal_mirror.commands.sealing import CLAIMS, claim_hash, claim_key, seal_message
-from crystal_mirror.commands.troubles import command_notices
 from crystal_mirror.member import Member
 from crystal_mirror.requests import PutNew
 from crystal_mirror.types import ZERO_HASH

@@ -9,10 +9,9 @@ import pytest
 
 from crystal_mirror.commands.looking import read_commands
 from crystal_mirror.commands.messages import Action, CommandState
-from crystal_mirror.commands.ports import ReceivedState
+from crystal_mirror.commands.ports import ReceivedState, command_notices
 from crystal_mirror.commands.running import TRIES_MAX, BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.commands.sending import send
-from crystal_mirror.commands.troubles import command_notices
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until

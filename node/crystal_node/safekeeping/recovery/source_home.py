@@ -16,7 +16,7 @@ from crystal_core.database import Database
 from crystal_core.errors import ForeignFile, VaultDamaged
 from crystal_core.objects import strange_objects
 from crystal_mirror.member import META_CLAIM
-from crystal_mirror.orphans import META_HELD
+from crystal_mirror.offeragain import META_HELD
 from crystal_mirror.outbox import META_OWN
 from crystal_mirror.pull import META_QUARANTINE
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError

@@ -1,18 +1,24 @@
 """``crystal commands``: what was asked of other devices and by them, taking back, and who may ask for what here."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from contextlib import AbstractContextManager
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.commands.ports import AskedRequest, command_notices
+from crystal_mirror.status import devices
+from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, refresh, take_back
+from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.policy import allow, deny
+from crystal_node.base.clock import now_ms
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, one_line
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from crystal_mirror.commands.ports import AskedRequest
-    from crystal_node.agent.commands.database import SqliteBook
-    from crystal_node.device.device import Device
+from crystal_node.surfaces.cli.run import tell
+from crystal_node.sync.members.names import find_device, name_of
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -44,11 +50,6 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
 
         crystal commands list
     """
-    import asyncio
-
-    from crystal_mirror.commands.troubles import command_notices
-    from crystal_node.agent.commands.client import open_book, outcome_of, refresh
-    from crystal_node.base.wording import ago, one_line
 
     with _opened() as device, open_book(device.settings) as book:
         problem = "" if offline else asyncio.run(refresh(device, book))
@@ -100,10 +101,6 @@ def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debu
 
         crystal commands show 1a2b3c4d
     """
-    import asyncio
-
-    from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, refresh
-    from crystal_node.surfaces.cli.run import tell
 
     with _opened() as device, open_book(device.settings) as book:
         request = find_asked(book, given).id
@@ -126,9 +123,6 @@ def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal commands cancel 1a2b3c4d
     """
-    import asyncio
-
-    from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, take_back
 
     with _opened() as device, open_book(device.settings) as book:
         request = find_asked(book, given).id
@@ -157,7 +151,6 @@ def deny_command(device: Named, action: ActionName, as_json: Json = False, debug
         crystal commands deny laptop dream-weave
         crystal commands deny '*' backup
     """
-    from crystal_node.agent.commands.policy import deny
 
     with _opened() as opened_device:
         rules = deny(opened_device.settings, _digits(opened_device, device), action)
@@ -172,7 +165,6 @@ def allow_command(device: Named, action: ActionName, as_json: Json = False, debu
 
         crystal commands allow laptop dream-weave
     """
-    from crystal_node.agent.commands.policy import allow
 
     with _opened() as opened_device:
         rules, still = allow(opened_device.settings, _digits(opened_device, device), action)
@@ -180,7 +172,6 @@ def allow_command(device: Named, action: ActionName, as_json: Json = False, debu
 
 
 def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool) -> None:
-    from crystal_node.base.settings import resolve
 
     options = resolve().options["commands_denied"]
     if as_json:
@@ -195,8 +186,6 @@ def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool)
 
 def _digits(device: "Device", given: str) -> str:
     """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
-    from crystal_mirror.status import devices
-    from crystal_node.sync.members.names import find_device
 
     if given.strip() == "*":
         return "*"
@@ -210,20 +199,15 @@ def _asked(book: "SqliteBook", request: bytes) -> "AskedRequest":
 
 
 def _names(device: "Device") -> dict[str, str]:
-    from crystal_mirror.status import devices
-    from crystal_node.sync.members.names import name_of
 
     return {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
 
 
 def _opened() -> "AbstractContextManager[Device]":
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
 
     return opened(resolve())
 
 
 def _now() -> int:
-    from crystal_node.base.clock import now_ms
 
     return now_ms()

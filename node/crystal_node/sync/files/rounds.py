@@ -8,9 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.files.moves import reput_parts
+from crystal_mirror.files.moves import FilesReport, reput_parts
 from crystal_mirror.files.rounds import files_round
-from crystal_mirror.files.states import FilesReport
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home

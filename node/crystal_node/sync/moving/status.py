@@ -8,13 +8,12 @@ import asyncio
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.claim import lost_by_claim
 from crystal_mirror.cursors import Cursor, read_cursors
-from crystal_mirror.devicelog import ROOT_SENDER
+from crystal_mirror.devicelog import ROOT_SENDER, Lead
 from crystal_mirror.logsync import read_log
 from crystal_mirror.member import Member
-from crystal_mirror.moving.losing import lost_by_claim
 from crystal_mirror.moving.terms import told_by
-from crystal_mirror.reigns import Lead
 from crystal_mirror.requests import Flow
 from crystal_mirror.status import details_of, device_name
 from crystal_node.base.errors import describe

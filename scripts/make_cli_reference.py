@@ -67,7 +67,7 @@ def page() -> str:
     """The whole of docs/cli.md."""
     from crystal_node.base.errors import ExitCode
     from crystal_node.surfaces.cli.app import build
-    from crystal_relay.cli import app as relay
+    from crystal_relay.cli.app import app as relay
     from crystal_relay.cli.failures import ExitCode as RelayExitCode
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from crystal_relay.client import HttpStore, Timeouts
 from crystal_relay.server import Settings, create_app
+from crystal_relay.server.extension import Extension
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.store import Store
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
@@ -56,10 +57,16 @@ class ServedRelay:
 
 @asynccontextmanager
 async def served(
-    store: Store, settings: Settings | None = None, *, clock: Callable[[], float] = time.time
+    store: Store,
+    settings: Settings | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+    extensions: Sequence[Extension] = (),
 ) -> AsyncGenerator[ServedRelay]:
     """A server over `store`, which stays the caller's to close. `clock`: the relay's."""
-    app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN), clock=clock)
+    app = create_app(
+        store, settings or Settings(enroll_token=ENROLL_TOKEN), clock=clock, extensions=extensions
+    )
     server = Server(app, listen("127.0.0.1", 0))
     ready = asyncio.Event()
     serving = asyncio.create_task(server.serve(ready=ready.set))
@@ -75,14 +82,19 @@ async def served(
 
 
 @contextmanager
-def threaded_relay(make_store: Callable[[], Store], settings: Settings | None = None) -> Generator[str]:
+def threaded_relay(
+    make_store: Callable[[], Store],
+    settings: Settings | None = None,
+    *,
+    extensions: Sequence[Extension] = (),
+) -> Generator[str]:
     """The address of a server that runs in a thread of its own: for many tests in a row, each with its own vault."""
     started: Future[tuple[str, Server, asyncio.AbstractEventLoop]] = Future()
 
     async def main() -> None:
         store = make_store()
         try:
-            app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN))
+            app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN), extensions=extensions)
             server = Server(app, listen("127.0.0.1", 0))
             loop = asyncio.get_running_loop()
             await server.serve(ready=lambda: started.set_result((server.url, server, loop)))

@@ -77,6 +77,10 @@ class V1Routes:
             Route("/confirm/{channel}/{id}", self.confirm, methods=["DELETE"]),
         ]
 
+    async def aclose(self) -> None:
+        """End what runs beside the requests. Idempotent."""
+        await self.usage.aclose()
+
     @_in_old_words
     async def drop(self, request: Request) -> Response:
         """Keep a sealed blob for all readers of a channel."""

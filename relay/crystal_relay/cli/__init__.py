@@ -5,6 +5,10 @@ stores    opens what --store names options   what several verbs take
 settings  what comes from the environment    failures  errors to words and exit codes
 """
 
-from crystal_relay.cli.app import app, main
 
-__all__ = ["app", "main"]
+def main() -> None:
+    """The entry point of `crystal-relay`."""
+    # Here, for an extension's commands import modules of this package, and `app` imports them.
+    from crystal_relay.cli.app import app
+
+    app()

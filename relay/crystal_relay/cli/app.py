@@ -21,11 +21,6 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """The entry point of `crystal-relay`."""
-    app()
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version

@@ -47,6 +47,7 @@ def operate(
 @asynccontextmanager
 async def operations_on(place: Place, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
     """The operations on the store at that place. Raises BadRequest, Unusable, InUse, and what opening it raises."""
+    from crystal_relay.cli.extensions import EXTENSIONS
     from crystal_relay.server.operator import Operator
 
     if place.is_memory:
@@ -62,7 +63,8 @@ async def operations_on(place: Place, announce: Callable[[str], None]) -> AsyncG
         yield RemoteOperator(opened)
         return
     try:
-        yield Operator(opened, changed=_tell_relays(opened) if place.is_bucket else None)
+        changed = _tell_relays(opened) if place.is_bucket else None
+        yield Operator(opened, changed=changed, extensions=EXTENSIONS)
     finally:
         await opened.aclose()
 

@@ -121,14 +121,13 @@ def serve(
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
-            v1=v1,
             trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
         )
         known = (settings.enroll_token or "", settings.metrics_token or "", *secrets_of_environment())
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(host, port, place, settings, peer_url, ready_file, as_json=as_json))
+            runner.run(_run(host, port, place, settings, peer_url, ready_file, as_json=as_json, v1=v1))
 
 
 async def _run(
@@ -140,8 +139,10 @@ async def _run(
     ready_file: Path | None,
     *,
     as_json: bool,
+    v1: bool,
 ) -> None:
     """The composition: everything that a relay process is made of is made here, and closed in the reverse order."""
+    from crystal_relay.cli.extensions import EXTENSIONS, served
     from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app
     from crystal_relay.server.admin import admin_socket
@@ -158,13 +159,13 @@ async def _run(
         stack.push_async_callback(store.aclose)
         # A directory belongs to one process, which also starts where a machine has no address to be reached at.
         peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
-        application = create_app(store, settings, peers=peers)
+        application = create_app(store, settings, peers=peers, extensions=served(v1=v1))
         relay = application.state.relay
         if settings.enroll_token is None:
             await ensure_enrollment(relay.registry, _announce_enrollment)
         if place.directory is not None:
-            operator = Operator(store, registry=relay.registry, sweeper=relay.sweeper)
-            await stack.enter_async_context(admin_socket(place.directory, operator))
+            operator = Operator(store, registry=relay.registry, sweeper=relay.sweeper, extensions=EXTENSIONS)
+            await stack.enter_async_context(admin_socket(place.directory, operator, EXTENSIONS))
         if peers is not None:
             await stack.enter_async_context(peers.running())
         server = Server(application, listener)

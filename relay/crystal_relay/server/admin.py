@@ -13,23 +13,24 @@ What a killed relay leaves of its socket answers nobody; the next relay puts its
 
 import asyncio
 import contextlib
+import functools
 import logging
+import operator
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from crystal_prototype.relay.names import Role
-from crystal_prototype.relay.tokens import V1Token
 from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable, Unusable
 from crystal_relay.server.check import CheckReport
 from crystal_relay.server.enrollment import Enrollment
-from crystal_relay.server.operator import Operations, SweepReport, VaultState, VaultSummary
+from crystal_relay.server.extension import Extension
+from crystal_relay.server.operator import Operations, Result, SweepReport, VaultState, VaultSummary
 from crystal_relay.wire import ErrorReply, error_of_reply
 
 SOCKET_NAME = "admin.sock"
@@ -78,21 +79,6 @@ class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     name: str
 
 
-class _LetV1In(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="let-v1-in"):
-    token_hash: str
-    agent_id: str
-    role: Role
-    space: str
-
-
-class _V1Tokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="v1-tokens"):
-    pass
-
-
-class _RevokeV1(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="revoke-v1"):
-    name: str
-
-
 class _Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="check"):
     pass
 
@@ -102,8 +88,7 @@ class _Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 
 _Enrolling = _Enroll | _Enrollments | _Revoke
-_V1 = _LetV1In | _V1Tokens | _RevokeV1
-_Request = _Vaults | _Vault | _Drop | _Restore | _Enrolling | _V1 | _Check | _Sweep
+_Request = _Vaults | _Vault | _Drop | _Restore | _Enrolling | _Check | _Sweep
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -123,9 +108,14 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @asynccontextmanager
-async def admin_socket(directory: Path, operations: Operations) -> AsyncGenerator[None]:
-    """Serve `operations` at the directory's socket. A directory that can hold no socket is said, and served without one."""
-    door = _Door(operations)
+async def admin_socket(
+    directory: Path, operations: Operations, extensions: Sequence[Extension] = ()
+) -> AsyncGenerator[None]:
+    """Serve `operations`, and the requests of `extensions`, at the directory's socket.
+
+    Where no socket can be made, a warning says so and the relay runs without one.
+    """
+    door = _Door(operations, extensions)
     try:
         with _short_path(directory) as path:
             listener = _listen(path)
@@ -145,8 +135,12 @@ async def admin_socket(directory: Path, operations: Operations) -> AsyncGenerato
 
 
 class _Door:
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Operations, extensions: Sequence[Extension]) -> None:
         self._operations = operations
+        further = [request for each in extensions for request in each.requests]
+        self._decoder: msgspec.json.Decoder[msgspec.Struct] = msgspec.json.Decoder(
+            functools.reduce(operator.or_, further, _Request)
+        )
         self._open: set[asyncio.Task[object]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -174,7 +168,7 @@ class _Door:
             if len(self._open) > CONNECTIONS_MAX:
                 raise StoreUnavailable("too many operator's commands at once", hint="Try again in a moment.")
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                request = await _read_request(reader)
+                request = await _read_request(reader, self._decoder)
             async for item in self._done(request):
                 writer.write(msgspec.json.encode(_Line(item=item)) + b"\n")
                 await writer.drain()
@@ -185,7 +179,7 @@ class _Door:
         writer.write(msgspec.json.encode(last) + b"\n")
         await writer.drain()
 
-    async def _done(self, request: _Request) -> AsyncIterator[msgspec.Struct]:
+    async def _done(self, request: msgspec.Struct) -> AsyncIterator[msgspec.Struct]:
         """Do it; give what it gives."""
         do = self._operations
         match request:
@@ -205,20 +199,18 @@ class _Door:
                     yield enrollment
             case _Revoke(name):
                 yield await do.revoke_enrollment(name)
-            case _LetV1In(token_hash, agent, role, space):
-                yield await do.let_v1_in(token_hash, agent, role, space)
-            case _V1Tokens():
-                async for token in do.v1_tokens():
-                    yield token
-            case _RevokeV1(name):
-                yield await do.revoke_v1(name)
             case _Check():
                 yield await do.check()
             case _Sweep():
                 yield await do.sweep()
+            case _:
+                async for result in do.extended(request, msgspec.Struct):
+                    yield result
 
 
-async def _read_request(reader: asyncio.StreamReader) -> _Request:
+async def _read_request(
+    reader: asyncio.StreamReader, decoder: msgspec.json.Decoder[msgspec.Struct]
+) -> msgspec.Struct:
     try:
         line = await reader.readuntil(b"\n")
     except asyncio.LimitOverrunError:
@@ -226,10 +218,9 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request:
     except asyncio.IncompleteReadError:
         raise ConnectionResetError from None
     try:
-        request: _Request = msgspec.json.decode(line, type=_Request)
+        return decoder.decode(line)
     except msgspec.DecodeError:
         raise BadRequest("the request is not understood", hint="Is the relay of the same version?") from None
-    return request
 
 
 def _listen(path: Path) -> socket.socket:
@@ -318,15 +309,9 @@ class RemoteOperator:
     async def revoke_enrollment(self, name: str) -> Enrollment:
         return await self._one(_Revoke(name), Enrollment)
 
-    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
-        return await self._one(_LetV1In(token_hash, agent, role, space), V1Token)
-
-    async def v1_tokens(self) -> AsyncIterator[V1Token]:
-        async for token in self._items(_V1Tokens(), V1Token):
-            yield token
-
-    async def revoke_v1(self, name: str) -> V1Token:
-        return await self._one(_RevokeV1(name), V1Token)
+    async def extended(self, request: msgspec.Struct, kind: type[Result]) -> AsyncIterator[Result]:
+        async for result in self._items(request, kind):
+            yield result
 
     async def check(self) -> CheckReport:
         return await self._one(_Check(), CheckReport)
@@ -336,13 +321,13 @@ class RemoteOperator:
 
     # --- inside ---
 
-    async def _one(self, request: _Request, kind: type[Item]) -> Item:
+    async def _one(self, request: msgspec.Struct, kind: type[Item]) -> Item:
         items = [item async for item in self._items(request, kind)]
         if len(items) != 1:
             raise StoreUnavailable("the relay's answer is not understood")
         return items[0]
 
-    async def _items(self, request: _Request, kind: type[Item]) -> AsyncIterator[Item]:
+    async def _items(self, request: msgspec.Struct, kind: type[Item]) -> AsyncIterator[Item]:
         writer: asyncio.StreamWriter | None = None
         try:
             reader, writer = await _connect(self._directory)

@@ -5,7 +5,7 @@ that no request reaches another vault's objects or the registry.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from crystal_prototype.relay.routes import V1Routes
 from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
@@ -31,6 +30,7 @@ from crystal_relay.server.authorization import (
 )
 from crystal_relay.server.closing import Waits
 from crystal_relay.server.condemned import Condemned
+from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
 from crystal_relay.server.invite_routes import InviteRoutes
@@ -70,6 +70,7 @@ class Relay:
         settings: Settings,
         peers: Peers | None = None,
         clock: Callable[[], float] = time.time,
+        extensions: Sequence[Extension] = (),
     ) -> None:
         self._store = store
         self._settings = settings
@@ -88,7 +89,7 @@ class Relay:
             self.invites, self.registry, settings, self.rates, deleted=self.usage.deleted
         )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
-        self.health = Health(store, v1=settings.v1)
+        self.health = Health(store, extensions=extensions)
         self.metrics = Metrics()
         for source in sources_of(
             store=store,
@@ -100,8 +101,10 @@ class Relay:
         ):
             self.metrics.add(source)
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
-        self.v1 = V1Routes(store, settings, self.rates, load=self.objects.load) if settings.v1 else None
-        self._openapi = openapi_document(metrics=self._exposition is not None, v1=settings.v1)
+        self.extensions: dict[str, Mounted] = {
+            each.name: each.mount(store, settings, self.rates, self.objects.load) for each in extensions
+        }
+        self._openapi = openapi_document(metrics=self._exposition is not None, extensions=extensions)
 
     @property
     def trusted_proxies(self) -> tuple[str, ...]:
@@ -121,7 +124,7 @@ class Relay:
             *self.health.routes(),
             *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
-            *(self.v1.routes() if self.v1 else []),
+            *(route for each in self.extensions.values() for route in each.routes()),
         ]
 
     # --- the vault ---
@@ -194,8 +197,8 @@ class Relay:
         """End what runs beside the requests. Idempotent."""
         await self._timetable.aclose()
         await self.usage.aclose()
-        if self.v1 is not None:
-            await self.v1.usage.aclose()
+        for each in self.extensions.values():
+            await each.aclose()
 
     # --- inside ---
 
@@ -234,14 +237,16 @@ def create_app(
     *,
     peers: Peers | None = None,
     clock: Callable[[], float] = time.time,
+    extensions: Sequence[Extension] = (),
 ) -> RelayApplication:
     """The relay as an ASGI application over a store, which stays the caller's to close.
 
     `peers`: the other processes over the same store, if it can have any. Whoever composes starts and stops them.
     `clock`: unix seconds; by it invites end, and dropped vaults.
+    `extensions`: whose routes are served beside the relay's own.
     `app.state.relay` is its `Relay`: `waits.close()` before stopping, `registry` to make an enrolment token.
     """
-    return RelayApplication(Relay(store, settings, peers, clock))
+    return RelayApplication(Relay(store, settings, peers, clock, extensions))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

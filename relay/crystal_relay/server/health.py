@@ -13,7 +13,7 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 import msgspec
@@ -22,10 +22,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_relay.errors import NotFound, RelayError, StoreUnavailable
+from crystal_relay.server.extension import Extension
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import no_query
 from crystal_relay.store import Store
-from crystal_relay.wire import PROTOCOL, SERVICE, V1_MODE, V1_SERVICE, HealthReply, StateReply
+from crystal_relay.wire import PROTOCOL, SERVICE, HealthReply, StateReply
 
 _NEVER_THERE = "r/health"
 """What a look asks the store for. A read costs a bucket's owner a twelfth of what a list does."""
@@ -52,7 +53,7 @@ class Health:
         self,
         store: Store,
         *,
-        v1: bool = False,
+        extensions: Sequence[Extension] = (),
         clock: Callable[[], float] = time.monotonic,
         look_seconds_max: float = LOOK_SECONDS_MAX,
     ) -> None:
@@ -64,10 +65,10 @@ class Health:
         self._look_again_at = 0.0
         self._reply = HealthReply(
             ok=True,
-            service=V1_SERVICE if v1 else SERVICE,
+            service=extensions[0].service if extensions else SERVICE,
             protocol=PROTOCOL,
             version=version("memory-crystal"),
-            mode=V1_MODE if v1 else msgspec.UNSET,
+            mode=extensions[0].mode if extensions else msgspec.UNSET,
         )
 
     def routes(self) -> list[Route]:

@@ -1,10 +1,10 @@
 """The OpenAPI description of the routes. Schemas come from the structs that parse and write the JSON."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 
 import msgspec
 
-from crystal_prototype.relay.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_relay.errors import (
     AlreadyExists,
     BadRange,
@@ -21,6 +21,7 @@ from crystal_relay.limits import (
     WAIT_SECONDS_MAX,
     WAIT_TOKEN_CHARS_MAX,
 )
+from crystal_relay.server.extension import Extension
 from crystal_relay.server.openapi_access import ACCESS_STRUCTS, access_paths
 from crystal_relay.server.openapi_parts import (
     HEX_ID,
@@ -87,9 +88,14 @@ _KEYS: dict[str, dict[str, str]] = {
 """OpenAPI has no parameters with slashes in them, so each channel's keys are described apart."""
 
 
-def openapi_document(*, metrics: bool = False, v1: bool = False) -> bytes:
-    """The document as JSON. `metrics`, `v1`: with the routes that not every relay has."""
-    structs = (*_STRUCTS, *V1_STRUCTS) if v1 else _STRUCTS
+def openapi_document(*, metrics: bool = False, extensions: Sequence[Extension] = ()) -> bytes:
+    """The document as JSON. `metrics`, `extensions`: with the routes that not every relay has."""
+    structs = (*_STRUCTS, *(struct for each in extensions for struct in each.structs))
+    further: Json = {}
+    security: Json = {}
+    for each in extensions:
+        further |= each.paths()
+        security |= each.security
     schemas, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
     del schemas  # references to what stands in the components
     document: Json = {
@@ -101,7 +107,7 @@ def openapi_document(*, metrics: bool = False, v1: bool = False) -> bytes:
             "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes who waits.",
         },
         "servers": [{"url": "/"}],
-        "paths": _paths() | (_METRICS if metrics else {}) | (v1_paths() if v1 else {}),
+        "paths": _paths() | (_METRICS if metrics else {}) | further,
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -115,7 +121,7 @@ def openapi_document(*, metrics: bool = False, v1: bool = False) -> bytes:
                     "scheme": "bearer",
                     "description": "The relay's metrics token.",
                 },
-                **(V1_SECURITY if v1 else {}),
+                **security,
                 "enrollment": {
                     "type": "http",
                     "scheme": "bearer",

@@ -5,22 +5,22 @@ that has the store's directory to itself. A vault is known by its opaque id and 
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from crystal_prototype.relay.drops import Drops
-from crystal_prototype.relay.names import Role
-from crystal_prototype.relay.tokens import Tokens, V1Token
 from crystal_relay.errors import BadRequest, NotFound
 from crystal_relay.keys import check_vault
 from crystal_relay.server.check import CheckReport, check_store
 from crystal_relay.server.enrollment import Enrollment, Enrollments
+from crystal_relay.server.extension import Extension
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
 from crystal_relay.store import Store
+
+Result = TypeVar("Result", bound=msgspec.Struct)
 
 GRACE_SECONDS = 7 * 24 * 3600
 """How long a dropped vault can be restored, unless said otherwise."""
@@ -86,16 +86,8 @@ class Operations(Protocol):
         """Shut out an enrolment token, by its id."""
         ...
 
-    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
-        """Let a device of the published prototype in, by its token's hash."""
-        ...
-
-    def v1_tokens(self) -> AsyncIterator[V1Token]:
-        """All tokens of such devices, by space, the revoked ones too."""
-        ...
-
-    async def revoke_v1(self, name: str) -> V1Token:
-        """Shut out such a device, by its token's id; nothing is kept for it any longer."""
+    def extended(self, request: msgspec.Struct, kind: type[Result]) -> AsyncIterator[Result]:
+        """Do what an extension's request asks; its results are of that kind."""
         ...
 
     async def check(self) -> CheckReport:
@@ -122,13 +114,18 @@ class Operator:
         sweeper: Sweeper | None = None,
         changed: Callable[[str], Awaitable[int]] | None = None,
         clock: Callable[[], float] = time.time,
+        extensions: Sequence[Extension] = (),
     ) -> None:
         self._store = store
         self._registry = registry or Registry(store, cache_seconds=0, wall_clock=clock)
         self._sweeper = sweeper or Sweeper(store, clock=clock)
         self._enrollments = Enrollments(store)
-        self._v1_tokens = Tokens(store)
-        self._v1_drops = Drops(store, self._v1_tokens, clock=clock)
+        self._extended = {
+            request: requests
+            for extension in extensions
+            for requests in (extension.operate(store, clock),)
+            for request in extension.requests
+        }
         self._changed = changed
         self._clock = clock
 
@@ -160,15 +157,10 @@ class Operator:
     async def revoke_enrollment(self, name: str) -> Enrollment:
         return await self._enrollments.revoke(name)
 
-    async def let_v1_in(self, token_hash: str, agent: str, role: Role, space: str) -> V1Token:
-        return V1Token.of(await self._v1_tokens.add(token_hash, agent, role, space))
-
-    async def v1_tokens(self) -> AsyncIterator[V1Token]:
-        async for member in self._v1_tokens.members():
-            yield V1Token.of(member.holder, revoked=member.revoked)
-
-    async def revoke_v1(self, name: str) -> V1Token:
-        return V1Token.of(await self._v1_drops.revoke(name), revoked=True)
+    async def extended(self, request: msgspec.Struct, kind: type[Result]) -> AsyncIterator[Result]:
+        async for result in self._extended[type(request)].answer(request):
+            assert isinstance(result, kind), f"{type(request).__name__} is answered by {kind.__name__}"
+            yield result
 
     async def check(self) -> CheckReport:
         return await check_store(self._store)

@@ -49,8 +49,6 @@ class Settings:
     """Between two rounds of the sweeper; 0: none."""
     metrics_token: str | None = field(default=None, repr=False)
     """Who may read `/metrics`. None: there is no such route."""
-    v1: bool = False
-    """Serve the published prototype's routes too."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose word on a client's address counts."""
     auth_cache_seconds: float = 300.0

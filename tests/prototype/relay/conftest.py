@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_relay.local import LocalStore
 from crystal_relay.server import Settings
 from tests.prototype.device import V1Device
@@ -14,7 +15,7 @@ from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, served
 @pytest_asyncio.fixture
 async def relay(tmp_path: Path) -> AsyncGenerator[ServedRelay]:
     store = LocalStore(tmp_path / "relay")
-    async with served(store, Settings(enroll_token=ENROLL_TOKEN, v1=True)) as running:
+    async with served(store, Settings(enroll_token=ENROLL_TOKEN), extensions=[PROTOTYPE]) as running:
         yield running
     await store.aclose()
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
+from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.names import Channel, Role
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings, create_app
@@ -22,7 +23,7 @@ from tests.prototype.device import let_in
 from tests.relay.test_openapi import CHECKS
 from tests.support.relay_server import threaded_relay
 
-DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(v1=True))
+DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(extensions=[PROTOTYPE]))
 PLAIN: dict[str, Any] = msgspec.json.decode(openapi_document())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 PATHS = sorted(DOCUMENT["paths"].keys() - PLAIN["paths"].keys())
@@ -46,7 +47,7 @@ pytestmark = pytest.mark.filterwarnings(
 def relay() -> Generator[tuple[str, dict[Role, str]]]:
     store = MemoryStore()
     tokens = {role: asyncio.run(let_in(store, f"cc-{role}", role))[0] for role in Role}
-    with threaded_relay(lambda: store, Settings(v1=True)) as url:
+    with threaded_relay(lambda: store, Settings(), extensions=[PROTOTYPE]) as url:
         for channel in Channel:
             dropper = Role.NODE if channel.reader is Role.CORE else Role.CORE
             headers = {"Authorization": f"Bearer {tokens[dropper]}"}
@@ -82,12 +83,12 @@ def test_the_server_does_what_its_description_says(
 
 
 def test_every_route_of_the_prototype_is_described_and_no_other() -> None:
-    app = create_app(MemoryStore(), Settings(v1=True))
+    app = create_app(MemoryStore(), Settings(), extensions=[PROTOTYPE])
     served = {
         (route.path, method.lower())
-        for route in app.state.relay.v1.routes()
+        for route in app.state.relay.extensions["v1"].routes()
         for method in route.methods - {"HEAD"}
     }
     assert served == {(path, method) for path in PATHS for method in DOCUMENT["paths"][path]}
     assert len(served) == 4
-    assert create_app(MemoryStore(), Settings()).state.relay.v1 is None
+    assert create_app(MemoryStore(), Settings()).state.relay.extensions == {}

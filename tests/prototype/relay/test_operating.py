@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 
+from crystal_prototype.relay.extension import PROTOTYPE, LetIn, Revoke
 from crystal_prototype.relay.names import Role
-from crystal_prototype.relay.tokens import Tokens, WrongToken, new_token, token_hash
+from crystal_prototype.relay.tokens import Tokens, V1Token, WrongToken, new_token, token_hash
 from crystal_relay.errors import AlreadyExists, BadRequest, NotFound
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server.operator import Operator
+from crystal_relay.server.extension import OperatorRequests
 from tests.support.dying_store import Died, DyingStore
 from tests.support.relay_process import RelayProcess, running_relay
 
@@ -71,23 +74,23 @@ def test_what_cannot_be_a_name_is_refused_and_an_unknown_id_said(tmp_path: Path)
 
 async def test_the_store_keeps_hashes_only_and_a_revoked_token_never_comes_back() -> None:
     store = MemoryStore()
-    operator = Operator(store)
+    operator = PROTOTYPE.operate(store, time.time)
     token = new_token()
-    made = await operator.let_v1_in(token_hash(token), "cc-core", Role.CORE, "default")
+    made = await _asked(operator, LetIn(token_hash(token), "cc-core", Role.CORE, "default"))
     kept = [
         await (await store.get(entry.key)).read() + entry.key.encode()
         for entry in (await store.list("")).entries
     ]
     assert kept
     assert token.encode() not in b"".join(kept)
-    await operator.revoke_v1(made.id)
+    await _asked(operator, Revoke(made.id))
     with pytest.raises(AlreadyExists):
-        await operator.let_v1_in(token_hash(token), "cc-core", Role.CORE, "default")
+        await _asked(operator, LetIn(token_hash(token), "cc-core", Role.CORE, "default"))
     with pytest.raises(WrongToken):
         await Tokens(store).identify(token)
     for wrong in ("", "x", token, "../" + "0" * 61):
         with pytest.raises(BadRequest):
-            await operator.let_v1_in(wrong, "cc-core", Role.CORE, "default")
+            await _asked(operator, LetIn(wrong, "cc-core", Role.CORE, "default"))
 
 
 @pytest.mark.parametrize("after_effect", [False, True])
@@ -105,3 +108,10 @@ async def test_a_device_is_never_let_in_without_being_a_reader(dies_at: int, aft
         return
     assert members == [holder.id]
     assert (dies_at, after_effect) == (1, True)
+
+
+async def _asked(operator: OperatorRequests, request: msgspec.Struct) -> V1Token:
+    """The one token that a request is answered by."""
+    (token,) = [answer async for answer in operator.answer(request)]
+    assert isinstance(token, V1Token)
+    return token

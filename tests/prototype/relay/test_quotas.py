@@ -4,6 +4,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.routes import V1Routes
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import Settings
@@ -15,13 +16,13 @@ from tests.support.relay_server import served
 async def test_a_full_space_is_507_and_harms_no_other() -> None:
     store = MemoryStore()
     async with (
-        served(store, Settings(v1=True, quota_bytes=10_000)) as relay,
+        served(store, Settings(quota_bytes=10_000), extensions=[PROTOTYPE]) as relay,
         await V1Device.added(relay.url, store, "cc-core", "core", "full") as core,
         await V1Device.added(relay.url, store, "cc-core", "core", "roomy") as other,
     ):
         for number in range(9):
             await core.drop("mirror", b"%d" % number * 1_000)
-        await relay.app.state.relay.v1.usage.counted()
+        await relay.app.state.relay.extensions["v1"].usage.counted()
         refused = await core.http.post("/drop/mirror", content=b"x" * 2_000)
         assert (refused.status_code, refused.json().keys()) == (507, {"error"})
         assert (await other.drop("mirror", b"x" * 2_000))["ok"]
@@ -31,7 +32,7 @@ async def test_a_full_space_is_507_and_harms_no_other() -> None:
 async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
     store = MemoryStore()
     async with (
-        served(store, Settings(v1=True, rate_per_token=0.5)) as relay,
+        served(store, Settings(rate_per_token=0.5), extensions=[PROTOTYPE]) as relay,
         await V1Device.added(relay.url, store, "cc-one", "core") as one,
         await V1Device.added(relay.url, store, "cc-two", "core") as two,
     ):
@@ -46,7 +47,7 @@ async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
 
 async def test_an_address_that_guesses_tokens_is_stopped_before_the_store_is_asked() -> None:
     store = MemoryStore()
-    settings = Settings(v1=True, rate_unauthorized=0.5)
+    settings = Settings(rate_unauthorized=0.5)
     routes = V1Routes(store, settings, Rates(settings))
     scope: dict[str, Any] = {
         "type": "http",

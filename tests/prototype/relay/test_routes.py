@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.names import Role
 from crystal_prototype.relay.tokens import Tokens
 from crystal_relay.client import HttpStore
@@ -225,8 +226,11 @@ async def test_neither_tokens_nor_bodies_are_kept_in_clear_or_logged(
     caplog.set_level("DEBUG")
     store = LocalStore(tmp_path / "relay")
     secret = secrets.token_hex(16).encode()
-    settings = Settings(enroll_token=ENROLL_TOKEN, v1=True)
-    async with served(store, settings) as relay, await V1Device.added(relay.url, store, "cc", "core") as core:
+    settings = Settings(enroll_token=ENROLL_TOKEN)
+    async with (
+        served(store, settings, extensions=[PROTOTYPE]) as relay,
+        await V1Device.added(relay.url, store, "cc", "core") as core,
+    ):
         name = (await core.drop("mirror", secret))["id"]
         await core.http.get(f"/pickup/mirror/{name}")
         token = core.token

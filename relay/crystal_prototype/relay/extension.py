@@ -1,0 +1,81 @@
+"""The prototype's routes and tokens as an extension of the relay."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
+from crystal_prototype.relay.routes import V1Routes
+from crystal_prototype.relay.tokens import Tokens, V1Token
+from crystal_relay.server.extension import Extension
+from crystal_relay.server.load import Load
+from crystal_relay.server.rates import Rates
+from crystal_relay.server.settings import Settings
+from crystal_relay.store import Store
+from crystal_relay.wire import V1_MODE, V1_SERVICE
+
+
+class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="let-v1-in"):
+    """Let a device of the prototype in, by its token's hash. Answered by its `V1Token`."""
+
+    token_hash: str
+    agent_id: str
+    role: Role
+    space: str
+
+
+class ListTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="v1-tokens"):
+    """All tokens of such devices, by space, the revoked ones too. Answered by a `V1Token` each."""
+
+
+class Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="revoke-v1"):
+    """Shut out such a device, by its token's id; nothing is kept for it any longer. Answered by its `V1Token`."""
+
+    name: str
+
+
+class V1Operator:
+    """The operator's requests on an open store."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._tokens = Tokens(store)
+        self._drops = Drops(store, self._tokens, clock=clock)
+
+    async def answer(self, request: msgspec.Struct) -> AsyncIterator[msgspec.Struct]:
+        """Do it, and give what it gives."""
+        match request:
+            case LetIn(token_hash, agent, role, space):
+                yield V1Token.of(await self._tokens.add(token_hash, agent, role, space))
+            case ListTokens():
+                async for member in self._tokens.members():
+                    yield V1Token.of(member.holder, revoked=member.revoked)
+            case Revoke(name):
+                yield V1Token.of(await self._drops.revoke(name), revoked=True)
+            case _:
+                raise TypeError(f"{type(request).__name__} is none of this extension's requests")
+
+
+class _Prototype:
+    """`crystal_relay.server.extension.Extension`."""
+
+    name = "v1"
+    service = V1_SERVICE
+    mode = V1_MODE
+    structs: Sequence[type[msgspec.Struct]] = V1_STRUCTS
+    security: dict[str, Any] = V1_SECURITY
+    requests: Sequence[type[msgspec.Struct]] = (LetIn, ListTokens, Revoke)
+
+    def paths(self) -> dict[str, Any]:
+        return v1_paths()
+
+    def mount(self, store: Store, settings: Settings, rates: Rates, load: Load) -> V1Routes:
+        return V1Routes(store, settings, rates, load=load)
+
+    def operate(self, store: Store, clock: Callable[[], float]) -> V1Operator:
+        return V1Operator(store, clock)
+
+
+PROTOTYPE: Extension = _Prototype()

@@ -11,9 +11,8 @@ from crystal_crypto.entry import Kind, parse
 from crystal_mirror.batch import Announced, Batch, Pack, encode_batch, seal_mirror
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.member import Member
-from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.ports import ReplicaTransaction
-from crystal_mirror.snapshot_base import META_MODEL, META_RESTORE, take_control_entry
+from crystal_mirror.snapshot_base import META_MODEL, META_REBUILD, META_RESTORE, take_control_entry
 from crystal_mirror.types import EntryState, Position
 
 

@@ -31,7 +31,7 @@ from crystal_mirror.ports import (
     Stream,
 )
 from crystal_mirror.requests import Flow, Get, GetMany, PutNew, RetryBudget
-from crystal_mirror.snapshot_base import META_RESTORE, read_base
+from crystal_mirror.snapshot_base import META_REBUILD, META_RESTORE, read_base
 from crystal_mirror.streamends import listed_places
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
@@ -72,8 +72,6 @@ def _counts(view: ReplicaView) -> dict[str, int]:
 
 
 META_OWN = "own.durable"
-META_REBUILD = "rebuild"
-"""In the replica: a rebuild is under way (rebuild.py). Until its wipe has committed nothing is let go of."""
 FULL_CHECK_ROUNDS = 64
 """Every how many rounds, from a process's first on, a device looks at everything again: at all void slots (besides: whenever
 the log has grown), at its own streams, and the Core at the whole mirror's listing."""

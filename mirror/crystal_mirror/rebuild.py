@@ -19,11 +19,11 @@ from crystal_mirror.damage import first_difference
 from crystal_mirror.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.offeragain import reoffer
-from crystal_mirror.outbox import META_REBUILD
 from crystal_mirror.pull import judge_current, last_kept, lower_floor, replay_kept
 from crystal_mirror.requests import Flow, Get, GetMany
 from crystal_mirror.slots import VOID, SlotKind
 from crystal_mirror.snapshot_base import (
+    META_REBUILD,
     first_position,
     forget_packs,
     forget_snapshot,

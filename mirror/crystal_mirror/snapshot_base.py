@@ -22,6 +22,8 @@ META_BASE = "base"
 META_RESTORE = "restore"
 """A snapshot is being loaded (restoring.py): rows are missing until it is all there. Meanwhile nothing is applied to them and
 nothing is called durable, in no process of this home."""
+META_REBUILD = "rebuild"
+"""A rebuild is under way (``replication/rebuild.py``). Until its wipe has committed, nothing leaves the outbox."""
 META_PUBLISHED_FLOOR = "floor.published"
 META_FLOOR_SLOT = "floor.slot"
 META_ENDS = "epoch.ends"

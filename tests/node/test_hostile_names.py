@@ -6,8 +6,8 @@ import pytest
 
 from crystal_mirror.operations import Capture, Piece
 from crystal_node.agent.watching import reporter
+from crystal_node.base.events import WatchEvent
 from crystal_node.device.device import opened
-from crystal_node.sync.watch import WatchEvent
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault, transcript
 

@@ -12,7 +12,8 @@ import pytest
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.backoff import MOST_SECONDS, Backoff
 from crystal_node.base.changes import ChangeTimes
-from crystal_node.sync.watch import Watch, WatchEvent, WatchTimes
+from crystal_node.base.events import WatchEvent
+from crystal_node.sync.watch import Watch, WatchTimes
 
 _TIMES = WatchTimes(
     files=ChangeTimes(poll=0.5, settle=0.02, burst=0.1), long_poll=5.0, safety_round=60.0, stop_grace=2.0

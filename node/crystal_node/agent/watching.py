@@ -21,6 +21,7 @@ from crystal_node.agent.heartbeat import Pulse
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.base.clock import now_ms
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
@@ -30,7 +31,7 @@ from crystal_node.device.device import Device
 from crystal_node.sync.files.watching import FilesWatch
 from crystal_node.sync.members.news import line_of
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import Report, Watch, WatchEvent, WatchTimes
+from crystal_node.sync.watch import Watch, WatchTimes
 from crystal_node.sync.work import JobContext
 from crystal_relay.renewing import renew
 

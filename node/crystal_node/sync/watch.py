@@ -17,13 +17,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
 from crystal_node.base.errors import describe, passes
+from crystal_node.base.events import Report, WatchEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,6 @@ class WatchTimes:
     """Rounds without work before the pause grows."""
     stop_grace: float = 5.0
     """A round under way when we are told to stop may take this long to end by itself."""
-
-
-class WatchEvent(StrEnum):
-    """What a watcher reports."""
-
-    CAPTURED = "captured"
-    SYNCED = "synced"
-    FAILED = "failed"
-    RECOVERED = "recovered"
-    NEWS = "news"
-    PROGRESS = "progress"
 
 
 class Work(Protocol):
@@ -94,9 +83,6 @@ class Work(Protocol):
     def wakes(self, path: str) -> bool:
         """Whether this changed file asks for a round by itself: another process of this device accepted something."""
         ...
-
-
-Report = Callable[[WatchEvent, str], None]
 
 
 class Watch:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_node.base.clock import now_ms
+from crystal_node.base.events import Report
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import Report
 
 
 @dataclass

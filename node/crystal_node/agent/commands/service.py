@@ -29,11 +29,11 @@ from crystal_node.agent.commands.policy import denial
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe, passes
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import Report, WatchEvent
 
 LONG_POLL_SECONDS = 50.0
 SAFETY_SECONDS = 1800.0

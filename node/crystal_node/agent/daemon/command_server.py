@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.errors import describe, passes
-from crystal_node.sync.watch import Report, WatchEvent
+from crystal_node.base.events import Report, WatchEvent
 
 AGAIN_SECONDS = 60.0
 AGAIN_SECONDS_MAX = 3600.0

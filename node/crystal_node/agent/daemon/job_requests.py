@@ -10,12 +10,12 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.agent.jobs.status import agent_standing
 from crystal_node.base.errors import ExitCode
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import JobOutcome, JobStatus
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
 from crystal_node.sync.syncer import syncing
-from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 
 _LOOK_SECONDS = 0.1

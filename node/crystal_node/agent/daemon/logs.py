@@ -19,9 +19,9 @@ from typing import Any, TextIO
 import msgspec
 
 from crystal_node.base.clock import now_ms
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE
 from crystal_node.base.wording import iso
-from crystal_node.sync.watch import Report, WatchEvent
 
 LOG_BYTES_MAX = 2 * 1024 * 1024
 LOG_FILES = 5

@@ -34,6 +34,7 @@ from crystal_node.agent.jobs.status import PURPOSE, Noted
 from crystal_node.agent.watching import Watching, watch_lock, watching
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, describe, passes
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import DIRECTORY_MODE
 from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings
@@ -41,7 +42,6 @@ from crystal_node.base.settings.again import options_again
 from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.serving import FinderService
 from crystal_node.search.recall.service import recall_of
-from crystal_node.sync.watch import Report, WatchEvent
 from crystal_node.sync.work import JobContext
 
 END_SECONDS_MAX = 10.0

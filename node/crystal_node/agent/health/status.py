@@ -24,8 +24,7 @@ from crystal_node.device.activity import (
 )
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy
-from crystal_node.sync.files.status import FilesStatus, files_status
-from crystal_node.sync.files.status import files_document as files_document
+from crystal_node.sync.files.status import FilesStatus, files_document, files_status
 from crystal_node.sync.maintenance.retention_status import replication_document
 from crystal_node.sync.members.device_list import MemberRow, rows_of
 from crystal_node.sync.members.names import name_of

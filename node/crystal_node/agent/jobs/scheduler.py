@@ -27,8 +27,8 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms as system_now_ms
 from crystal_node.base.errors import ExitCode, describe, passes
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.jobs import Job, JobOutcome, JobStatus
-from crystal_node.sync.watch import Report, WatchEvent
 
 FAILED_SECONDS = 60.0
 """The pause after a first failure; it doubles."""

@@ -21,10 +21,11 @@ from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import UNDATED, day_of
 from crystal_node.derive.artefacts.summaries import Digest, Extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
-from crystal_node.derive.artefacts.writer import ArtefactPlace, Outcome, Writer
+from crystal_node.derive.artefacts.writer import Outcome, Writer
 from crystal_node.derive.catalog.agents import State, has_files, has_staged_files
 from crystal_node.derive.catalog.database import Works
 from crystal_node.sync.files.artefacts import (
+    ArtefactPlace,
     daily_place,
     staged_transcript,
     summary_name,

@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from crystal_node.sync.files.artefacts import (
     CHANGED,
     ArtefactForm,
     ArtefactLook,
+    ArtefactPlace,
     ArtefactState,
     look_at,
     sealed,
@@ -37,14 +37,6 @@ class Outcome(StrEnum):
     """A person's changes went with it."""
     KEPT = "kept"
     """A person has changed it: it stays as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArtefactPlace:
-    """A file below the home, and how its last line is written."""
-
-    path: str
-    form: ArtefactForm
 
 
 class Writer:

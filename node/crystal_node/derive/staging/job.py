@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from crystal_node.base.errors import HomeBusy
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import Job
-from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
     from crystal_node.sync.work import JobContext

@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import Job
-from crystal_node.sync.watch import WatchEvent
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings

@@ -4,11 +4,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted, size
 from crystal_node.device.activity import Activity, note
 from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up
-from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 
 JITTER_SECONDS = 300.0

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from crystal_node.base.agent_names import folder_name, session_name
-from crystal_node.derive.artefacts.writer import ArtefactPlace
 
 BLOCK_BYTES = 256 * 1024
 SEAL_BYTES_MAX = 200
@@ -25,6 +24,14 @@ class ArtefactForm(StrEnum):
 
     JSON_LINES = "json-lines"
     MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactPlace:
+    """A file below the home, and how its last line is written."""
+
+    path: str
+    form: ArtefactForm
 
 
 class ArtefactState(StrEnum):

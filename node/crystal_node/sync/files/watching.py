@@ -22,9 +22,9 @@ from crystal_mirror.files.rounds import FILES_TABLE
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
 from crystal_node.base.errors import describe, passes
+from crystal_node.base.events import Report, WatchEvent
 from crystal_node.device.device import Device
 from crystal_node.sync.files.rounds import rules_of, words
-from crystal_node.sync.watch import Report, WatchEvent
 
 if TYPE_CHECKING:
     from crystal_node.sync.syncer import Syncer

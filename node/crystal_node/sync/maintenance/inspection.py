@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from crystal_mirror.repair.inspecting import Inspection, inspect
 from crystal_node.device.device import Device
-from crystal_node.sync.syncer import Syncer, syncing
 from crystal_node.sync.maintenance.verification import Verification, verify
+from crystal_node.sync.syncer import Syncer, syncing
 
 CHECKING = "checking this machine's database"
 

@@ -24,9 +24,9 @@ from crystal_node.agent.commands.database import BookDamaged, SqliteBook
 from crystal_node.agent.commands.service import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
+from crystal_node.base.events import WatchEvent
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.syncer import Syncer, syncing
-from crystal_node.sync.watch import WatchEvent
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
 from tests.support.watchers import until

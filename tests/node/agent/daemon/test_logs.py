@@ -11,7 +11,7 @@ import pytest
 
 from crystal_node.agent.daemon import logs
 from crystal_node.agent.daemon.logs import LOG_FILES, follow, last_lines, logged, logging_to
-from crystal_node.sync.watch import WatchEvent
+from crystal_node.base.events import WatchEvent
 
 
 def test_the_log_turns_over_keeps_five_files_and_none_is_for_others(

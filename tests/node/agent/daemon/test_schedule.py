@@ -14,8 +14,8 @@ from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import KILLED_MAX, Schedule
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import Job, JobOutcome, JobStatus
-from crystal_node.sync.watch import WatchEvent
 
 _DAY = 86_400.0
 

@@ -8,7 +8,7 @@ import pytest
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.daemon import command_server
 from crystal_node.agent.daemon.command_server import serve, when_it_opens
-from crystal_node.sync.watch import WatchEvent
+from crystal_node.base.events import WatchEvent
 
 
 class _Desk:

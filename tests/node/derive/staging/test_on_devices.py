@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from unittest import mock
 
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.settings import resolve
 from crystal_node.derive.artefacts import job as artefacts_job
 from crystal_node.derive.staging import job as staging_job
 from crystal_node.device.device import opened
-from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 from tests.support.machine import Machine, Vault, transcript
 

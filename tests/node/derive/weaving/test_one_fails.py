@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 from crystal_node.base.errors import LocalStorage
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.settings import resolve
 from crystal_node.derive.artefacts import job as artefacts_job
 from crystal_node.derive.catalog.agents import Weave
@@ -15,7 +16,6 @@ from crystal_node.derive.staging.service import advance
 from crystal_node.derive.weaving import job as weaving_job
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import PrivateNow
-from crystal_node.sync.watch import WatchEvent
 from crystal_node.sync.work import JobContext
 from tests.support.machine import Machine, Vault
 

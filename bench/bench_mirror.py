@@ -15,7 +15,7 @@ from bench.harness import Row, ratio_at_most, value_at_most
 from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.batch import Batch, encode_batch, seal_mirror
+from crystal_mirror.entries.batches import Batch, encode_batch, seal_mirror
 from crystal_mirror.operations import Capture, Piece, encode_operation
 from crystal_mirror.types import START, Origin
 

@@ -13,11 +13,11 @@ from bench.harness import Row, timed, value_at_most
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import NewDevice, add_device, renew_generation, revoke
-from crystal_mirror.founding import found
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.member import Member, load_keys, load_log
-from crystal_mirror.records import Details
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.records import Details
+from crystal_mirror.membership.administration import NewDevice, add_device, renew_generation, revoke
+from crystal_mirror.membership.founding import found
+from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay

@@ -28,14 +28,14 @@ from crystal_crypto.compression import compress
 from crystal_crypto.entry import Kind
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.batch import Batch, encode_batch, seal_mirror
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.offers import seal_offer
+from crystal_mirror.entries.batches import Batch, encode_batch, seal_mirror
+from crystal_mirror.entries.offers import seal_offer
 from crystal_mirror.operations import Capture, Piece, encode_operation
 from crystal_mirror.ports import Stream
 from crystal_mirror.requests import Flow, PutBlob, PutNew, Request
 from crystal_mirror.snapshots.blobs import BlobRef
 from crystal_mirror.snapshots.manifest import Manifest, encode_manifest
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.types import START, ZERO_HASH, Origin
 from crystal_node.device.runner import Runner
 from tests.support.relay_process import running_relay

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from crystal_core.database import Database, Row
 from crystal_core.digests import CONDEMNED, FILES, Digests, condemned_row, file_row
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.file_names import conflict_paths, folded
+from crystal_mirror.file_paths import conflict_paths, folded
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin

@@ -50,7 +50,7 @@ from crystal_core.vectors import note_lacking, store_block
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.errors import Malformed
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.file_names import folded
+from crystal_mirror.file_paths import folded
 from crystal_mirror.types import Origin, StateDigest, TableSum
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from crystal_core.filerows import PACKED_PART_BYTES
 from crystal_core.schema import DIMENSIONS_MAX
-from crystal_mirror.file_names import PATH_BYTES_MAX
+from crystal_mirror.file_paths import PATH_BYTES_MAX
 from crystal_mirror.operations import (
     DOCUMENT_PIECES_MAX,
     FILE_PARTS_MAX,

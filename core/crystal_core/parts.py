@@ -46,7 +46,7 @@ from crystal_core.partrows import (
 )
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
-from crystal_mirror.file_names import check_path
+from crystal_mirror.file_paths import check_path
 from crystal_mirror.operations import (
     CONFIDENCE_MAX,
     FILE_PART_BYTES_MAX,

@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from crystal_crypto.errors import Malformed, TooLarge
-from crystal_mirror.file_names import PATH_BYTES_MAX, check_path
+from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path
 from crystal_mirror.types import HASH_BYTES
 
 OPERATION_BYTES_MAX = 256 * 1024

@@ -10,21 +10,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.authority import in_force
-from crystal_mirror.claim import adopt_claim, claim, finish_claim
-from crystal_mirror.collect import collect
-from crystal_mirror.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
-from crystal_mirror.damage import find_damage
+from crystal_mirror.devicelog.sync import log_is_whole, read_log, restore_log
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
-from crystal_mirror.logsync import log_is_whole, read_log, restore_log
-from crystal_mirror.member import Member
-from crystal_mirror.moving.handover import heed, holds
-from crystal_mirror.moving.terms import tidy
+from crystal_mirror.handover.core import heed, holds
+from crystal_mirror.handover.terms import tidy
+from crystal_mirror.history.damage import find_damage
+from crystal_mirror.history.void_slots import find_valid_void, retract_voids
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
+from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.offeragain import note_held_entries
-from crystal_mirror.outbox import FULL_CHECK_ROUNDS, push, settle
-from crystal_mirror.publish import Published, publish, restore_mirror
-from crystal_mirror.pull import (
+from crystal_mirror.replication.claim import adopt_claim, claim, finish_claim
+from crystal_mirror.replication.collect import collect
+from crystal_mirror.replication.publish import Published, publish, restore_mirror
+from crystal_mirror.replication.pull import (
     META_QUARANTINE,
     PullOutcome,
     PullReport,
@@ -34,12 +33,12 @@ from crystal_mirror.pull import (
     read_floor,
     tail_agrees,
 )
-from crystal_mirror.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
+from crystal_mirror.replication.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.forgets import note_forgets
-from crystal_mirror.retention.looks import doubt_relay, drop_below_base, retain
-from crystal_mirror.snapshots.making import announce
-from crystal_mirror.snapshots.restoring import (
+from crystal_mirror.retention.gc import doubt_relay, drop_below_base, retain
+from crystal_mirror.snapshots.creation import announce
+from crystal_mirror.snapshots.restore import (
     announcement_holds,
     catch_up_by_snapshot,
     forget_unannounced,
@@ -48,8 +47,9 @@ from crystal_mirror.snapshots.restoring import (
     resume_restore,
     start_from_snapshot,
 )
+from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS, push, settle
+from crystal_mirror.streams.reoffers import note_held_entries
 from crystal_mirror.types import EntryState
-from crystal_mirror.voids import find_valid_void, retract_voids
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2

@@ -8,8 +8,8 @@ from crystal_core.replica import Replica
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror import ports
+from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.operations import Capture, Operation, Piece
-from crystal_mirror.snapshot_base import META_MODEL
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from tests.core.builders import (
     OTHER_DEVICE,

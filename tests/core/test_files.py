@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crystal_core.replica import Replica
-from crystal_mirror.file_names import PATH_BYTES_MAX, conflict_path, conflict_paths, fault_of, folded
+from crystal_mirror.file_paths import PATH_BYTES_MAX, conflict_path, conflict_paths, fault_of, folded
 from crystal_mirror.operations import DropFile, FilePart, Operation, PutFile
 from crystal_mirror.types import Origin
 from tests.core.builders import (

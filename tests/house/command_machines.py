@@ -7,11 +7,11 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from crystal_mirror.commands.asking import take_report, withdraw
+from crystal_mirror.commands.asker import take_report, withdraw
+from crystal_mirror.commands.database import ReceivedState
 from crystal_mirror.commands.messages import EXPIRES_AFTER_ENTRIES, REPORTED, Action, CommandState, Report
-from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import TRIES_MAX, HeldClaims, begin, finish, next_due
-from crystal_mirror.commands.sending import send
+from crystal_mirror.commands.stream import send
+from crystal_mirror.commands.target import TRIES_MAX, HeldClaims, begin, finish, next_due
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.types import Position
 from tests.mirror.commands.office import Office, Party, failing

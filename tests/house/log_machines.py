@@ -1,7 +1,7 @@
 """What the device log makes of a vault, a device and a root, whatever is said: to be compared with the drawings."""
 
-from crystal_mirror.devicelog import NOBODY
-from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord
+from crystal_mirror.devicelog.log import NOBODY
+from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord
 from tests.mirror.logs import Logbook
 from tests.mirror.support import new_device, new_root
 from tests.support.drawings import Edge, tried

@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Callable
 
-from crystal_mirror.claim import adopt_claim, claim
-from crystal_mirror.cursors import read_cursors
 from crystal_mirror.errors import ProtocolError
-from crystal_mirror.moving.asking import stage_of, take
-from crystal_mirror.moving.handover import giving_of
-from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS
+from crystal_mirror.handover.core import giving_of
+from crystal_mirror.handover.successor import stage_of, take
+from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
+from crystal_mirror.membership.cursors import read_cursors
+from crystal_mirror.replication.claim import adopt_claim, claim
 from tests.mirror.moving import Moving, killed_at_write
 from tests.support.drawings import Edge, tried
 

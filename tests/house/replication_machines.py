@@ -3,16 +3,16 @@
 from hashlib import sha256
 
 from crystal_core.replica import Replica
-from crystal_mirror.claim import claim
-from crystal_mirror.cursors import About
+from crystal_mirror.entries.control_state import newest_snapshot, read_base
+from crystal_mirror.membership.cursors import About
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import GetBlob
 from crystal_mirror.retention.forgets import DAY_MS, pending_forgets
-from crystal_mirror.retention.looks import snapshot_due
+from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import newest_snapshot, read_base
-from crystal_mirror.snapshots.making import is_ready, make_snapshot
-from crystal_mirror.snapshots.restoring import restore_pending, resume_restore, start_from_snapshot
+from crystal_mirror.snapshots.creation import is_ready, make_snapshot
+from crystal_mirror.snapshots.restore import restore_pending, resume_restore, start_from_snapshot
 from tests.mirror.household import MODEL, Household
 from tests.support.drawings import Edge, tried
 

@@ -13,12 +13,12 @@ import pytest
 from crystal_crypto.errors import BadMessage
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.invite import Inviter, Joiner, Stage
-from crystal_mirror.administer import revoke, rotate_root
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import ProtocolError
-from crystal_mirror.held import accept_held, drop_held, held_places
-from crystal_mirror.outbox import push
+from crystal_mirror.membership.administration import revoke, rotate_root
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.held_entries import accept_held, drop_held, held_places
 from crystal_mirror.requests import Flow
+from crystal_mirror.streams.outbox import push
 from crystal_mirror.types import Origin
 from crystal_node.safekeeping.pairing import inviter as inviting
 from crystal_relay.errors import RelayError

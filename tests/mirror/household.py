@@ -4,16 +4,16 @@ from crystal_core.replica import Replica
 from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror.administer import NewDevice, add_device
-from crystal_mirror.administer import revoke as revoke_flow
-from crystal_mirror.authority import authority, seal_record
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
-from crystal_mirror.founding import found, join
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member, load_keys, load_log
-from crystal_mirror.records import GenerationRecord
+from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog
+from crystal_mirror.devicelog.records import GenerationRecord
+from crystal_mirror.devicelog.sync import read_log
+from crystal_mirror.membership.administration import NewDevice, add_device
+from crystal_mirror.membership.administration import revoke as revoke_flow
+from crystal_mirror.membership.authority import authority, seal_record
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.round import sync_round
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 

@@ -6,8 +6,8 @@ from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.entry import Channel, Frame, Header, Kind, seal
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic, SigningKey
-from crystal_mirror.devicelog import NO_INCARNATION, ROOT_SENDER, DeviceLog, Verdict
-from crystal_mirror.records import (
+from crystal_mirror.devicelog.log import NO_INCARNATION, ROOT_SENDER, DeviceLog, Verdict
+from crystal_mirror.devicelog.records import (
     AddRecord,
     Details,
     GenerationRecord,

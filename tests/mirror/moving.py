@@ -3,10 +3,10 @@
 from typing import Any
 
 from crystal_core.replica import Replica
-from crystal_mirror.cursors import About
-from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import ask, follow_up, take, withdraw
-from crystal_mirror.moving.handover import call_off, freeze, offer
+from crystal_mirror.handover.core import call_off, freeze, offer
+from crystal_mirror.handover.successor import ask, follow_up, take, withdraw
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.device.journal import SqliteJournal

@@ -9,7 +9,7 @@ from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import BLOB_TURN_MAX
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.snapshots.packs import unpacked
 from tests.mirror.household import Household
 

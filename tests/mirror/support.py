@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.records import Details
+from crystal_mirror.devicelog.records import Details
 from crystal_mirror.requests import (
     Condemn,
     Embed,

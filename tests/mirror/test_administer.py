@@ -7,8 +7,10 @@ import pytest
 
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror import administer, devicelog
-from crystal_mirror.administer import (
+from crystal_mirror.devicelog import log as devicelog
+from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
+from crystal_mirror.membership import administration
+from crystal_mirror.membership.administration import (
     GENERATION_DAYS_MAX,
     NewDevice,
     add_device,
@@ -19,11 +21,10 @@ from crystal_mirror.administer import (
     revoke,
     rotate_root,
 )
-from crystal_mirror.claim import claim
-from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name, devices
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow, PutNew
-from crystal_mirror.status import device_name, devices
 from tests.mirror.household import Household, newcomer
 from tests.mirror.support import new_device, new_root
 
@@ -99,13 +100,13 @@ def _stopped_after(home: Household, flow: Flow[Any], requests: int) -> bool:
 
 
 def _read_again(member: Member) -> Any:
-    from crystal_mirror.member import load_log
+    from crystal_mirror.membership.member import load_log
 
     return load_log(member.journal, member.vault)
 
 
 def _ring(member: Member) -> Any:
-    from crystal_mirror.keyring import KeyRing
+    from crystal_mirror.devicelog.keyring import KeyRing
 
     return KeyRing.of_device(member.identity, member.log)
 
@@ -160,7 +161,7 @@ def test_a_newcomer_that_the_log_would_not_take_is_refused_before_anything_is_wr
 def test_a_vault_that_has_had_as_many_devices_as_it_may_says_so(
     home: Household, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (administer, devicelog):
+    for module in (administration, devicelog):
         monkeypatch.setattr(module, "MEMBERS_MAX", 3)
     before = dict(home.store)
     with pytest.raises(TooLarge, match="3 devices"):
@@ -277,9 +278,9 @@ def test_a_generation_is_due_on_the_core_after_thirty_days_by_any_clock(home: Ho
 def test_one_device_with_a_key_that_nothing_can_be_sealed_to_does_not_keep_new_keys_from_all_others(
     home: Household,
 ) -> None:
-    from crystal_mirror.authority import Authority, seal_record
-    from crystal_mirror.logsync import append
-    from crystal_mirror.records import AddRecord
+    from crystal_mirror.devicelog.records import AddRecord
+    from crystal_mirror.devicelog.sync import append
+    from crystal_mirror.membership.authority import Authority, seal_record
 
     broken = new_device("broken")
     record = AddRecord(broken.id, broken.signing.public.to_bytes(), bytes(32), False, False, 1, bytes(114))

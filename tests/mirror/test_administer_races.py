@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.administer import add_device, renew_generation, revoke, rotate_root
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, RootHeld, Superseded, Unready, WrongVault
-from crystal_mirror.founding import join
-from crystal_mirror.member import Member, load_log
+from crystal_mirror.membership.administration import add_device, renew_generation, revoke, rotate_root
+from crystal_mirror.membership.founding import join
+from crystal_mirror.membership.member import Member, load_log
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow, PutNew
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, newcomer

@@ -7,11 +7,11 @@ from hashlib import sha256
 
 import pytest
 
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Forget, Operation, Remember
-from crystal_mirror.outbox import push
 from crystal_mirror.requests import List
 from crystal_mirror.round import sync_round
+from crystal_mirror.streams.outbox import push
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import new_device

@@ -4,7 +4,7 @@ whether it was done, and nothing is done a second time that was undone since."""
 from hashlib import sha256
 
 from crystal_core.replica import Replica
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Capture, Forget, Piece
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, has, same

@@ -3,10 +3,10 @@
 import pytest
 
 from crystal_core.replica import Replica
-from crystal_mirror.claim import claim
+from crystal_mirror.entries.control_state import published_floor
 from crystal_mirror.errors import BehindTheFloor
-from crystal_mirror.member import Member
-from crystal_mirror.snapshot_base import published_floor
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.claim import claim
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household, has, same
 from tests.mirror.support import seeded

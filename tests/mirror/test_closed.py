@@ -1,6 +1,6 @@
 """The epoch of a revoked Core is read to its end, and a relay that shows none does not keep its reader for ever."""
 
-from crystal_mirror.closed import VOIDS_IN_A_ROW_MAX, needs_its_end, read_to_the_end
+from crystal_mirror.history.closed_epochs import VOIDS_IN_A_ROW_MAX, needs_its_end, read_to_the_end
 from crystal_mirror.requests import GetMany, Request
 from crystal_mirror.types import START
 from tests.mirror.support import Objects

@@ -7,7 +7,8 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.entry import Channel, Frame, Kind, parse, seal
-from crystal_mirror.cursors import (
+from crystal_mirror.entries.control_state import META_SNAPSHOT_SLOT
+from crystal_mirror.membership.cursors import (
     META_ASKS,
     META_DRAINED,
     META_OFFERS,
@@ -18,10 +19,9 @@ from crystal_mirror.cursors import (
     read_cursors,
     seen_cursors,
 )
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import devices
 from crystal_mirror.notices import Notice
-from crystal_mirror.snapshot_base import META_SNAPSHOT_SLOT
-from crystal_mirror.status import devices
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household
 from tests.mirror.support import Objects, seeded
@@ -96,7 +96,7 @@ def test_a_cursor_without_the_newer_fields_is_read(home: Household) -> None:
 
 def test_a_root_that_was_replaced_is_told_of_as_none(home: Household) -> None:
     from crystal_crypto.hierarchy import Root
-    from crystal_mirror.administer import rotate_root
+    from crystal_mirror.membership.administration import rotate_root
 
     new = Root.from_bytes(bytes(range(32)))
     home.store.run(rotate_root(home.core, home.root, new, now_ms=1))

@@ -1,6 +1,6 @@
 """A slot that the relay spoils below the snapshot that the Core builds on."""
 
-from crystal_mirror.snapshot_base import published_floor, read_base
+from crystal_mirror.entries.control_state import published_floor, read_base
 from tests.mirror.household import Household, has, same
 from tests.mirror.test_snapshots import house, remember, snapshot
 

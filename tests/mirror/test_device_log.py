@@ -5,15 +5,15 @@ import pytest
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import Authority, seal_record
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, Verdict
+from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog, Verdict
+from crystal_mirror.devicelog.records import AddRecord, LeadRecord, Record, entry_details
+from crystal_mirror.devicelog.sync import read_log, restore_log
 from crystal_mirror.errors import LogForked, WrongVault
-from crystal_mirror.founding import found, join, root_keys
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import read_log, restore_log
-from crystal_mirror.member import load_keys, load_log
+from crystal_mirror.membership.authority import Authority, seal_record
+from crystal_mirror.membership.founding import found, join, root_keys
+from crystal_mirror.membership.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
-from crystal_mirror.records import AddRecord, LeadRecord, Record, entry_details
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 

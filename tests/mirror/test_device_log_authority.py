@@ -6,8 +6,8 @@ import pytest
 
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, Verdict
-from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record
+from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog, Verdict
+from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord, Record
 from tests.mirror.logs import Logbook, Signer
 from tests.mirror.support import new_device, new_root
 

@@ -8,8 +8,8 @@ import pytest
 
 from crystal_crypto.entry import Channel, Kind
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.devicelog import ROOT_SENDER, Verdict
-from crystal_mirror.records import (
+from crystal_mirror.devicelog.log import ROOT_SENDER, Verdict
+from crystal_mirror.devicelog.records import (
     GrantRecord,
     LeadRecord,
     NameRecord,

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror import devicelog
-from crystal_mirror.devicelog import ROOT_SENDER, Verdict
-from crystal_mirror.records import AddRecord, LeadRecord, RevokeRecord
+from crystal_mirror.devicelog import log
+from crystal_mirror.devicelog.log import ROOT_SENDER, Verdict
+from crystal_mirror.devicelog.records import AddRecord, LeadRecord, RevokeRecord
 from tests.mirror.logs import Logbook
 from tests.mirror.support import new_device
 
@@ -88,7 +88,7 @@ def test_a_device_is_added_with_the_generation_in_force_and_no_other(book: Logbo
 def test_a_vault_has_so_many_devices_revoked_ones_included(
     book: Logbook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devicelog, "MEMBERS_MAX", 4)
+    monkeypatch.setattr(log, "MEMBERS_MAX", 4)
     book.must(book.add(new_device("fourth")))
     assert book.says(book.add(new_device("fifth"))) is Verdict.VOID
     book.must(book.revoke(book.phone.id))

@@ -16,8 +16,8 @@ from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_crypto.limits import HEADER_BYTES, MAC_BYTES, SIGNATURE_BYTES
-from crystal_mirror.devicelog import NOBODY, DeviceLog, Verdict
-from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record
+from crystal_mirror.devicelog.log import NOBODY, DeviceLog, Verdict
+from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord, Record
 from tests.mirror.logs import Logbook
 from tests.mirror.support import new_device, new_root
 

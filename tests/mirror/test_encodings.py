@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_crypto.errors import Malformed, TooLarge
-from crystal_mirror.batch import Batch, decode_batch, encode_batch
-from crystal_mirror.keys import StoreKeys
+from crystal_mirror.entries.batches import Batch, decode_batch, encode_batch
 from crystal_mirror.operations import (
     OPERATION_BYTES_MAX,
     PIECE_BYTES_MAX,
@@ -28,6 +27,7 @@ from crystal_mirror.operations import (
     decode_operation,
     encode_operation,
 )
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.types import Origin, StateDigest, TableSum
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -5,14 +5,14 @@ from hashlib import sha256
 
 import pytest
 
-from crystal_mirror.claim import claim
-from crystal_mirror.cursors import About
-from crystal_mirror.member import Member
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.retention.forgets import DAY_MS, pending_forgets
-from crystal_mirror.retention.looks import snapshot_due
+from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.revealing import holders
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from crystal_mirror.administer import revoke
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, TransactionStale
-from crystal_mirror.held import Accepted, accept_held, drop_held, held_places
-from crystal_mirror.member import Member
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.outbox import push, restart_stream
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.held_entries import Accepted, accept_held, drop_held, held_places
 from crystal_mirror.requests import PutNew
+from crystal_mirror.streams.outbox import push, restart_stream
 from crystal_mirror.types import Origin
 from tests.mirror.household import Household, has, same
 from tests.mirror.test_two_devices import capture

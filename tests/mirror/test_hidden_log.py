@@ -1,10 +1,10 @@
 """A relay that hides a part of the device log from one device, and what becomes of it when the log is shown."""
 
-from crystal_mirror.claim import claim
+from crystal_mirror.membership.status import status
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.round import sync_round
-from crystal_mirror.status import status
 from tests.mirror.support import Objects
 from tests.mirror.test_two_devices import MODEL, Pair, capture, equal
 

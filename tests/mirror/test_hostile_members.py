@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.batch import Announced
-from crystal_mirror.control_entries import write_control_entry
-from crystal_mirror.cursors import About, put_cursor, read_cursors
-from crystal_mirror.member import Member
+from crystal_mirror.entries.batches import Announced
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.membership.cursors import About, put_cursor, read_cursors
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Remember
-from crystal_mirror.publish import publish
+from crystal_mirror.replication.publish import publish
 from crystal_mirror.retention.forgets import DAY_MS
-from crystal_mirror.retention.looks import retain
-from crystal_mirror.retention.outlook import retention_status
+from crystal_mirror.retention.gc import retain
+from crystal_mirror.retention.status import retention_status
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.types import Position
 from tests.mirror.household import MODEL, Household, same
 
@@ -74,7 +74,7 @@ def test_a_core_that_announces_a_state_to_come_has_nobody_drop_what_it_keeps(
     before = newest_snapshot(home.laptop.replica)
     announced = Announced(FAR, 0, bytes(32), bytes(32), bytes(32), 1, 0)
     with monkeypatch.context() as hostile:
-        hostile.setattr("crystal_mirror.control_entries.take_decrees", _take_nothing)
+        hostile.setattr("crystal_mirror.history.control_entries.take_decrees", _take_nothing)
         write_control_entry(home.core, announced=announced, floor=(FAR, 0))
     home.store.run(publish(home.core))
     home.sync(home.laptop)

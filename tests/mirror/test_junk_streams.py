@@ -2,10 +2,10 @@
 
 import pytest
 
-from crystal_mirror.collect import NEW_STREAMS_MAX, OFFERS_MAX
-from crystal_mirror.logsync import VOIDS_AT_ONCE_MAX
-from crystal_mirror.member import Member
-from crystal_mirror.outbox import push, restart_stream
+from crystal_mirror.devicelog.sync import VOIDS_AT_ONCE_MAX
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.collect import NEW_STREAMS_MAX, OFFERS_MAX
+from crystal_mirror.streams.outbox import push, restart_stream
 from tests.mirror.household import Household, has
 from tests.mirror.test_two_devices import capture
 

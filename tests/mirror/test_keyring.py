@@ -6,10 +6,10 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import WrongKey
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import Verdict
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import Verdict
+from crystal_mirror.devicelog.records import Details, GenerationRecord, encode_details
 from crystal_mirror.errors import KeysWithheld, NotAMember
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.records import Details, GenerationRecord, encode_details
 from tests.mirror.logs import Logbook
 from tests.mirror.support import new_device
 

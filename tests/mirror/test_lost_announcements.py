@@ -1,9 +1,9 @@
 """A device takes the lead with the state of a snapshot whose announcement the relay has lost meanwhile."""
 
-from crystal_mirror.claim import claim
-from crystal_mirror.retention.looks import snapshot_due
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor, read_base
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.test_snapshots import NOW, house, mirror_slots, remember, snapshot
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from crystal_mirror.administer import revoke
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
-from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import HandoverStage, stage_of
-from crystal_mirror.moving.handover import CoreStage, freeze, giving_of, look_for_calls, offer
-from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS, due_in_ms
+from crystal_mirror.handover.core import CoreStage, freeze, giving_of, look_for_calls, offer
+from crystal_mirror.handover.successor import HandoverStage, stage_of
+from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS, due_in_ms
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.round import sync_round
 from tests.mirror.household import MODEL, has
 from tests.mirror.moving import Moving
@@ -109,7 +109,7 @@ def test_a_clock_that_is_set_while_the_core_holds_ends_it(home: Moving, jump: in
 def test_a_clock_that_stands_still_holds_nobody_for_ever(
     home: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crystal_mirror.moving.handover.HOLDING_ROUNDS_MAX", 5)
+    monkeypatch.setattr("crystal_mirror.handover.core.HOLDING_ROUNDS_MAX", 5)
     home.ask(home.laptop)
     home.round(home.core)
     rounds = 0

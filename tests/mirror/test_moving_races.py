@@ -2,15 +2,15 @@
 
 import pytest
 
-from crystal_mirror.administer import revoke
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Revoked, Superseded
-from crystal_mirror.moving.asking import HandoverStage, stage_of, take
-from crystal_mirror.moving.handover import CoreStage, freeze, giving_of
-from crystal_mirror.moving.terms import COURTESY_MS, LEASE_MS
+from crystal_mirror.handover.core import CoreStage, freeze, giving_of
+from crystal_mirror.handover.successor import HandoverStage, stage_of, take
+from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
+from crystal_mirror.history.slots import SlotKind, judge_slot
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import sync_round
-from crystal_mirror.slots import SlotKind, judge_slot
 from crystal_mirror.types import START
 from tests.mirror.household import MODEL, has
 from tests.mirror.moving import Moving, killed_at_write

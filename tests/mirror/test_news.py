@@ -5,7 +5,11 @@ import pytest
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import (
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import Details, GrantRecord, LeadRecord, Record
+from crystal_mirror.devicelog.sync import append, read_log
+from crystal_mirror.errors import Revoked
+from crystal_mirror.membership.administration import (
     NewDevice,
     add_device,
     grant_lead,
@@ -14,17 +18,13 @@ from crystal_mirror.administer import (
     revoke,
     rotate_root,
 )
-from crystal_mirror.authority import Authority, seal_record
-from crystal_mirror.claim import claim
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.errors import Revoked
-from crystal_mirror.founding import found, join
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import append, read_log
-from crystal_mirror.member import Member, load_keys, load_log
-from crystal_mirror.news import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
-from crystal_mirror.records import Details, GrantRecord, LeadRecord, Record
+from crystal_mirror.membership.authority import Authority, seal_record
+from crystal_mirror.membership.changes import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import Member, load_keys, load_log
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.round import sync_round
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import Objects, new_device, new_root, seeded
 

@@ -3,13 +3,13 @@ device's good name."""
 
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import revoke, rotate_root
-from crystal_mirror.claim import claim
-from crystal_mirror.held import accept_held, drop_held, held_orphans
-from crystal_mirror.member import Member
+from crystal_mirror.membership.administration import revoke, rotate_root
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import status
 from crystal_mirror.notices import Notice
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.held_entries import accept_held, drop_held, held_orphans
 from crystal_mirror.round import sync_round
-from crystal_mirror.status import status
 from tests.mirror.support import Objects, seeded
 from tests.mirror.test_two_devices import MODEL, Pair, capture
 

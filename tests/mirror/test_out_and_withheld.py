@@ -2,11 +2,11 @@
 
 import pytest
 
-from crystal_mirror.administer import renew_generation
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import KeysWithheld, Revoked
+from crystal_mirror.membership.administration import renew_generation
+from crystal_mirror.membership.status import status
 from crystal_mirror.notices import Notice
-from crystal_mirror.status import status
+from crystal_mirror.replication.claim import claim
 from tests.mirror.household import Household, generation_without, has, same
 from tests.mirror.test_two_devices import capture
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from hashlib import sha256
 from unittest.mock import patch
 
-from crystal_mirror.control_entries import write_control_entry
-from crystal_mirror.member import Member
-from crystal_mirror.publish import publish
+from crystal_mirror.entries.control_state import packs_of, published_floor
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.publish import publish
 from crystal_mirror.requests import Get, GetBlob, GetMany
-from crystal_mirror.retention.looks import retain
+from crystal_mirror.retention.gc import retain
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import packs_of, published_floor
 from crystal_mirror.snapshots import packs
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.test_snapshots import NOW, house, remember, snapshot

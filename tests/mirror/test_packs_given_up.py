@@ -2,9 +2,9 @@
 
 import pytest
 
-from crystal_mirror.claim import claim
-from crystal_mirror.retention.looks import retain
-from crystal_mirror.snapshot_base import packs_of
+from crystal_mirror.entries.control_state import packs_of
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.retention.gc import retain
 from crystal_mirror.snapshots import packs
 from tests.mirror.household import Household, same
 from tests.mirror.test_snapshots import NOW, mirror_slots, remember

@@ -6,9 +6,9 @@ from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
-from crystal_mirror.member import Member
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import FilePart, PutFile, Remember
-from crystal_mirror.retention.outlook import retention_status
 from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
@@ -17,9 +17,9 @@ from crystal_mirror.retention.pruning import (
     seal_files_anew,
     snapshot_wanted,
 )
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor
+from crystal_mirror.retention.status import retention_status
 from crystal_mirror.snapshots.blobs import BlobRef, get_blob, put_blob
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import Household, same
 
 NOW = 1_800_000_000_000

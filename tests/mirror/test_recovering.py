@@ -6,18 +6,13 @@ import apsw
 import pytest
 
 from crystal_core.replica import Replica
-from crystal_mirror.claim import claim
-from crystal_mirror.collect import collect
-from crystal_mirror.cursors import put_cursor, read_cursors
+from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.errors import LogForked
-from crystal_mirror.founding import join
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.member import Member, load_log
-from crystal_mirror.offeragain import META_HELD
+from crystal_mirror.membership.cursors import put_cursor, read_cursors
+from crystal_mirror.membership.founding import join
+from crystal_mirror.membership.member import Member, load_log
 from crystal_mirror.operations import Remember
-from crystal_mirror.outbox import push
-from crystal_mirror.recovering import (
+from crystal_mirror.repair.recovery import (
     MissingEntries,
     adopt_outbox,
     log_complete,
@@ -25,6 +20,11 @@ from crystal_mirror.recovering import (
     put_back_log,
     put_back_mirror,
 )
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.collect import collect
+from crystal_mirror.store_keys import StoreKeys
+from crystal_mirror.streams.outbox import push
+from crystal_mirror.streams.reoffers import META_HELD
 from crystal_mirror.types import EntryState
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.safekeeping.recovery.source_home import KEPT_VALUES

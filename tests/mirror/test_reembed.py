@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from crystal_core.replica import Replica
+from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.errors import Unready
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Remember
-from crystal_mirror.reembed import reembed
+from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.requests import Embed, Request
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import META_MODEL
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import MODEL, Household, has, same
 
 OTHER = "other/2"

@@ -3,16 +3,16 @@
 import pytest
 
 from crystal_crypto.entry import parse
-from crystal_mirror.administer import renew_generation
 from crystal_mirror.errors import KeysWithheld
-from crystal_mirror.member import Member
+from crystal_mirror.membership.administration import renew_generation
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import status
 from crystal_mirror.notices import Notice
-from crystal_mirror.outbox import push
 from crystal_mirror.ports import OutboxState
-from crystal_mirror.publish import publish
+from crystal_mirror.replication.publish import publish
 from crystal_mirror.requests import PutNew
 from crystal_mirror.round import sync_round
-from crystal_mirror.status import status
+from crystal_mirror.streams.outbox import push
 from crystal_mirror.types import EntryState
 from tests.mirror.household import MODEL, Household, another_process, generation_without, has, same
 from tests.mirror.test_two_devices import capture

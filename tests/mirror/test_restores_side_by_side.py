@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.rebuild import begin_rebuild
+from crystal_mirror.replication.rebuild import begin_rebuild
 from crystal_mirror.requests import GetBlob
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.restoring import restore_pending
+from crystal_mirror.snapshots.restore import restore_pending
 from tests.mirror.household import MODEL, Household, another_process, has, same
 from tests.mirror.test_snapshots import house, remember, snapshot
 

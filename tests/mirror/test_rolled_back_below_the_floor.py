@@ -3,9 +3,9 @@
 import contextlib
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.claim import claim
+from crystal_mirror.entries.control_state import published_floor
 from crystal_mirror.notices import Notice
-from crystal_mirror.snapshot_base import published_floor
+from crystal_mirror.replication.claim import claim
 from tests.mirror.household import Household, has, same
 from tests.mirror.test_snapshots import house, remember, snapshot
 

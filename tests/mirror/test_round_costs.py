@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Get, GetMany, List, Put, PutNew, Request
 from crystal_mirror.round import sync_round
 from tests.mirror.support import Objects

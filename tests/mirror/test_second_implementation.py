@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from crystal_mirror.administer import grant_lead, rename, renew_generation, revoke, rotate_root
-from crystal_mirror.claim import claim
-from crystal_mirror.devicelog import NOBODY, Verdict
-from crystal_mirror.held import accept_held
+from crystal_mirror.devicelog.log import NOBODY, Verdict
+from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
+from crystal_mirror.membership.administration import grant_lead, rename, renew_generation, revoke, rotate_root
 from crystal_mirror.operations import (
     Amend,
     Capture,
@@ -22,8 +21,9 @@ from crystal_mirror.operations import (
     PutSource,
     Remember,
 )
-from crystal_mirror.outbox import push
-from crystal_mirror.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.held_entries import accept_held
+from crystal_mirror.streams.outbox import push
 from tests.mirror.household import Household
 from tests.mirror.independent_log import Log
 from tests.mirror.independent_vault import read_log, read_vault

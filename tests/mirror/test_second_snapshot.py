@@ -2,7 +2,8 @@
 
 from hashlib import sha256
 
-from crystal_mirror.member import Member
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import (
     Amend,
     Capture,
@@ -15,11 +16,10 @@ from crystal_mirror.operations import (
     PutSource,
     Remember,
 )
-from crystal_mirror.reembed import reembed
+from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.retention.pruning import prune_now
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor
 from crystal_mirror.snapshots.blobs import put_blob
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.independent_vault import read_vault
 

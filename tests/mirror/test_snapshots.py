@@ -7,22 +7,22 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.blob import parse_blob_header
-from crystal_mirror.control_entries import write_control_entry
-from crystal_mirror.cursors import About
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
 from crystal_mirror.errors import RelayMisbehaves
-from crystal_mirror.member import Member
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Remember
-from crystal_mirror.publish import publish
+from crystal_mirror.replication.publish import publish
 from crystal_mirror.requests import GetBlob, PutBlob
 from crystal_mirror.retention.forgets import DAY_MS
-from crystal_mirror.retention.looks import forget_in_reach, retain, snapshot_due
+from crystal_mirror.retention.gc import forget_in_reach, retain, snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor, read_base
 from crystal_mirror.snapshots.blobs import BlobDamaged
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.snapshots.manifest import UnreadableSnapshot, decode_manifest
-from crystal_mirror.snapshots.restoring import restore_pending
+from crystal_mirror.snapshots.restore import restore_pending
 from crystal_mirror.types import START
 from tests.mirror.household import MODEL, Household, has, same
 

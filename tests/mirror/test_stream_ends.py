@@ -3,15 +3,15 @@
 import pytest
 
 from crystal_crypto.entry import parse
-from crystal_mirror import streamends
-from crystal_mirror.administer import revoke
-from crystal_mirror.member import Member
-from crystal_mirror.offers import seal_offer
+from crystal_mirror.entries.offers import seal_offer
+from crystal_mirror.membership import cutoffs
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.membership.cutoffs import listed_places, stream_ends
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import encode_operation
-from crystal_mirror.outbox import push, restart_stream
 from crystal_mirror.ports import Stream
 from crystal_mirror.requests import List, Request
-from crystal_mirror.streamends import listed_places, stream_ends
+from crystal_mirror.streams.outbox import push, restart_stream
 from crystal_mirror.types import Origin
 from tests.mirror.household import Household
 from tests.mirror.support import Objects
@@ -156,8 +156,8 @@ def test_a_new_incarnation_counts_from_its_first_entry(leaving: Leaving) -> None
 def test_streams_longer_than_a_page_and_than_one_fetch_are_followed_to_their_end(
     leaving: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamends, "LIST_PAGE", 3)
-    monkeypatch.setattr(streamends, "FETCH_AT_ONCE", 2)
+    monkeypatch.setattr(cutoffs, "LIST_PAGE", 3)
+    monkeypatch.setattr(cutoffs, "FETCH_AT_ONCE", 2)
     for number in range(4, 12):
         leaving.lost.accept(capture(str(number)))
     leaving.store.run(push(leaving.lost))
@@ -186,7 +186,7 @@ def test_junk_under_a_device_that_is_to_be_revoked_puts_its_revocation_off_by_li
     leaving: Leaving,
 ) -> None:
     """Who stole its token, and no key, may write under it as much as the relay takes."""
-    for number in range(5 * streamends.NEW_STREAMS_MAX):
+    for number in range(5 * cutoffs.NEW_STREAMS_MAX):
         leaving.store[leaving.key(0, number.to_bytes(8, "big"))] = b"junk"
     asked: list[Request] = []
 
@@ -197,4 +197,4 @@ def test_junk_under_a_device_that_is_to_be_revoked_puts_its_revocation_off_by_li
 
     ends = Counting().run(stream_ends(leaving.core, leaving.lost.device_id))
     assert ends == {leaving.incarnation: 3}, "streams of which something was taken come first"
-    assert len(asked) < streamends.NEW_STREAMS_MAX + 10
+    assert len(asked) < cutoffs.NEW_STREAMS_MAX + 10

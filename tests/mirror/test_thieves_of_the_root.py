@@ -7,16 +7,16 @@ from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import may_have_root, revoke, rotate_root
-from crystal_mirror.authority import Authority, seal_record
-from crystal_mirror.cursors import put_cursor, read_cursors, says_root
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import DETAIL_CHARS_MAX, AddRecord, Details, LeadRecord, NameRecord
+from crystal_mirror.devicelog.sync import append
 from crystal_mirror.errors import RootHeld
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import append
-from crystal_mirror.records import DETAIL_CHARS_MAX, AddRecord, Details, LeadRecord, NameRecord
-from crystal_mirror.status import details_of, device_name
+from crystal_mirror.membership.administration import may_have_root, revoke, rotate_root
+from crystal_mirror.membership.authority import Authority, seal_record
+from crystal_mirror.membership.cursors import put_cursor, read_cursors, says_root
+from crystal_mirror.membership.status import details_of, device_name
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import Household
 from tests.mirror.support import new_device, new_root

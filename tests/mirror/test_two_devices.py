@@ -7,14 +7,14 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.claim import claim
 from crystal_mirror.errors import BehindTheFloor
-from crystal_mirror.founding import found, join
-from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import Member, load_keys, load_log
+from crystal_mirror.membership.status import devices, status
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Capture, Forget, Piece, Remember
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.round import sync_round
-from crystal_mirror.status import devices, status
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 

@@ -14,8 +14,8 @@ from crystal_crypto.blob import open_blob, seal_blob
 from crystal_crypto.errors import Malformed, WrongKey
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.limits import BLOB_BYTES_MAX
-from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, Has, PutBlob, Request, StoreFailure
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.memory import MemoryStore

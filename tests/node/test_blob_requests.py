@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import (
     Condemn,
     Flow,
@@ -27,6 +26,7 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.runner import BadRelayReply, DeletionRefused, Runner
 from crystal_relay.decorators import RetryingStore
 from crystal_relay.errors import TooManyRequests

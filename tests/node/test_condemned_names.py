@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.keys import StoreKeys
 from crystal_mirror.requests import Condemn, Flow, GetBlob, PutBlob, PutNew, Request
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.runner import Runner
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.local import LocalStore

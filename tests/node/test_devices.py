@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.administer import NewDevice, add_device
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.member import load_log
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.administration import NewDevice, add_device
+from crystal_mirror.membership.member import load_log
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import opened
 from crystal_node.device.runner import Runner

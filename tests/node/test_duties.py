@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crystal_mirror.administer import grant_lead, revoke
+from crystal_mirror.membership.administration import grant_lead, revoke
 from crystal_mirror.requests import Flow
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device, opened

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from crystal_mirror.cursors import About
-from crystal_mirror.member import Member
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Remember
-from crystal_mirror.outbox import FULL_CHECK_ROUNDS
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention.looks import retain
+from crystal_mirror.retention.gc import retain
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
+from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS
 from crystal_node.device.runner import Runner
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import condemned

@@ -10,7 +10,7 @@ import pytest
 
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.offeragain import held_entries, hold_entry
+from crystal_mirror.streams.reoffers import held_entries, hold_entry
 from crystal_node.base.home import Home
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal

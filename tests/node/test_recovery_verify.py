@@ -9,8 +9,8 @@ import pytest
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import decode_kit
 from crystal_crypto.pairing import decode
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.member import load_log
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.member import load_log
 from crystal_node.base.settings import read_config
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.kit.page import KitPage

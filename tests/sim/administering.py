@@ -1,7 +1,7 @@
 """What people do to a simulated vault's membership, as flows that may be started again after a crash at any point."""
 
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import (
+from crystal_mirror.membership.administration import (
     NewDevice,
     add_device,
     grant_lead,
@@ -10,9 +10,9 @@ from crystal_mirror.administer import (
     revoke,
     rotate_root,
 )
-from crystal_mirror.authority import in_force
-from crystal_mirror.held import accept_held, drop_held
-from crystal_mirror.member import Member
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.held_entries import accept_held, drop_held
 from crystal_mirror.requests import Flow
 from crystal_mirror.round import sync_round
 from tests.sim.device import Home, spoken

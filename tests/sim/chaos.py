@@ -8,7 +8,7 @@ is held to the strictest promises.
 from dataclasses import dataclass
 from random import Random
 
-from crystal_mirror.claim import claim
+from crystal_mirror.replication.claim import claim
 from tests.mirror.support import seeded
 from tests.sim.device import Backup, Home
 from tests.sim.lies import HARM, LIES

@@ -19,12 +19,12 @@ from crystal_core import filerows
 from crystal_core.database import Database
 from crystal_core.vectors import float16_vectors
 from crystal_crypto.entry import Kind, parse
-from crystal_mirror.batch import Announced
-from crystal_mirror.member import Member
-from crystal_mirror.pull import read_floor
-from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.snapshot_base import META_RESTORE, first_position, published_floor, read_base
-from crystal_mirror.snapshots.restoring import restore_pending
+from crystal_mirror.entries.batches import Announced
+from crystal_mirror.entries.control_state import META_RESTORE, first_position, published_floor, read_base
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.pull import read_floor
+from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.snapshots.restore import restore_pending
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 from tests.mirror.independent_memories import Kept
 from tests.sim.device import Home

@@ -19,20 +19,20 @@ from crystal_core.replica import Replica, ReplicaTransaction
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import in_force
-from crystal_mirror.cursors import About
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import Details
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import NotAMember
-from crystal_mirror.files.moves import reput_parts
-from crystal_mirror.files.rounds import files_round
-from crystal_mirror.founding import found, join
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.files.round import files_round
+from crystal_mirror.files.transfers import reput_parts
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
-from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow, Request, StoreFailure
 from crystal_mirror.round import sync_round
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.types import Origin
 from crystal_node.device.journal import SqliteJournal
 from tests.sim.embedding import MODEL

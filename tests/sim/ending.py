@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from crystal_mirror.authority import in_force
-from crystal_mirror.claim import claim
-from crystal_mirror.retention.looks import snapshot_due
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.retention.gc import snapshot_due
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.types import EntryState, Origin
 from tests.sim.checks import compare
 from tests.sim.filing import files_on, refused_on, standing_files

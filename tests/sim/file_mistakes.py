@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from crystal_core import filerows
 from crystal_core.database import Database
-from crystal_mirror.files import moves as filemoves
-from crystal_mirror.files.moves import FilesRound
+from crystal_mirror.files import transfers as filemoves
+from crystal_mirror.files.transfers import FilesRound
 from crystal_mirror.files.tree import FileAction, decide
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Flow
@@ -70,7 +70,7 @@ def what_is_not_there_is_removed() -> AbstractContextManager[Any]:
     def hasty(local: Any, remote: Any, agreed: Any, **named: Any) -> FileAction:
         return FileAction.REMOVE if local and remote is None else honest(local, remote, agreed, **named)
 
-    return patch("crystal_mirror.files.rounds.decide", hasty)
+    return patch("crystal_mirror.files.round.decide", hasty)
 
 
 def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:

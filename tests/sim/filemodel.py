@@ -6,7 +6,7 @@ A row is a tuple, so that rows compare: version, executable, moment, parts, gone
 
 from collections.abc import Callable, Mapping
 
-from crystal_mirror.file_names import conflict_paths, folded
+from crystal_mirror.file_paths import conflict_paths, folded
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.types import Origin
 

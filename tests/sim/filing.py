@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from crystal_mirror.file_names import folded
+from crystal_mirror.file_paths import folded
 from tests.sim import filemodel
 from tests.sim.model import Histories, History, State, Violation
 from tests.sim.tree import Removed, SimDisk, cut

@@ -4,8 +4,8 @@ Devices that were revoked go on: honest ones are told so and stop, others act wi
 nothing, and the relay, where it colludes, takes what they write.
 """
 
-from crystal_mirror.claim import claim
 from crystal_mirror.notices import Notice
+from crystal_mirror.replication.claim import claim
 from tests.sim.administering import (
     accept_left,
     add,

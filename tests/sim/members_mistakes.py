@@ -16,15 +16,17 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror import administer, authority, logsync, publish
 from crystal_mirror import round as sync
-from crystal_mirror.administer import revoke
-from crystal_mirror.authority import Authority
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog, Revocation
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.member import Member
+from crystal_mirror.devicelog import sync as logsync
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog, Revocation
+from crystal_mirror.devicelog.records import LeadRecord, NameRecord, Record, RevokeRecord
+from crystal_mirror.membership import administration, authority
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.membership.authority import Authority
+from crystal_mirror.membership.member import Member
 from crystal_mirror.ports import OutboxState
-from crystal_mirror.records import LeadRecord, NameRecord, Record, RevokeRecord
+from crystal_mirror.replication import publish
 from crystal_mirror.requests import Flow, PutNew
 from crystal_mirror.types import EntryState
 from tests.sim.administering import NOW_MS, go_on_regardless
@@ -41,13 +43,13 @@ def _generations(
     change: Callable[[Member, dict[str, Any]], AbstractContextManager[Any]],
 ) -> AbstractContextManager[Any]:
     """Patches the sealing of a new generation: ``change`` may alter the arguments, and holds while it is done."""
-    honest = administer._begin_generation
+    honest = administration._begin_generation
 
     def begin(member: Member, *rest: Any, **named: Any) -> bytes:
         with change(member, named):
             return honest(member, *rest, **named)
 
-    return patch.object(administer, "_begin_generation", begin)
+    return patch.object(administration, "_begin_generation", begin)
 
 
 def a_revocation_begins_no_new_key() -> AbstractContextManager[Any]:
@@ -59,7 +61,7 @@ def a_revocation_begins_no_new_key() -> AbstractContextManager[Any]:
         def key(number: int, _fresh: bytes) -> GenerationKey:
             return GenerationKey(number, before)
 
-        replaced: AbstractContextManager[Any] = patch.object(administer, "GenerationKey", key)
+        replaced: AbstractContextManager[Any] = patch.object(administration, "GenerationKey", key)
         return replaced
 
     return _generations(same)
@@ -187,7 +189,7 @@ def the_core_can_be_revoked() -> Generator[None]:
 
     with (
         patch.object(DeviceLog, "_allowed", unless_it_leads),
-        patch.object(administer, "append", append_blindly),
+        patch.object(administration, "append", append_blindly),
     ):
         yield
 
@@ -209,7 +211,7 @@ def the_key_before_is_not_passed_on() -> Generator[None]:
     def seal(*values: Any, older: Any = (), **named: Any) -> bytes:
         return honest(*values, **named)
 
-    with patch.object(administer, "seal_record", seal):
+    with patch.object(administration, "seal_record", seal):
         yield
 
 
@@ -273,7 +275,7 @@ def core_is_put_out() -> None:
     kit, device = world.root, core.identity.id
     new = world.new_root()
     laptop.roots.append(new)
-    stage.act(laptop, lambda member: administer.rotate_root(member, kit, new, now_ms=NOW_MS))
+    stage.act(laptop, lambda member: administration.rotate_root(member, kit, new, now_ms=NOW_MS))
     world.run(laptop, lambda member: revoke(member, device, now_ms=NOW_MS))
     if core in world.former:
         go_on_regardless(world, core)

@@ -6,9 +6,9 @@ Core and laptop keep the root; the phone was added by the Core and has none; the
 from collections.abc import Callable
 from typing import Any
 
-from crystal_mirror.administer import revoke
-from crystal_mirror.held import held_places
-from crystal_mirror.member import Member
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.held_entries import held_places
 from crystal_mirror.requests import Flow
 from tests.sim.administering import (
     NOW_MS,

@@ -17,15 +17,15 @@ from crystal_core import acks
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror import claim, collect, publish, pull, rebuild
 from crystal_mirror import round as sync
-from crystal_mirror.batch import Batch
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.member import Member
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.entries.batches import Batch
+from crystal_mirror.history.slots import VOID, Slot, SlotKind
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Capture, Operation
 from crystal_mirror.ports import OutboxState, ReplicaTransaction
+from crystal_mirror.replication import claim, collect, publish, pull, rebuild
 from crystal_mirror.requests import Flow, GetMany, List, Listing, PutNew, Request
-from crystal_mirror.slots import VOID, Slot, SlotKind
 from crystal_mirror.types import EntryState, Origin, Position
 from tests.sim.kept_mistakes import KEPT_MISTAKES
 from tests.sim.store import SimStore

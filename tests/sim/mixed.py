@@ -5,14 +5,14 @@ As in the other worlds a mood says what kinds of trouble a run knows. Where no c
 leave no reader behind (``Needs.strict``).
 """
 
-from crystal_mirror.cursors import About
-from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import HandoverStage, ask, follow_up, stage_of, take, withdraw
-from crystal_mirror.moving.handover import call_off, freeze, offer
-from crystal_mirror.reembed import reembed
+from crystal_mirror.handover.core import call_off, freeze, offer
+from crystal_mirror.handover.successor import HandoverStage, ask, follow_up, stage_of, take, withdraw
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.requests import Flow
-from crystal_mirror.retention.looks import retain, snapshot_due
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.retention.gc import retain, snapshot_due
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.sim.bloblies import BLOB_LIES
 from tests.sim.chaos import STEPS, Mood
 from tests.sim.device import Home

@@ -14,16 +14,16 @@ from unittest.mock import patch
 from crystal_core.replica import ReplicaReader, ReplicaTransaction
 from crystal_crypto import entry
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror import snapshot_base
-from crystal_mirror.files import moves as filemoves
-from crystal_mirror.member import Member
-from crystal_mirror.moving.terms import holding_of
+from crystal_mirror.entries import control_state
+from crystal_mirror.entries.control_state import newest_snapshot
+from crystal_mirror.files import transfers as filemoves
+from crystal_mirror.handover.terms import holding_of
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Condemn, Flow
-from crystal_mirror.retention import looks as retention
-from crystal_mirror.retention.looks import RetentionState
-from crystal_mirror.snapshot_base import newest_snapshot
-from crystal_mirror.snapshots import making as snapshots
-from crystal_mirror.snapshots import restoring
+from crystal_mirror.retention import gc as retention
+from crystal_mirror.retention.gc import RetentionState
+from crystal_mirror.snapshots import creation as snapshots
+from crystal_mirror.snapshots import restore
 from crystal_mirror.snapshots.blobs import BlobRef, put_blob
 from tests.sim import file_mistakes
 from tests.sim import mixed_plots as plots
@@ -33,13 +33,13 @@ Mistake = Callable[[], AbstractContextManager[Any]]
 
 def the_cursor_runs_ahead_of_a_restore() -> AbstractContextManager[Any]:
     """The position is the snapshot's before its rows are there."""
-    honest = restoring.start_restore
+    honest = restore.start_restore
 
-    def start(transaction: Any, source: restoring.RestoreSource) -> None:
+    def start(transaction: Any, source: restore.RestoreSource) -> None:
         honest(transaction, source)
         transaction.set_position(source.announced.position)
 
-    return patch.object(restoring, "start_restore", start)
+    return patch.object(restore, "start_restore", start)
 
 
 def a_floor_rises_over_readers() -> AbstractContextManager[Any]:
@@ -142,7 +142,7 @@ def a_snapshot_of_what_is_not_published() -> Generator[None]:
 @contextmanager
 def a_restore_is_not_checked() -> Generator[None]:
     """What the parts hold is taken for what the announcement states."""
-    honest = restoring._finish
+    honest = restore._finish
 
     class Stated:
         def __init__(self, digest: bytes) -> None:
@@ -158,7 +158,7 @@ def a_restore_is_not_checked() -> Generator[None]:
         with patch.object(ReplicaTransaction, "digest", stated):
             return honest(member, state, *rest)
 
-    with patch.object(restoring, "_finish", finish):
+    with patch.object(restore, "_finish", finish):
         yield
 
 
@@ -240,7 +240,7 @@ def a_floor_binds_without_a_snapshot() -> AbstractContextManager[Any]:
     def set_base(_transaction: object, _base: object) -> None:
         return None
 
-    return patch.object(snapshot_base, "set_base", set_base)
+    return patch.object(control_state, "set_base", set_base)
 
 
 def nothing_is_offered_again_after_a_restore() -> AbstractContextManager[Any]:
@@ -249,7 +249,7 @@ def nothing_is_offered_again_after_a_restore() -> AbstractContextManager[Any]:
     def forgotten(*_values: Any, **_named: Any) -> None:
         return None
 
-    return patch.object(restoring, "offer_again", forgotten)
+    return patch.object(restore, "offer_again", forgotten)
 
 
 def a_core_that_drained_waits_for_ever() -> AbstractContextManager[Any]:

@@ -6,11 +6,11 @@ from hashlib import sha256
 from unittest.mock import patch
 
 from crystal_core.export import StateExport
-from crystal_mirror.cursors import About
-from crystal_mirror.moving.asking import ask
+from crystal_mirror.handover.successor import ask
+from crystal_mirror.membership.cursors import About
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember
-from crystal_mirror.retention.looks import retain, snapshot_due
+from crystal_mirror.retention.gc import retain, snapshot_due
 from crystal_mirror.types import EntryState
 from tests.sim.administering import add, renew
 from tests.sim.bloblies import SwallowsBlobs

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from crystal_mirror.cursors import About
-from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import HandoverStage as Asking
-from crystal_mirror.moving.asking import ask, follow_up, take
-from crystal_mirror.moving.handover import offer
+from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
+from crystal_mirror.handover.core import offer
+from crystal_mirror.handover.successor import HandoverStage as Asking
+from crystal_mirror.handover.successor import ask, follow_up, take
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow
-from crystal_mirror.snapshot_base import newest_snapshot, published_floor, read_base
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.sim.device import Home
 from tests.sim.mixed import DAY_MS, SECOND_MS, retain_now
 from tests.sim.script import TRIES_MAX, Stage

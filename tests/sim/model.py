@@ -14,7 +14,7 @@ import msgspec
 
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
-from crystal_mirror.batch import Announced, Batch, opened_batch
+from crystal_mirror.entries.batches import Announced, Batch, opened_batch
 from crystal_mirror.operations import (
     Amend,
     Capture,

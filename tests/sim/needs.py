@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.batch import Announced
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.member import Member
+from crystal_mirror.entries.batches import Announced
+from crystal_mirror.membership.member import Member
 from crystal_mirror.snapshots.blobs import BlobRef, opened
 from crystal_mirror.snapshots.manifest import decode_manifest
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.types import EntryState, Origin
 from tests.sim import filemodel
 from tests.sim.model import Histories, History, Violation

@@ -11,11 +11,11 @@ from crystal_crypto.entry import Entry, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import RevokeRecord
 from crystal_mirror.errors import NotAMember
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.member import Member, load_log
-from crystal_mirror.records import RevokeRecord
+from crystal_mirror.membership.member import Member, load_log
 from tests.sim.model import Violation
 
 

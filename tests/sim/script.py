@@ -7,8 +7,8 @@ same once more (`patient`), or stays down until its next turn (not `patient`). E
 from collections.abc import Callable
 from random import Random
 
-from crystal_mirror.claim import claim
 from crystal_mirror.operations import Operation
+from crystal_mirror.replication.claim import claim
 from tests.sim.device import Home
 from tests.sim.kept_script import keeping
 from tests.sim.world import World

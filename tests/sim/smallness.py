@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from crystal_core import export
-from crystal_mirror.retention import looks as retention
+from crystal_mirror.retention import gc as retention
 from crystal_mirror.snapshots import packs
 
 SMALL: tuple[tuple[object, str, int], ...] = (

@@ -6,10 +6,8 @@ import pytest
 
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import Authority
-from crystal_mirror.devicelog import ROOT_SENDER
-from crystal_mirror.notices import Notice
-from crystal_mirror.records import (
+from crystal_mirror.devicelog.log import ROOT_SENDER
+from crystal_mirror.devicelog.records import (
     AddRecord,
     GenerationRecord,
     GrantRecord,
@@ -19,6 +17,8 @@ from crystal_mirror.records import (
     RevokeRecord,
     RootRecord,
 )
+from crystal_mirror.membership.authority import Authority
+from crystal_mirror.notices import Notice
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.types import EntryState, Origin, Position
 from tests.mirror.support import seeded

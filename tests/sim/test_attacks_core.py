@@ -8,11 +8,11 @@ from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import ExchangePublic
-from crystal_mirror.authority import Authority, seal_record
-from crystal_mirror.devicelog import ROOT_SENDER, DeviceLog
+from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog
+from crystal_mirror.devicelog.records import Bundles, Details, GenerationRecord
 from crystal_mirror.errors import KeysWithheld
+from crystal_mirror.membership.authority import Authority, seal_record
 from crystal_mirror.notices import Notice
-from crystal_mirror.records import Bundles, Details, GenerationRecord
 from crystal_mirror.types import EntryState, Position
 from tests.sim.administering import go_on_regardless, put_out, renew
 from tests.sim.members_script import MembersStage

@@ -3,11 +3,11 @@
 import pytest
 
 from crystal_crypto.entry import Kind
-from crystal_mirror.authority import Authority
-from crystal_mirror.claim import claim
-from crystal_mirror.devicelog import ROOT_SENDER
+from crystal_mirror.devicelog.log import ROOT_SENDER
+from crystal_mirror.devicelog.records import NameRecord
+from crystal_mirror.membership.authority import Authority
 from crystal_mirror.notices import Notice
-from crystal_mirror.records import NameRecord
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.types import EntryState, Origin
 from tests.sim.administering import add, grant, put_out, renew
 from tests.sim.members_script import MembersStage

@@ -6,10 +6,10 @@ import pytest
 
 from crystal_crypto.errors import Malformed
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
-from crystal_mirror.administer import NewDevice, add_device
-from crystal_mirror.authority import Authority
-from crystal_mirror.devicelog import ROOT_SENDER
-from crystal_mirror.records import AddRecord
+from crystal_mirror.devicelog.log import ROOT_SENDER
+from crystal_mirror.devicelog.records import AddRecord
+from crystal_mirror.membership.administration import NewDevice, add_device
+from crystal_mirror.membership.authority import Authority
 from tests.mirror.support import seeded
 from tests.sim.administering import NOW_MS, put_out, renew
 from tests.sim.members_script import MembersStage

@@ -5,9 +5,9 @@ import pytest
 from crystal_crypto.errors import WrongKey
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import Authority
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.records import AddRecord
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.records import AddRecord
+from crystal_mirror.membership.authority import Authority
 from crystal_mirror.types import Origin
 from tests.mirror.support import seeded
 from tests.sim.administering import put_out, renew, replace_root

@@ -1,7 +1,7 @@
 """What an ex-device in league with the relay could get in where others have not read to the end yet, and what a false key in a
 generation's entry would cost those who come later."""
 
-from crystal_mirror.administer import revoke
+from crystal_mirror.membership.administration import revoke
 from crystal_mirror.notices import Notice
 from crystal_mirror.types import Origin
 from tests.sim.administering import NOW_MS, renew

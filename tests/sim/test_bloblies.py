@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from crystal_mirror.notices import Notice
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.sim.bloblies import (
     CrossesCursors,
     DeletesMore,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from crystal_crypto.entry import parse
-from crystal_mirror.administer import revoke
-from crystal_mirror.claim import claim
+from crystal_mirror.membership.administration import revoke
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.types import EntryState
 from tests.sim.administering import NOW_MS, renew, replace_root
 from tests.sim.lies import Withholds, flipped

@@ -11,17 +11,17 @@ from hashlib import sha256
 from crystal_crypto.entry import Channel, Frame, Header, Kind, parse, seal
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import Authority, seal_record
-from crystal_mirror.batch import Batch, encode_batch, seal_mirror
-from crystal_mirror.cursors import read_cursors
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.member import Member
-from crystal_mirror.offers import seal_offer
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import Details, Record
+from crystal_mirror.entries.batches import Batch, encode_batch, seal_mirror
+from crystal_mirror.entries.offers import seal_offer
+from crystal_mirror.membership.authority import Authority, seal_record
+from crystal_mirror.membership.cursors import read_cursors
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Remember, encode_operation
 from crystal_mirror.ports import Stream
-from crystal_mirror.records import Details, Record
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.types import Origin, Position
 from tests.sim.device import Home
 from tests.sim.store import SimStore

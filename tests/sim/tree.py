@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import apsw
 
-from crystal_mirror.file_names import fault_of
+from crystal_mirror.file_paths import fault_of
 from crystal_mirror.files.ports import FileMoved, FileStamp, FileTrouble, Incoming, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow

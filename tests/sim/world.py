@@ -15,9 +15,9 @@ from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import in_force
-from crystal_mirror.member import Member, load_log
-from crystal_mirror.offers import open_offer
+from crystal_mirror.entries.offers import open_offer
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.member import Member, load_log
 from crystal_mirror.operations import Forget, Operation, decode_operation, encode_operation
 from crystal_mirror.requests import Flow
 from tests.mirror.support import seeded

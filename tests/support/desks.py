@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crystal_core.replica import Replica
-from crystal_mirror.files.moves import FilesReport
-from crystal_mirror.files.rounds import files_round
-from crystal_mirror.founding import found, join
-from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.files.round import files_round
+from crystal_mirror.files.transfers import FilesReport
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.requests import (
     Condemn,
     Embed,

@@ -8,10 +8,10 @@ import os
 from unittest import mock
 
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.administer import NewDevice, add_device
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import load_log
+from crystal_mirror.devicelog.sync import read_log
+from crystal_mirror.membership.administration import NewDevice, add_device
+from crystal_mirror.membership.member import load_log
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.device.device import opened

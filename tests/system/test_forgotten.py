@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
 from tests.mirror.revealing import contents, entries

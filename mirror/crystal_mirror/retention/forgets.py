@@ -11,8 +11,8 @@ count anew. A device that has never looked takes all that was before it for forg
 
 import msgspec
 
-from crystal_mirror.member import Member
-from crystal_mirror.snapshot_base import Place, forgotten_at, newest_snapshot, published_floor
+from crystal_mirror.entries.control_state import Place, forgotten_at, newest_snapshot, published_floor
+from crystal_mirror.membership.member import Member
 
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS

@@ -12,18 +12,18 @@ Both can be stopped anywhere and begun again: what is sealed in the generation i
 from dataclasses import dataclass, field
 
 from crystal_crypto.errors import WrongKey
-from crystal_mirror.batch import CONDEMNED_MAX
-from crystal_mirror.control_entries import write_control_entry
+from crystal_mirror.entries.batches import CONDEMNED_MAX
+from crystal_mirror.entries.control_state import Place, newest_snapshot, published_floor
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.member import Member
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import FilePart, PutFile
 from crystal_mirror.ports import FileRow
-from crystal_mirror.publish import Published, publish
+from crystal_mirror.replication.publish import Published, publish
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.retention.looks import blobs_in_use, listed_blobs, retain
-from crystal_mirror.snapshot_base import Place, newest_snapshot, published_floor
+from crystal_mirror.retention.gc import blobs_in_use, listed_blobs, retain
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_generation, put_verified
-from crystal_mirror.snapshots.making import read_manifest
+from crystal_mirror.snapshots.creation import read_manifest
 
 LOOKS_MAX = 1000
 SEALING = "sealing files anew"

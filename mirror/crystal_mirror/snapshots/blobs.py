@@ -15,7 +15,7 @@ from crystal_crypto.blob import open_blob, parse_blob_header, seal_blob
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob, RetryBudget
 
 HAS_AT_ONCE = 64

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_crypto.errors import Malformed
-from crystal_mirror.batch import Announced, Bytes32, Number
+from crystal_mirror.entries.batches import Announced, Bytes32, Number
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.snapshots.blobs import BlobRef
 

@@ -15,12 +15,12 @@ import msgspec
 
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.batch import PACKS_MAX, Pack, opened_batch
-from crystal_mirror.cursors import read_cursors
-from crystal_mirror.member import Member
+from crystal_mirror.entries.batches import PACKS_MAX, Pack, opened_batch
+from crystal_mirror.entries.control_state import Place, packs_of, published_floor
+from crystal_mirror.history.slots import SlotKind, judge_slot
+from crystal_mirror.membership.cursors import read_cursors
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, Get
-from crystal_mirror.slots import SlotKind, judge_slot
-from crystal_mirror.snapshot_base import Place, packs_of, published_floor
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.types import EntryState, KeptEntry, Position
 

@@ -11,13 +11,13 @@ from hashlib import sha256
 
 import msgspec
 
-from crystal_mirror.cursors import Cursor, seen_cursors
-from crystal_mirror.offeragain import META_HELD
+from crystal_mirror.entries.control_state import Place, floor_slot, newest_snapshot, published_floor
+from crystal_mirror.membership.cursors import Cursor, seen_cursors
+from crystal_mirror.membership.status import device_name
 from crystal_mirror.operations import Capture, Forget, Operation, decode_operation
 from crystal_mirror.retention.forgets import FORGOTTEN_MS, PendingForget, pending_forgets
-from crystal_mirror.retention.looks import read_state
-from crystal_mirror.snapshot_base import Place, floor_slot, newest_snapshot, published_floor
-from crystal_mirror.status import device_name
+from crystal_mirror.retention.gc import read_state
+from crystal_mirror.streams.reoffers import META_HELD
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import counted
 from crystal_node.device.device import Device

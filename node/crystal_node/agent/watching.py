@@ -13,10 +13,10 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.moving.handover import look_for_calls
-from crystal_mirror.moving.terms import due_in_ms
-from crystal_mirror.news import shown_slot, vault_changes
+from crystal_mirror.handover.core import look_for_calls
+from crystal_mirror.handover.terms import due_in_ms
+from crystal_mirror.membership.changes import shown_slot, vault_changes
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.agent.heartbeat import Pulse
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule

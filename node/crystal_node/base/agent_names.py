@@ -15,7 +15,7 @@ import re
 from hashlib import sha256
 from pathlib import Path
 
-from crystal_mirror.file_names import fault_of
+from crystal_mirror.file_paths import fault_of
 from crystal_node.base.home import Home
 
 AGENT_CHARS_MAX = 64

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from crystal_mirror.file_names import fault_of, folded
+from crystal_mirror.file_paths import fault_of, folded
 
 _BETWEEN_STARS = re.compile(r"\*([^*]+)(?=\*(?!\*/))")
 TEMPORARY_PREFIX = ".crystal-tmp-"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import in_force
 from crystal_mirror.errors import NotAMember
-from crystal_mirror.member import Member, load_keys, load_log
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Origin
 from crystal_node.base.clock import now_ms
@@ -57,7 +57,7 @@ class Device:
     @property
     def name(self) -> str:
         """What the vault calls this device: it may have been renamed on another one."""
-        from crystal_mirror.status import device_name
+        from crystal_mirror.membership.status import device_name
 
         return device_name(self.member, self.member.device_id) or self.settings.name.value
 
@@ -145,7 +145,7 @@ class Device:
 
     def embedder(self) -> "HeldEmbedder":
         """What makes vectors here when this device leads; its model is loaded at its first use. Raises EmbedderRefused."""
-        from crystal_mirror.snapshot_base import META_MODEL
+        from crystal_mirror.entries.control_state import META_MODEL
         from crystal_node.models.embedding import embedder_for
 
         return embedder_for(self.settings, (self.replica.meta_get(META_MODEL) or b"").decode())

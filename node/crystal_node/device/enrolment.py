@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.authority import in_force
+from crystal_mirror.devicelog.records import Details
 from crystal_mirror.errors import WrongVault
-from crystal_mirror.founding import found, join
-from crystal_mirror.member import load_log
-from crystal_mirror.outbox import restart_stream
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.member import load_log
 from crystal_mirror.ports import JournalView
-from crystal_mirror.records import Details
 from crystal_mirror.requests import Flow
+from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home

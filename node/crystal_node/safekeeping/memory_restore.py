@@ -22,10 +22,10 @@ from crystal_core.database import Database
 from crystal_core.errors import ForeignSecret, VaultDamaged, VaultDataError
 from crystal_core.replica import Replica
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.member import load_keys, load_log
-from crystal_mirror.recovering import first_damage
-from crystal_mirror.repair.inspecting import Fault, inspect
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.member import load_keys, load_log
+from crystal_mirror.repair.inspection import Fault, inspect
+from crystal_mirror.repair.recovery import first_damage
 from crystal_mirror.types import EntryState
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp, RelayLacks, UsageError

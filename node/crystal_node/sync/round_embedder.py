@@ -23,9 +23,9 @@ from crystal_core.embed.identities import parse_identity
 from crystal_core.embed.port import AnotherModel, EmbedderUnavailable, EmbeddingError
 from crystal_core.embed.prices import known_model
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.reembed import ReembedStep, embed_some
-from crystal_mirror.snapshot_base import META_MODEL
+from crystal_mirror.replication.reembedding import ReembedStep, embed_some
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings.again import options_again
 from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.administer import generation_due, renew_generation
-from crystal_mirror.claim import claim
-from crystal_mirror.cursors import About
 from crystal_mirror.errors import Revoked
-from crystal_mirror.files.moves import FilesReport
+from crystal_mirror.files.transfers import FilesReport
+from crystal_mirror.membership.administration import generation_due, renew_generation
+from crystal_mirror.membership.cursors import About
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow
 from crystal_mirror.round import RoundReport, sync_round
 from crystal_node.base.clock import now_ms
@@ -47,8 +47,8 @@ from crystal_node.base.errors import passes
 
 if TYPE_CHECKING:
     pass
-from crystal_mirror.retention.looks import snapshot_due
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.retention.gc import snapshot_due
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_node.base.errors import HomeBusy
 
 

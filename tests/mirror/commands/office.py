@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crystal_mirror.commands.asking import ask
-from crystal_mirror.commands.looking import read_commands
+from crystal_mirror.commands.asker import ask
+from crystal_mirror.commands.database import AskedRequest, ReceivedState
+from crystal_mirror.commands.entries import CLAIMS
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
-from crystal_mirror.commands.ports import AskedRequest, ReceivedState
-from crystal_mirror.commands.running import BeginOutcome, HeldClaims, begin, finish, next_due
-from crystal_mirror.commands.sealing import CLAIMS
-from crystal_mirror.commands.sending import send
-from crystal_mirror.member import Member
+from crystal_mirror.commands.reader import read_commands
+from crystal_mirror.commands.stream import send
+from crystal_mirror.commands.target import BeginOutcome, HeldClaims, begin, finish, next_due
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request, StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.household import Household

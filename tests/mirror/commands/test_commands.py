@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from crystal_crypto.entry import parse
-from crystal_mirror.claim import claim
-from crystal_mirror.commands.asking import OPEN_MAX, withdraw
-from crystal_mirror.commands.looking import ENTRIES_PER_STREAM_MAX, read_commands
+from crystal_mirror.commands.asker import OPEN_MAX, withdraw
+from crystal_mirror.commands.database import ReceivedState
 from crystal_mirror.commands.messages import EXPIRES_AFTER_ENTRIES, Action, Arguments, CommandState
-from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import begin, finish, next_due, progress
-from crystal_mirror.commands.sending import STREAM_IDLE_MS, send
+from crystal_mirror.commands.reader import ENTRIES_PER_STREAM_MAX, read_commands
+from crystal_mirror.commands.stream import STREAM_IDLE_MS, send
+from crystal_mirror.commands.target import begin, finish, next_due, progress
 from crystal_mirror.errors import NotAllowed, NotAMember
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Request
 from crystal_mirror.types import Position
 from tests.mirror.commands.office import Office, before_put

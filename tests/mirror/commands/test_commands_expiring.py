@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_mirror.commands.expiring import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
+from crystal_mirror.commands.deletion import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
 from tests.mirror.commands.office import CLAIM_STREAM, NOW, Office
 
 

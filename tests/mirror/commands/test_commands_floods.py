@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from crystal_mirror.commands import taking
+from crystal_mirror.commands.database import command_notices
+from crystal_mirror.commands.entries import seal_message
 from crystal_mirror.commands.messages import Withdraw, encode_message
-from crystal_mirror.commands.ports import command_notices
-from crystal_mirror.commands.sealing import seal_message
 from crystal_mirror.types import ZERO_HASH
 from tests.mirror.commands.office import Office
 

@@ -7,11 +7,11 @@ import pytest
 from crystal_crypto.entry import Channel, Frame, Header, Kind, seal
 from crystal_crypto.identity import ExchangePublic
 from crystal_crypto.letter import seal_letter
-from crystal_mirror.commands.looking import JUNK_MAX, NEW_STREAMS_MAX
+from crystal_mirror.commands.database import ReceivedState, command_notices
+from crystal_mirror.commands.entries import CLAIMS, claim_hash, claim_key, seal_message
 from crystal_mirror.commands.messages import Action, Arguments, CommandState, Report, Request, encode_message
-from crystal_mirror.commands.ports import ReceivedState, command_notices
-from crystal_mirror.commands.sealing import CLAIMS, claim_hash, claim_key, seal_message
-from crystal_mirror.member import Member
+from crystal_mirror.commands.reader import JUNK_MAX, NEW_STREAMS_MAX
+from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import PutNew
 from crystal_mirror.types import ZERO_HASH
 from tests.mirror.commands.office import Office

@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import pytest
 
-from crystal_mirror.commands.looking import read_commands
+from crystal_mirror.commands.database import ReceivedState, command_notices
 from crystal_mirror.commands.messages import Action, CommandState
-from crystal_mirror.commands.ports import ReceivedState, command_notices
-from crystal_mirror.commands.running import TRIES_MAX, BeginOutcome, HeldClaims, begin, finish, next_due
-from crystal_mirror.commands.sending import send
+from crystal_mirror.commands.reader import read_commands
+from crystal_mirror.commands.stream import send
+from crystal_mirror.commands.target import TRIES_MAX, BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from crystal_mirror.commands.asking import OPEN_MAX
-from crystal_mirror.commands.looking import read_commands
+from crystal_mirror.commands.asker import OPEN_MAX
+from crystal_mirror.commands.database import ReceivedState
 from crystal_mirror.commands.messages import Action, CommandState
-from crystal_mirror.commands.ports import ReceivedState
-from crystal_mirror.commands.running import BeginOutcome, begin, finish, next_due
-from crystal_mirror.commands.sending import send
+from crystal_mirror.commands.reader import read_commands
+from crystal_mirror.commands.stream import send
+from crystal_mirror.commands.target import BeginOutcome, begin, finish, next_due
 from crystal_mirror.requests import StoreFailure
 from tests.mirror.commands.office import Office, Party, failing
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_mirror.file_names import fault_of, folded
+from crystal_mirror.file_paths import fault_of, folded
 from crystal_node.base.agent_names import agent_folder, agent_id, folder_name, session_name
 from crystal_node.base.home import Home
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
-from crystal_mirror.commands.asking import ask, withdraw
-from crystal_mirror.commands.looking import read_commands
+from crystal_mirror.commands.asker import ask, withdraw
+from crystal_mirror.commands.database import AskedRequest
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
-from crystal_mirror.commands.ports import AskedRequest
-from crystal_mirror.commands.sending import send
+from crystal_mirror.commands.reader import read_commands
+from crystal_mirror.commands.stream import send
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import Unready
-from crystal_mirror.logsync import read_log
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.base.clock import now_ms

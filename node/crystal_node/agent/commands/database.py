@@ -1,4 +1,4 @@
-"""``commands.db``: the book of commands (``crystal_mirror.commands.ports``) on SQLite.
+"""``commands.db``: the book of commands (``crystal_mirror.commands.database``) on SQLite.
 
 A file of its own: it can be lost without losing memory, and what happens then is part of the protocol (a new book runs nothing
 that was asked before it). Rows are MessagePack under the names by which they are looked up. Like the journal: WAL,
@@ -12,7 +12,7 @@ import msgspec
 
 from crystal_core.sqlitefile import SqliteFile
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.commands.ports import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
+from crystal_mirror.commands.database import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
 from crystal_node.base.stream_database import StreamDatabase
 
 _SCHEMA = """

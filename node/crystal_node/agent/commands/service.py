@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import SystemRandom
 
-from crystal_mirror.commands.expiring import expire
+from crystal_mirror.commands.database import ReceivedRequest, ReceivedState
+from crystal_mirror.commands.deletion import expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments
-from crystal_mirror.commands.ports import ReceivedRequest, ReceivedState
-from crystal_mirror.commands.running import BeginOutcome, HeldClaims, begin, finish, next_due, progress
-from crystal_mirror.commands.sending import send
+from crystal_mirror.commands.stream import send
+from crystal_mirror.commands.target import BeginOutcome, HeldClaims, begin, finish, next_due, progress
 from crystal_node.agent.commands.client import exchange
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.commands.policy import denial

@@ -84,7 +84,7 @@ async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
 
 
 async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
-    from crystal_mirror.snapshot_base import newest_snapshot
+    from crystal_mirror.entries.control_state import newest_snapshot
     from crystal_node.base.errors import HomeBusy
 
     tell("making a snapshot", 0, 0)

@@ -11,7 +11,7 @@ Ages are bounds: "for so long at most". None means that nothing waits, or that i
 import os
 from dataclasses import dataclass
 
-from crystal_mirror.status import MemberStatus
+from crystal_mirror.membership.status import MemberStatus
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
 from crystal_node.sync.files.database import FileDatabase

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.commands.ports import ReceivedState, command_notices
+from crystal_mirror.commands.database import ReceivedState, command_notices
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.health.channels import CommandsOpen
 from crystal_node.agent.jobs.status import Holder, agent_standing, job_standings

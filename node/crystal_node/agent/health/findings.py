@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from crystal_mirror.membership.status import DeviceEntry, device_name, devices
 from crystal_mirror.notices import Notice
-from crystal_mirror.status import DeviceEntry, device_name, devices
 from crystal_node.agent.health.channels import Channels
 from crystal_node.agent.health.facts import STAGED_MAX, Background, Disk, Others
 from crystal_node.base.clock import now_ms
@@ -28,7 +28,7 @@ from crystal_node.sync.members.duties_due import duties_due, unfinished
 from crystal_node.sync.members.names import name_of
 
 if TYPE_CHECKING:
-    from crystal_mirror.member import Member
+    from crystal_mirror.membership.member import Member
 from collections.abc import Iterable
 
 from crystal_node.base.errors import describe

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import cast
 
-from crystal_mirror.news import vault_changes
-from crystal_mirror.retention.outlook import RetentionSummary, retention_summary
-from crystal_mirror.snapshot_base import META_MODEL
-from crystal_mirror.status import MemberStatus, details_of, status
+from crystal_mirror.entries.control_state import META_MODEL
+from crystal_mirror.membership.changes import vault_changes
+from crystal_mirror.membership.status import MemberStatus, details_of, status
+from crystal_mirror.retention.status import RetentionSummary, retention_summary
 from crystal_node.agent.health.channels import Channels, channels
 from crystal_node.agent.health.facts import Background, background, disks_of, others
 from crystal_node.agent.health.findings import Concern, CoreSeen, Facts, Stuck, concerns, stuck

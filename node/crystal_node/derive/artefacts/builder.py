@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database
-from crystal_mirror.cursors import seen_cursors
-from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.snapshots.restoring import restore_pending
-from crystal_mirror.status import device_name
+from crystal_mirror.membership.cursors import seen_cursors
+from crystal_mirror.membership.status import device_name
+from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.snapshots.restore import restore_pending
 from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from crystal_core.documents import Source, count_pieces, documents, sources
+from crystal_mirror.membership.status import device_name
 from crystal_mirror.operations import PATTERNS_MAX, SOURCE_NAME_CHARS_MAX, DropSource, PutSource
-from crystal_mirror.rebuild import rebuild_pending
-from crystal_mirror.snapshots.restoring import restore_pending
-from crystal_mirror.status import device_name
+from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.snapshots.restore import restore_pending
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
 from crystal_node.base.locking import FileLock

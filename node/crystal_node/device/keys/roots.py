@@ -14,9 +14,9 @@ and whoever opens the device picks the right one. A root that is not in force ha
 from dataclasses import dataclass, field
 
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.authority import in_force
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.records import RootRecord
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import RootRecord
+from crystal_mirror.membership.authority import in_force
 from crystal_node.base.errors import LocalStorage
 from crystal_node.device.keys.device_keys import DeviceKeys
 

@@ -4,9 +4,9 @@ import hmac
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.kit import Kit
-from crystal_mirror.authority import in_force
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.records import RootRecord
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import RootRecord
+from crystal_mirror.membership.authority import in_force
 from crystal_node.base.errors import ExitCode
 
 

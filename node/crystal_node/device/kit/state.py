@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from crystal_crypto.hierarchy import Root, vault_id
 from crystal_crypto.identity import VerifyKey
-from crystal_mirror.records import RootRecord
+from crystal_mirror.devicelog.records import RootRecord
 from crystal_node.base.settings import Config
 
 _MARK_BYTES = 8

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from crystal_crypto.kit import Kit
-from crystal_mirror.outbox import restart_stream
+from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
 from crystal_node.base.locking import FileLock

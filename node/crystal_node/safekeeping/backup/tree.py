@@ -20,7 +20,7 @@ from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 
-from crystal_mirror.file_names import DEPTH_MAX, fault_of
+from crystal_mirror.file_paths import DEPTH_MAX, fault_of
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home

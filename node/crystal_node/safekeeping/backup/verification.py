@@ -17,8 +17,8 @@ from crystal_core.errors import VaultDataError
 from crystal_core.unchanging import check_state, has_schema_of_now, open_unchanging
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.member import load_log
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.member import load_log
 from crystal_node.device.journal import SCHEMA_VERSION, SqliteJournal
 from crystal_node.safekeeping.backup.databases import JOURNAL, MEMORY
 from crystal_node.safekeeping.backup.manifest import (

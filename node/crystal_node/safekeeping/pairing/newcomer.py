@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING
 from crystal_crypto.errors import BadMessage, CryptoError, CrystalError
 from crystal_crypto.invite import EndReason, InviterInfo, Joiner, Welcome
 from crystal_crypto.invite_code import InviteCode
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import KeysWithheld
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import load_log
+from crystal_mirror.membership.member import load_log
 from crystal_mirror.requests import StoreFailure
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.enrolment import Enrolled, PendingEnrolment, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.relay import invite_store, open_store

@@ -14,12 +14,12 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError, Malformed
 from crystal_crypto.invite import Newcomer
-from crystal_mirror.administer import NewDevice as NewMember
-from crystal_mirror.administer import add_device, grant_lead, revoke
-from crystal_mirror.authority import authority
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import NotAllowed, frozen_vault
-from crystal_mirror.logsync import read_log
-from crystal_mirror.status import device_name
+from crystal_mirror.membership.administration import NewDevice as NewMember
+from crystal_mirror.membership.administration import add_device, grant_lead, revoke
+from crystal_mirror.membership.authority import authority
+from crystal_mirror.membership.status import device_name
 from crystal_node.base.clock import now_ms
 from crystal_node.device.runner import Runner, store_failure
 from crystal_node.safekeeping.pairing.errors import RevokedBefore, StrangeNewcomer

@@ -11,10 +11,10 @@ import msgspec
 from crystal_core.errors import ForeignSecret
 from crystal_core.replica import Replica
 from crystal_crypto.kit import Kit
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.keyring import KeyRing
-from crystal_mirror.member import load_log
-from crystal_mirror.recovering import first_damage
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.member import load_log
+from crystal_mirror.repair.recovery import first_damage
 from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import Home, write_private
 from crystal_node.device.enrolment import META_VAULT, PendingEnrolment

@@ -19,17 +19,17 @@ import msgspec
 
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import Kit
-from crystal_mirror.claim import claim
-from crystal_mirror.cursors import seen_cursors
-from crystal_mirror.devicelog import DeviceLog
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import Details
 from crystal_mirror.errors import WrongVault
-from crystal_mirror.founding import join
-from crystal_mirror.keys import StoreKeys
-from crystal_mirror.member import load_log
-from crystal_mirror.rebuild import mark_rebuild, rebuild_pending
-from crystal_mirror.records import Details
-from crystal_mirror.recovering import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
-from crystal_mirror.status import device_name
+from crystal_mirror.membership.cursors import seen_cursors
+from crystal_mirror.membership.founding import join
+from crystal_mirror.membership.member import load_log
+from crystal_mirror.membership.status import device_name
+from crystal_mirror.repair.recovery import adopt_outbox, log_complete, missing, put_back_log, put_back_mirror
+from crystal_mirror.replication.claim import claim
+from crystal_mirror.replication.rebuild import mark_rebuild, rebuild_pending
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings

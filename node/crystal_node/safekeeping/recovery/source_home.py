@@ -15,10 +15,10 @@ import apsw
 from crystal_core.database import Database
 from crystal_core.errors import ForeignFile, VaultDamaged
 from crystal_core.objects import strange_objects
-from crystal_mirror.member import META_CLAIM
-from crystal_mirror.offeragain import META_HELD
-from crystal_mirror.outbox import META_OWN
-from crystal_mirror.pull import META_QUARANTINE
+from crystal_mirror.membership.member import META_CLAIM
+from crystal_mirror.replication.pull import META_QUARANTINE
+from crystal_mirror.streams.outbox import META_OWN
+from crystal_mirror.streams.reoffers import META_HELD
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directory
 from crystal_node.device.journal import JournalDamaged, SqliteJournal

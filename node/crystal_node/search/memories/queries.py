@@ -10,7 +10,7 @@ from crystal_core.memories import (
     memory_chain,
     memory_history,
 )
-from crystal_mirror.status import device_name
+from crystal_mirror.membership.status import device_name
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.lookup import find_text
 from crystal_node.base.wording import iso

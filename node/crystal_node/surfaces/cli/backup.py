@@ -1,20 +1,32 @@
 """``crystal backup``: makes backups of this device's home, shows and checks them, brings one back (``backuprestore.py``)."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from msgspec import structs
 
+from crystal_crypto.errors import CrystalError
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.member import load_keys
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
+from crystal_node.base.home import write_private
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.settings.options import BY_NAME
+from crystal_node.base.wording import ago, counted, iso, printable, size
+from crystal_node.device.activity import Activity
+from crystal_node.device.activity import note as note_moment
+from crystal_node.device.device import opened
+from crystal_node.device.keys.device_keys import open_keys
+from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up, ready_shelf
+from crystal_node.safekeeping.backup.folder import SHELF_MARK, FoundBackup, backups
+from crystal_node.safekeeping.backup.manifest import Keys
+from crystal_node.safekeeping.backup.verification import verify_backup
 from crystal_node.surfaces.cli.backup_restore import run as run_restore
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import VaultSecret
-    from crystal_mirror.devicelog import DeviceLog
-    from crystal_node.base.settings import Settings
-    from crystal_node.safekeeping.backup.creation import BackedUp
-    from crystal_node.safekeeping.backup.folder import FoundBackup
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -63,12 +75,6 @@ def run(
     """
     if context.invoked_subcommand is not None:
         return
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.activity import Activity
-    from crystal_node.device.activity import note as note_moment
-    from crystal_node.device.device import opened
-    from crystal_node.safekeeping.backup.creation import Subject, back_up
 
     settings = resolve()
     with opened(settings) as device:
@@ -105,14 +111,6 @@ def setup(
 
         crystal backup setup --to /media/disk/backups --keep 7 --every-hours 24
     """
-    from msgspec import structs
-
-    from crystal_node.base.errors import NotSetUp, UsageError
-    from crystal_node.base.home import write_private
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.settings.options import BY_NAME
-    from crystal_node.safekeeping.backup.creation import ready_shelf
-    from crystal_node.safekeeping.backup.folder import SHELF_MARK
 
     settings = resolve()
     if settings.vault is None:
@@ -144,9 +142,6 @@ def list_backups(to: To = None, as_json: Json = False, debug: Debug = False) -> 
 
         crystal backup list
     """
-    from crystal_node.base.errors import LocalStorage
-    from crystal_node.base.settings import resolve
-    from crystal_node.safekeeping.backup.folder import backups
 
     settings = resolve()
     shelf = (to or _configured(settings)).expanduser().absolute()
@@ -173,9 +168,6 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal backup verify /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted, printable, size
-    from crystal_node.safekeeping.backup.verification import verify_backup
 
     settings = resolve()
     found = verify_backup(
@@ -209,8 +201,7 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 group.command("restore")(run_restore)
 
 
-def _configured(settings: "Settings") -> Path:
-    from crystal_node.base.errors import UsageError
+def _configured(settings: Settings) -> Path:
 
     if settings.backup.folder is None:
         raise UsageError(
@@ -220,11 +211,8 @@ def _configured(settings: "Settings") -> Path:
     return settings.backup.folder
 
 
-def _secret(settings: "Settings", log: "DeviceLog") -> "VaultSecret | None":
+def _secret(settings: Settings, log: DeviceLog) -> VaultSecret | None:
     """The vault's secret, if this machine's device is in that log and its keys are at hand."""
-    from crystal_crypto.errors import CrystalError
-    from crystal_mirror.member import load_keys
-    from crystal_node.device.keys.device_keys import open_keys
 
     if settings.vault != log.vault:
         return None
@@ -240,9 +228,7 @@ def _secret(settings: "Settings", log: "DeviceLog") -> "VaultSecret | None":
         return None
 
 
-def _tell(done: "BackedUp") -> None:
-    from crystal_node.base.wording import ago, counted, printable, size
-    from crystal_node.safekeeping.backup.manifest import Keys
+def _tell(done: BackedUp) -> None:
 
     manifest = done.manifest
     say(
@@ -268,7 +254,7 @@ def _tell(done: "BackedUp") -> None:
         say(f"Not deleted, as it is not as it was written, or holds something else: {path}")
 
 
-def _tell_setup(settings: "Settings", *, as_json: bool) -> None:
+def _tell_setup(settings: Settings, *, as_json: bool) -> None:
     backup = settings.backup
     if as_json:
         emit(
@@ -286,7 +272,7 @@ def _tell_setup(settings: "Settings", *, as_json: bool) -> None:
         say("and on waking if one was missed. `crystal backup` makes one now.")
 
 
-def _document(done: "BackedUp") -> dict[str, object]:
+def _document(done: BackedUp) -> dict[str, object]:
     manifest = done.manifest
     return {
         "folder": str(done.folder),
@@ -305,8 +291,7 @@ def _document(done: "BackedUp") -> dict[str, object]:
     }
 
 
-def _standing(each: "FoundBackup") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _standing(each: FoundBackup) -> dict[str, object]:
 
     manifest = each.manifest
     if manifest is None:
@@ -324,9 +309,7 @@ def _standing(each: "FoundBackup") -> dict[str, object]:
     }
 
 
-def _line(each: "FoundBackup") -> str:
-    from crystal_node.base.wording import counted, iso, size
-    from crystal_node.safekeeping.backup.manifest import Keys
+def _line(each: FoundBackup) -> str:
 
     manifest = each.manifest
     if manifest is None:

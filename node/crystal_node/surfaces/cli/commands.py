@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from crystal_mirror.commands.ports import AskedRequest, command_notices
-from crystal_mirror.status import devices
+from crystal_mirror.commands.database import AskedRequest, command_notices
+from crystal_mirror.membership.status import devices
 from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, refresh, take_back
 from crystal_node.agent.commands.database import SqliteBook
 from crystal_node.agent.commands.policy import allow, deny
@@ -184,7 +184,7 @@ def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool)
         note(f"commands_denied comes from {options.origin}, and is {options.value or 'empty'}.")
 
 
-def _digits(device: "Device", given: str) -> str:
+def _digits(device: Device, given: str) -> str:
     """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
 
     if given.strip() == "*":
@@ -192,18 +192,18 @@ def _digits(device: "Device", given: str) -> str:
     return find_device(devices(device.member), given).info.device.hex()
 
 
-def _asked(book: "SqliteBook", request: bytes) -> "AskedRequest":
+def _asked(book: SqliteBook, request: bytes) -> AskedRequest:
     row = book.asked(request)
     assert row is not None, "it was there a moment ago"
     return row
 
 
-def _names(device: "Device") -> dict[str, str]:
+def _names(device: Device) -> dict[str, str]:
 
     return {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
 
 
-def _opened() -> "AbstractContextManager[Device]":
+def _opened() -> AbstractContextManager[Device]:
 
     return opened(resolve())
 

@@ -1,15 +1,19 @@
 """``crystal demote``: the Core gives the lead to another machine, or to none."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.membership.status import devices
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
+from crystal_node.sync.members.names import find_device, name_of
+from crystal_node.sync.moving.demotion import freeze_vault, hand_over
 
 To = Annotated[
     str | None,
@@ -61,12 +65,6 @@ def run(
         crystal demote --to laptop
         crystal demote --freeze
     """
-    import asyncio
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.moving.demotion import freeze_vault
 
     if (to is None) != freeze:
         raise UsageError("say who is to lead: --to DEVICE, or --freeze for nobody")
@@ -85,13 +83,7 @@ def run(
             say("frozen: no machine leads the vault. `crystal promote`, on any machine that may, ends that.")
 
 
-def _to(device: "Device", to: str, wait: float, *, as_json: bool) -> None:
-    import asyncio
-
-    from crystal_mirror.status import devices
-    from crystal_node.base.errors import UsageError
-    from crystal_node.sync.members.names import find_device, name_of
-    from crystal_node.sync.moving.demotion import hand_over
+def _to(device: Device, to: str, wait: float, *, as_json: bool) -> None:
 
     target = find_device(devices(device.member), to)
     if target.info.device == device.member.device_id:

@@ -1,17 +1,33 @@
 """``crystal devices``: who is in the vault, and changes of that."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from typing import Annotated, Any
 
 import typer
 
+from crystal_mirror.devicelog.records import DETAIL_CHARS_MAX
+from crystal_mirror.membership.status import devices
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, counted, iso, one_line, printable
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
+from crystal_node.surfaces.cli.console.terminal import console
 from crystal_node.surfaces.cli.devices_revoke import revoke
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
-    from crystal_node.sync.members.device_list import MemberRow, Party
+from crystal_node.sync.administration.devices import (
+    accept_left,
+    count_held,
+    drop_left,
+    grant_device,
+    rename_device,
+)
+from crystal_node.sync.administration.devices import renew_keys as renew
+from crystal_node.sync.members.device_list import JoinMethod, MemberRow, Party, refresh, rows_of
+from crystal_node.sync.members.names import find_device, name_of
+from crystal_node.sync.members.news import lines_of, mark_all_shown
 
 _WIDE_COLUMNS = 100
 """What all columns take without words being cut; on less the system is left out."""
@@ -44,13 +60,6 @@ def run(
     """
     if context.invoked_subcommand is not None:
         return
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.device.device import opened
-    from crystal_node.sync.members.device_list import refresh, rows_of
-    from crystal_node.sync.members.news import lines_of, mark_all_shown
 
     with opened(resolve()) as device:
         problem = "not asked" if offline else asyncio.run(refresh(device))
@@ -85,12 +94,6 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
 
         crystal devices rename laptop "old laptop"
     """
-    import asyncio
-
-    from crystal_mirror.records import DETAIL_CHARS_MAX
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.wording import printable
-    from crystal_node.sync.administration.devices import rename_device
 
     wanted = printable(name).strip()
     if not wanted or len(wanted) > DETAIL_CHARS_MAX:
@@ -112,9 +115,6 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal devices grant laptop
     """
-    import asyncio
-
-    from crystal_node.sync.administration.devices import grant_device
 
     with _opened() as opened_device:
         target, called = _find(opened_device, device)
@@ -137,10 +137,6 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal devices renew-keys
     """
-    import asyncio
-
-    from crystal_node.base.wording import counted
-    from crystal_node.sync.administration.devices import renew_keys as renew
 
     with _opened() as opened_device:
         generation = asyncio.run(renew(opened_device))
@@ -169,10 +165,6 @@ def held(
         crystal devices held laptop
         crystal devices held laptop --drop
     """
-    import asyncio
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.sync.administration.devices import accept_left, count_held, drop_left
 
     if accept and drop:
         raise UsageError("--accept or --drop, not both")
@@ -213,19 +205,12 @@ def held(
 
 
 def _opened() -> Any:
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
 
     return opened(resolve())
 
 
-def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes, str]:
+def _find(device: Device, given: str, *, revoked: bool = False) -> tuple[bytes, str]:
     """The device that is meant, one that joined a moment ago as well: the relay is asked first, if it answers."""
-    import asyncio
-
-    from crystal_mirror.status import devices
-    from crystal_node.sync.members.device_list import refresh
-    from crystal_node.sync.members.names import find_device, name_of
 
     asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
@@ -233,8 +218,7 @@ def _find(device: "Device", given: str, *, revoked: bool = False) -> tuple[bytes
     return found.info.device, name_of(found)
 
 
-def _document(row: "MemberRow") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(row: MemberRow) -> dict[str, object]:
 
     entry, info = row.entry, row.entry.info
     return {
@@ -261,7 +245,7 @@ def _document(row: "MemberRow") -> dict[str, object]:
     }
 
 
-def _party(party: "Party") -> dict[str, object]:
+def _party(party: Party) -> dict[str, object]:
     return {
         "by": party.device.hex() if party.device else None,
         "by_name": party.name,
@@ -269,12 +253,8 @@ def _party(party: "Party") -> dict[str, object]:
     }
 
 
-def _table(rows: list["MemberRow"]) -> None:
+def _table(rows: list[MemberRow]) -> None:
     from rich.table import Table
-
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import one_line
-    from crystal_node.surfaces.cli.console.terminal import console
 
     screen = console()
     wide = screen.width >= _WIDE_COLUMNS
@@ -308,9 +288,7 @@ def _table(rows: list["MemberRow"]) -> None:
     screen.print(table)
 
 
-def _added(row: "MemberRow") -> str:
-    from crystal_node.base.wording import iso
-    from crystal_node.sync.members.device_list import JoinMethod
+def _added(row: MemberRow) -> str:
 
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"
     match row.way:
@@ -322,22 +300,19 @@ def _added(row: "MemberRow") -> str:
             return f"{day} by {_who(row.added_by)}"
 
 
-def _revoked(row: "MemberRow") -> str:
-    from crystal_node.base.wording import iso
+def _revoked(row: MemberRow) -> str:
 
     details = row.entry.revoked_details
     day = (iso(details.at) or "?")[:10] if details else "?"
     return f"revoked {day} by {_who(row.revoked_by)}" if row.revoked_by else f"revoked {day}"
 
 
-def _who(party: "Party") -> str:
-    from crystal_node.base.wording import one_line
+def _who(party: Party) -> str:
 
     return one_line(party.name, 30) if party.name else party.device.hex()[:8] if party.device else "the root"
 
 
-def _seen(row: "MemberRow", now: int) -> str:
-    from crystal_node.base.wording import ago
+def _seen(row: MemberRow, now: int) -> str:
 
     if row.entry.is_this:
         return "this device"
@@ -346,14 +321,14 @@ def _seen(row: "MemberRow", now: int) -> str:
     return f"{ago(max(now - row.seen_at, 0) / 1000)} ago" if row.seen_at else "?"
 
 
-def _behind(row: "MemberRow") -> str:
+def _behind(row: MemberRow) -> str:
     if row.behind is None:
         return "?"
     behind = f"{row.behind:,}" if row.behind else "no"
     return behind + (f", {row.pending:,} pending" if row.pending else "")
 
 
-def _power(row: "MemberRow") -> str:
+def _power(row: MemberRow) -> str:
     root = row.root.words
     if row.entry.is_this:
         root = "holds the root" if row.root.says else ""

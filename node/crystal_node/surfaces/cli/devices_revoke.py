@@ -1,20 +1,31 @@
 """``crystal devices revoke``: says what it means, has it confirmed, and reports what came of it."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_crypto.hierarchy import Root
+from crystal_mirror.membership.status import DeviceEntry, devices
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, one_line
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import Root
-    from crystal_mirror.status import DeviceEntry
-    from crystal_node.device.device import Device
-    from crystal_node.sync.administration.revocation import Revocation
+from crystal_node.sync.administration.revocation import (
+    Revocation,
+    check_revocable,
+    leads,
+    replaces_root,
+    revoke_device,
+)
+from crystal_node.sync.administration.root_rotation import chosen_root
+from crystal_node.sync.members.device_list import refresh
+from crystal_node.sync.members.names import find_device, name_of
 
 Named = Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, its id, or the beginning of either.")]
 Claim = Annotated[
@@ -70,15 +81,6 @@ def revoke(
         crystal devices revoke laptop
         crystal devices revoke desktop --claim --kit -
     """
-    import asyncio
-
-    from crystal_mirror.status import devices
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.administration.revocation import leads, revoke_device
-    from crystal_node.sync.members.device_list import refresh
-    from crystal_node.sync.members.names import find_device, name_of
 
     if kit == "-" and not yes and not is_terminal():
         raise UsageError("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
@@ -109,19 +111,15 @@ def revoke(
 
 
 def _ask(
-    device: "Device",
-    entry: "DeviceEntry",
-    root: "Root | None",
+    device: Device,
+    entry: DeviceEntry,
+    root: Root | None,
     *,
     claim: bool,
     leave_root: bool,
     as_json: bool,
 ) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
-    from crystal_node.base.wording import one_line
-    from crystal_node.sync.administration.revocation import check_revocable, leads, replaces_root
-    from crystal_node.sync.administration.root_rotation import chosen_root
-    from crystal_node.sync.members.names import name_of
 
     target = entry.info.device
     takes_lead = leads(device, target) and (claim or is_terminal())
@@ -136,7 +134,7 @@ def _ask(
     return takes_lead
 
 
-def _document(outcome: "Revocation", others: int) -> dict[str, object]:
+def _document(outcome: Revocation, others: int) -> dict[str, object]:
     report = outcome.report
     return {
         "device": report.device.hex(),
@@ -151,8 +149,7 @@ def _document(outcome: "Revocation", others: int) -> dict[str, object]:
     }
 
 
-def _print(outcome: "Revocation", name: str, others: int) -> None:
-    from crystal_node.base.wording import counted
+def _print(outcome: Revocation, name: str, others: int) -> None:
 
     report = outcome.report
     if report.fresh:

@@ -1,15 +1,16 @@
 """``crystal open``: the conversation around a search hit, on any device, offline."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.membership.status import device_name
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import clock_time, counted, iso, one_line, printable
+from crystal_node.device.device import Device, opened
+from crystal_node.search.conversation import Transcript, transcript
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
-    from crystal_node.search.conversation import Transcript
 
 Hit = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
@@ -31,9 +32,6 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
 
         crystal open 3f9a2c41 --around 20
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.conversation import transcript
 
     with opened(resolve()) as device:
         found = transcript(device.replica.database, hit, before=around, after=around)
@@ -43,8 +41,7 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
             _print(device, found)
 
 
-def _document(device: "Device", found: "Transcript") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(device: Device, found: Transcript) -> dict[str, object]:
 
     names = _names(device, found)
     return {
@@ -72,8 +69,7 @@ def _document(device: "Device", found: "Transcript") -> dict[str, object]:
     }
 
 
-def _print(device: "Device", found: "Transcript") -> None:
-    from crystal_node.base.wording import clock_time, counted, one_line, printable
+def _print(device: Device, found: Transcript) -> None:
 
     names = _names(device, found)
     head = [found.agent, found.project or found.repository, found.session]
@@ -93,8 +89,7 @@ def _print(device: "Device", found: "Transcript") -> None:
         say(f"({counted(found.after, 'piece')} behind this)")
 
 
-def _names(device: "Device", found: "Transcript") -> dict[bytes, str]:
-    from crystal_mirror.status import device_name
+def _names(device: Device, found: Transcript) -> dict[bytes, str]:
 
     return {
         maker: (device_name(device.member, maker) or maker.hex()[:8]) if maker else ""

@@ -1,17 +1,20 @@
 """``crystal promote``: this machine becomes the vault's Core."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.replication.claim import claimant
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
-    from crystal_node.sync.moving.promotion import Promoted
+from crystal_node.sync.moving.promotion import ANSWER_SECONDS, Promoted, loss_words, promote
+from crystal_node.sync.moving.status import core_status
 
 Force = Annotated[
     bool, typer.Option("--force", help="Do not ask the present Core: it is gone, or will not wake up.")
@@ -62,9 +65,6 @@ def run(
         crystal promote
         crystal promote --force --kit -
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
 
     if accept_loss and not force:
         raise UsageError("--accept-loss goes with --force")
@@ -83,7 +83,7 @@ def run(
 
 
 def promote_here(
-    device: "Device",
+    device: Device,
     *,
     force: bool,
     accept_loss: bool,
@@ -91,12 +91,8 @@ def promote_here(
     wait: float | None,
     yes: bool,
     as_json: bool,
-) -> "Promoted":
+) -> Promoted:
     """Confirmed, and with the kit read, if there is one to read."""
-    import asyncio
-
-    from crystal_mirror.claim import claimant
-    from crystal_node.sync.moving.promotion import ANSWER_SECONDS, promote
 
     if force and not yes and not device.member.is_core:
         about = _FORCED + asyncio.run(_would_lose(device))
@@ -116,9 +112,7 @@ def promote_here(
     )
 
 
-async def _would_lose(device: "Device") -> str:
-    from crystal_node.sync.moving.promotion import loss_words
-    from crystal_node.sync.moving.status import core_status
+async def _would_lose(device: Device) -> str:
 
     standing = await core_status(device)
     lines: list[str] = []

@@ -1,17 +1,22 @@
 """``crystal prune``: what the relay need not keep any more, and letting go of it."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.membership.status import device_name
+from crystal_mirror.retention.pruning import Rewritten
+from crystal_mirror.retention.status import RetentionStatus, retention_status
+from crystal_node.base.clock import now_ms
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, counted, iso, one_line, size
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_mirror.retention.outlook import RetentionStatus
-    from crystal_mirror.retention.pruning import Rewritten
-    from crystal_node.device.device import Device
+from crystal_node.sync.maintenance.prune import prune
+from crystal_node.sync.members.rights import check_is_core
 
 Now = Annotated[bool, typer.Option("--now", help="Do it now: no waiting time counts.")]
 Rewrite = Annotated[
@@ -45,14 +50,6 @@ def run(
         crystal prune
         crystal prune --now
     """
-    import asyncio
-
-    from crystal_mirror.retention.outlook import retention_status
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.maintenance.prune import prune
-    from crystal_node.sync.members.rights import check_is_core
 
     with opened(resolve()) as device:
         check_is_core(device, "prunes")
@@ -66,13 +63,10 @@ def run(
         _show(device, done.after, done.rewritten, as_json=as_json)
 
 
-def _show(
-    device: "Device", found: "RetentionStatus", rewritten: "Rewritten | None", *, as_json: bool
-) -> None:
+def _show(device: Device, found: RetentionStatus, rewritten: Rewritten | None, *, as_json: bool) -> None:
     if as_json:
         emit(_document(device, found, rewritten))
         return
-    from crystal_node.base.wording import counted, size
 
     if rewritten is not None:
         say(
@@ -105,7 +99,7 @@ def _show(
             )
 
 
-def _say_readers(device: "Device", found: "RetentionStatus") -> None:
+def _say_readers(device: Device, found: RetentionStatus) -> None:
     for reader in found.readers:
         if reader.holds:
             name = _name(device, reader.device)
@@ -117,10 +111,9 @@ def _say_readers(device: "Device", found: "RetentionStatus") -> None:
             )
 
 
-def _document(device: "Device", found: "RetentionStatus", rewritten: "Rewritten | None") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(device: Device, found: RetentionStatus, rewritten: Rewritten | None) -> dict[str, object]:
 
-    def place(at: "tuple[int, int] | None") -> dict[str, int] | None:
+    def place(at: tuple[int, int] | None) -> dict[str, int] | None:
         return {"epoch": at[0], "seq": at[1]} if at is not None else None
 
     document: dict[str, object] = {
@@ -172,9 +165,7 @@ def _document(device: "Device", found: "RetentionStatus", rewritten: "Rewritten 
     return document
 
 
-def _name(device: "Device", who: bytes) -> str:
-    from crystal_mirror.status import device_name
-    from crystal_node.base.wording import one_line
+def _name(device: Device, who: bytes) -> str:
 
     return f"{one_line(device_name(device.member, who) or '?', 40)} ({who.hex()[:8]})"
 
@@ -184,13 +175,10 @@ def _place(at: tuple[int, int]) -> str:
 
 
 def _line(text: str) -> str:
-    from crystal_node.base.wording import one_line
 
     return one_line(text, 200)
 
 
 def _since(moment: int) -> str:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago
 
     return f"for {ago(max(now_ms() - moment, 0) / 1000)}"

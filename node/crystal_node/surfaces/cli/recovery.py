@@ -1,23 +1,35 @@
 """``crystal recovery``: shows the recovery kit, checks it by having it typed back, and brings a vault back with it
 (``restore.py``)."""
 
+import asyncio
+import hmac
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.kit import decode_line, encode_kit
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.membership.authority import in_force
+from crystal_node.base.errors import UsageError, WrongCode
+from crystal_node.base.home import write_private
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.device.device import opened
+from crystal_node.device.kit.page import KitPage
+from crystal_node.device.kit.removal import remove_root
+from crystal_node.device.kit.standing import check_kit
+from crystal_node.device.kit.state import kit_mark
+from crystal_node.safekeeping.pairing.qr import Fit, check_file, draw, write
 from crystal_node.surfaces.cli.console.kit import Compare, KitFile, read_kit, root_from_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, confirm
-from crystal_node.surfaces.cli.console.terminal import is_terminal
+from crystal_node.surfaces.cli.console.terminal import is_terminal, screen
 from crystal_node.surfaces.cli.recovery_restore import run as run_restore
-
-if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import Root
-    from crystal_mirror.devicelog import DeviceLog
-    from crystal_node.base.settings import Settings
-    from crystal_node.device.kit.page import KitPage
+from crystal_node.sync.administration.root_rotation import replace_root
 
 group = typer.Typer(
     help="The recovery kit: six lines that bring the whole vault back when every device is lost.",
@@ -69,8 +81,6 @@ def show(
         crystal recovery show
         crystal recovery show --out kit.txt --qr kit.png
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.safekeeping.pairing.qr import check_file, write
 
     if qr is not None:
         check_file(qr)
@@ -81,8 +91,6 @@ def show(
     if not yes:
         confirm("\nType show to show it: ", expect="show", about=_WARNING, as_json=as_json)
     if out is not None:
-        from crystal_node.base.home import write_private
-
         write_private(out, page.text().encode("ascii"))
     if qr is not None:
         write(page.code, qr)
@@ -114,12 +122,6 @@ def verify(
 
         crystal recovery verify
     """
-    import msgspec
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.kit.standing import check_kit
-    from crystal_node.device.kit.state import kit_mark
 
     settings = resolve()
     if remove_root and not yes and file == "-" and not is_terminal():
@@ -164,11 +166,6 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
         crystal recovery replace
         crystal recovery replace --kit kit.txt     (on a machine that does not hold the root)
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.administration.root_rotation import replace_root
 
     with opened(resolve()) as device:
         if not yes:
@@ -191,7 +188,7 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
         note(f"The relay could not be told yet ({error}); the next `crystal sync` tells it.")
 
 
-def offer_kit(settings: "Settings") -> None:
+def offer_kit(settings: Settings) -> None:
     """At the end of ``crystal init``: how to get the kit, and at a terminal the kit itself."""
     say("If you lose all of your devices and the vault's recovery kit, the vault is lost. Make the kit now:")
     say("  crystal recovery show      six lines, to be printed or written down")
@@ -205,13 +202,7 @@ def offer_kit(settings: "Settings") -> None:
         _draw(page.code)
 
 
-def _page(settings: "Settings") -> "KitPage":
-    from datetime import UTC, datetime
-
-    from crystal_mirror.authority import in_force
-    from crystal_node.base.errors import WrongCode
-    from crystal_node.device.device import opened
-    from crystal_node.device.kit.page import KitPage
+def _page(settings: Settings) -> KitPage:
 
     with opened(settings) as device:
         root, log, name = device.root, device.member.log, device.name
@@ -235,19 +226,14 @@ def _page(settings: "Settings") -> "KitPage":
     )
 
 
-def _root_and_log(settings: "Settings") -> "tuple[Root | None, DeviceLog]":
-    from crystal_node.device.device import opened
+def _root_and_log(settings: Settings) -> tuple[Root | None, DeviceLog]:
 
     with opened(settings) as device:
         return device.root, device.member.log
 
 
-def _comparing(root: "Root | None", log: "DeviceLog") -> Compare | None:
+def _comparing(root: Root | None, log: DeviceLog) -> Compare | None:
     """Compares each line as it is typed, where the root is here; else the whole is compared with the log."""
-    import hmac
-
-    from crystal_crypto.kit import decode_line, encode_kit
-    from crystal_mirror.authority import in_force
 
     if root is None or not in_force(log, root):
         return None
@@ -255,10 +241,8 @@ def _comparing(root: "Root | None", log: "DeviceLog") -> Compare | None:
     return lambda number, data: hmac.compare_digest(lines[number - 1], data)
 
 
-def _removed(settings: "Settings", *, asks: bool, remove: bool) -> bool:
+def _removed(settings: Settings, *, asks: bool, remove: bool) -> bool:
     """Removes the root if that is wanted. Returns whether it is gone."""
-    from crystal_node.device.device import opened
-    from crystal_node.device.kit.removal import remove_root
 
     if not remove and asks and is_terminal():
         note(_COST)
@@ -269,7 +253,7 @@ def _removed(settings: "Settings", *, asks: bool, remove: bool) -> bool:
     return remove
 
 
-def _document(page: "KitPage", out: Path | None, qr: Path | None) -> dict[str, object]:
+def _document(page: KitPage, out: Path | None, qr: Path | None) -> dict[str, object]:
     """For programs: the secret itself only where no file was asked for."""
     document: dict[str, object] = {"vault": page.vault.hex(), "relay": page.relay, "made": page.made}
     if out is None and qr is None:
@@ -279,8 +263,6 @@ def _document(page: "KitPage", out: Path | None, qr: Path | None) -> dict[str, o
 
 def _draw(code: str) -> None:
     """The QR below the page, where a terminal can show it."""
-    from crystal_node.safekeeping.pairing.qr import Fit, draw
-    from crystal_node.surfaces.cli.console.terminal import screen
 
     if not is_terminal(output=True):
         return
@@ -292,7 +274,6 @@ def _draw(code: str) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    from crystal_node.base.errors import UsageError
 
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UsageError(

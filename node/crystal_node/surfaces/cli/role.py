@@ -1,17 +1,24 @@
 """``crystal role``: who the Core is, since when and by whose word, how far each machine is, and what a promotion would lose."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from typing import Annotated, Any
 
 import typer
 
+from crystal_mirror.errors import Revoked, Unready
+from crystal_mirror.replication.claim import claimant
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, clock_time, counted, iso, one_line
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
-    from crystal_node.sync.members.device_list import MemberRow
-    from crystal_node.sync.moving.status import CoreStatus, EpochInfo
+from crystal_node.surfaces.cli.promote import promote_here
+from crystal_node.sync.members.device_list import MemberRow
+from crystal_node.sync.moving.promotion import loss_words
+from crystal_node.sync.moving.status import CoreStatus, EpochInfo, core_status
 
 Claim = Annotated[bool, typer.Option("--claim", help="The older name of `crystal promote --force`.")]
 Force = Annotated[
@@ -39,13 +46,6 @@ def run(
         crystal role
         crystal role --json
     """
-    import asyncio
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.surfaces.cli.promote import promote_here
-    from crystal_node.sync.moving.status import core_status
 
     if (force or kit is not None) and not claim:
         raise UsageError("--force and --kit go with --claim")
@@ -61,8 +61,7 @@ def run(
             _print(device, standing)
 
 
-def _document(device: "Device", standing: "CoreStatus") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(device: Device, standing: CoreStatus) -> dict[str, object]:
 
     reign = standing.reign
     return {
@@ -86,8 +85,7 @@ def _document(device: "Device", standing: "CoreStatus") -> dict[str, object]:
     }
 
 
-def _row(row: "MemberRow") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _row(row: MemberRow) -> dict[str, object]:
 
     entry = row.entry
     return {
@@ -102,7 +100,7 @@ def _row(row: "MemberRow") -> dict[str, object]:
     }
 
 
-def _forced(device: "Device", standing: "CoreStatus") -> dict[str, Any]:
+def _forced(device: Device, standing: CoreStatus) -> dict[str, Any]:
     losses = standing.losses
     return {
         "loses": None
@@ -116,8 +114,7 @@ def _forced(device: "Device", standing: "CoreStatus") -> dict[str, Any]:
     }
 
 
-def _print(device: "Device", standing: "CoreStatus") -> None:
-    from crystal_node.base.wording import one_line
+def _print(device: Device, standing: CoreStatus) -> None:
 
     reign = standing.reign
     if standing.role == "core" and reign:
@@ -142,8 +139,7 @@ def _print(device: "Device", standing: "CoreStatus") -> None:
         note(f"The relay was not asked: {standing.problem}. This is what is known here.")
 
 
-def _since(reign: "EpochInfo") -> str:
-    from crystal_node.base.wording import clock_time, one_line
+def _since(reign: EpochInfo) -> str:
 
     when = clock_time(reign.at)
     by = (
@@ -153,9 +149,7 @@ def _since(reign: "EpochInfo") -> str:
     return f"  {at}epoch {reign.epoch}, entry {reign.slot} of the device log, signed by {by}"
 
 
-def _line(row: "MemberRow") -> str:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago, counted, one_line
+def _line(row: MemberRow) -> str:
 
     entry = row.entry
     name = one_line(entry.details.name if entry.details else "?", _NAME_CHARS)
@@ -174,9 +168,7 @@ def _line(row: "MemberRow") -> str:
     return f"  {name} ({entry.info.device.hex()[:8]}){marks}: {behind}{pending}{heard}{may}"
 
 
-def _needs_kit(device: "Device") -> bool:
-    from crystal_mirror.claim import claimant
-    from crystal_mirror.errors import Revoked, Unready
+def _needs_kit(device: Device) -> bool:
 
     try:
         claimant(device.member, device.root)
@@ -187,8 +179,7 @@ def _needs_kit(device: "Device") -> bool:
     return False
 
 
-def _would_lose(standing: "CoreStatus") -> str:
-    from crystal_node.sync.moving.promotion import loss_words
+def _would_lose(standing: CoreStatus) -> str:
 
     pending = (
         f" The Core last said that {standing.core_pending} of its own records are not sent out yet."

@@ -1,15 +1,23 @@
 """``crystal run``: has another device of the vault do something, and shows how it went."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+import json
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.commands.messages import Action, Arguments, CommandState
+from crystal_mirror.membership.status import devices
+from crystal_node.agent.commands.client import Outcome, ask_device
+from crystal_node.base.errors import CommandFailed, NoAnswer, NoSuchEntry, UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import one_line, printable
+from crystal_node.derive.weaving import WeaveMode
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.agent.commands.client import Outcome
-    from crystal_node.device.device import Device
+from crystal_node.sync.members.device_list import refresh
+from crystal_node.sync.members.names import find_device, name_of
 
 SECONDS = 120.0
 
@@ -67,14 +75,6 @@ def run(
         crystal run status --on laptop
         crystal run dream-weave --dry-run
     """
-    import asyncio
-
-    from crystal_mirror.commands.messages import Action, Arguments
-    from crystal_node.agent.commands.client import ask_device
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.derive.weaving import WeaveMode
-    from crystal_node.device.device import opened
 
     if action not in set(Action):
         raise UsageError(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
@@ -101,11 +101,8 @@ def run(
         _fail_unless_done(outcome)
 
 
-def tell(outcome: "Outcome", called: str) -> None:
+def tell(outcome: Outcome, called: str) -> None:
     """For people; `crystal commands show` too."""
-    import json
-
-    from crystal_node.base.wording import one_line, printable
 
     progress = f" ({outcome.done:,} of {outcome.total:,})" if outcome.total and not outcome.ended else ""
     said = f": {one_line(outcome.text, 400)}" if outcome.text else ""
@@ -116,16 +113,10 @@ def tell(outcome: "Outcome", called: str) -> None:
         say(printable(line))
 
 
-def _target(device: "Device", on: str) -> bytes | None:
+def _target(device: Device, on: str) -> bytes | None:
     """None for the Core: it is resolved with the log as the relay shows it. Raises NoSuchEntry, Usage."""
     if on.strip().lower() == "core":
         return None
-    import asyncio
-
-    from crystal_mirror.status import devices
-    from crystal_node.base.errors import NoSuchEntry, UsageError
-    from crystal_node.sync.members.device_list import refresh
-    from crystal_node.sync.members.names import find_device
 
     try:
         found = find_device(devices(device.member), on).info.device
@@ -137,18 +128,14 @@ def _target(device: "Device", on: str) -> bytes | None:
     return found
 
 
-def _called(device: "Device", outcome: "Outcome") -> str:
-    from crystal_mirror.status import devices
-    from crystal_node.sync.members.names import name_of
+def _called(device: Device, outcome: Outcome) -> str:
 
     named = {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
     return named.get(outcome.device, outcome.device[:8])
 
 
-def _fail_unless_done(outcome: "Outcome") -> None:
+def _fail_unless_done(outcome: Outcome) -> None:
     """Raises CommandFailed, NoAnswer."""
-    from crystal_mirror.commands.messages import Action, CommandState
-    from crystal_node.base.errors import CommandFailed, NoAnswer
 
     if outcome.state is CommandState.DONE:
         if outcome.action == Action.VERIFY and (outcome.result or {}).get("ok") is False:

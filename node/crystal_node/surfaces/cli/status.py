@@ -1,35 +1,33 @@
 """``crystal status``: how this device stands, without asking anybody."""
 
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
+import apsw
 import typer
 
+from crystal_mirror.devicelog.sync import catch_up
+from crystal_node.agent.health.facts import disks_of
+from crystal_node.agent.health.findings import STOPPING
+from crystal_node.agent.health.status import Standing, standing, status_document, without_ages
+from crystal_node.agent.jobs.status import holder_of
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode, LocalStorage, describe
+from crystal_node.base.notice_texts import notice_text
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.wording import ago, clock_time, counted, one_line
+from crystal_node.device.activity import Activity
+from crystal_node.device.device import Device
 from crystal_node.surfaces.cli.console.options import Debug, Json
-from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.device.device import Device
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from crystal_node.agent.health.status import Standing
-    from crystal_node.device.device import Device
-    from crystal_node.sync.members.device_list import MemberRow
-import time
-from typing import TYPE_CHECKING
-
-from crystal_node.surfaces.cli.console.output import emit_line
-from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from crystal_node.agent.health.status import Standing
-    from crystal_node.device.device import Device
+from crystal_node.surfaces.cli.console.output import emit, emit_line, say
+from crystal_node.surfaces.cli.console.terminal import can_move, console, is_terminal
+from crystal_node.sync.maintenance.retention_status import replication_lines
+from crystal_node.sync.members.device_list import MemberRow
+from crystal_node.sync.members.names import name_of
+from crystal_node.sync.members.news import lines_of, mark_all_shown
 
 Watching = Annotated[
     bool,
@@ -49,24 +47,16 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         crystal status
         crystal status --watch
     """
-    from crystal_node.base.settings import resolve
 
     settings = resolve()
     with _opened(settings) as device:
-        from crystal_node.agent.health.status import standing
-
         if watch:
             follow(device, as_json=as_json)
             return
         found = standing(device)
         if as_json:
-            from crystal_node.agent.health.status import status_document
-
             emit(status_document(device, found))
             return
-        import apsw
-
-        from crystal_node.sync.members.news import mark_all_shown
 
         for line in (*status_lines(device, found), *news_lines(device)):
             say(line)
@@ -77,11 +67,8 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
 
 
 @contextmanager
-def _opened(settings: "Settings") -> "Generator[Device]":
+def _opened(settings: Settings) -> Generator[Device]:
     """The device; where its disk keeps it from being opened, the error says so."""
-    from crystal_node.agent.health.facts import disks_of
-    from crystal_node.base.errors import ExitCode, LocalStorage, describe
-    from crystal_node.device.device import Device
 
     try:
         device = Device.open(settings)
@@ -106,22 +93,18 @@ _DEVICES_MAX = 8
 """Others that are listed; `crystal devices` lists all."""
 
 
-def status_lines(device: "Device", found: "Standing") -> list[str]:
+def status_lines(device: Device, found: Standing) -> list[str]:
     """All of it, news apart."""
     return [*_status_lines(device, found), *_needs(found)]
 
 
-def news_lines(device: "Device") -> list[str]:
+def news_lines(device: Device) -> list[str]:
     """What happened in the vault and was not shown yet."""
-    from crystal_node.sync.members.news import lines_of
 
     return [f"* {line}" for line in lines_of(device.member)]
 
 
-def _status_lines(device: "Device", found: "Standing") -> Iterator[str]:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago, counted, one_line
-    from crystal_node.sync.maintenance.retention_status import replication_lines
+def _status_lines(device: Device, found: Standing) -> Iterator[str]:
 
     settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
@@ -149,8 +132,7 @@ def _status_lines(device: "Device", found: "Standing") -> Iterator[str]:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
 
 
-def _mirror(found: "Standing") -> str:
-    from crystal_node.base.wording import counted
+def _mirror(found: Standing) -> str:
 
     member, behind = found.member, found.channels.mirror.behind
     text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
@@ -162,20 +144,18 @@ def _mirror(found: "Standing") -> str:
 
 
 def _at_most(seconds: float | None) -> str:
-    from crystal_node.base.wording import ago
 
     return "" if seconds is None else f", the oldest for {ago(seconds)} at most"
 
 
-def _commands(found: "Standing") -> Iterator[str]:
+def _commands(found: Standing) -> Iterator[str]:
     open_ = found.channels.commands
     if open_ is not None and (open_.asked or open_.running or open_.waiting):
         text = f"commands {open_.asked} asked and open, {open_.running} running here, {open_.waiting} waiting here"
         yield text + _at_most(open_.oldest_seconds)
 
 
-def _outbox(found: "Standing") -> str:
-    from crystal_node.base.wording import counted
+def _outbox(found: Standing) -> str:
 
     waiting = found.channels.conversations
     if not waiting.waiting:
@@ -184,8 +164,7 @@ def _outbox(found: "Standing") -> str:
     return text + _at_most(waiting.oldest_seconds)
 
 
-def _files_line(found: "Standing") -> str:
-    from crystal_node.base.wording import ago, counted
+def _files_line(found: Standing) -> str:
 
     files, last = found.files, found.files.last
     oldest = found.channels.files.oldest_seconds
@@ -205,8 +184,7 @@ def _files_line(found: "Standing") -> str:
     return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
 
 
-def _devices(rows: "tuple[MemberRow, ...]") -> Iterator[str]:
-    from crystal_node.base.clock import now_ms
+def _devices(rows: tuple[MemberRow, ...]) -> Iterator[str]:
 
     others = [row for row in rows if not row.entry.is_this]
     now = now_ms()
@@ -216,9 +194,7 @@ def _devices(rows: "tuple[MemberRow, ...]") -> Iterator[str]:
         yield f"{'':<8} and {len(others) - _DEVICES_MAX:,} more: `crystal devices`"
 
 
-def _device(row: "MemberRow", now: int) -> str:
-    from crystal_node.base.wording import ago, counted, one_line
-    from crystal_node.sync.members.names import name_of
+def _device(row: MemberRow, now: int) -> str:
 
     role = ", the Core" if row.entry.leads else ""
     if row.entry.cursor is None:
@@ -238,9 +214,7 @@ def _device(row: "MemberRow", now: int) -> str:
     return f"{one_line(name_of(row.entry), 40)}{role}: {', '.join(parts)}"
 
 
-def _moments(found: "Standing", now: int) -> str:
-    from crystal_node.base.wording import ago
-    from crystal_node.device.activity import Activity
+def _moments(found: Standing, now: int) -> str:
 
     words = {
         Activity.CAPTURE: "recorded",
@@ -259,9 +233,7 @@ def _moments(found: "Standing", now: int) -> str:
     return ", ".join(said) or "never synced"
 
 
-def _sync(found: "Standing") -> str:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago, one_line
+def _sync(found: Standing) -> str:
 
     runner = found.background.runner
     if runner is None:
@@ -280,9 +252,7 @@ def _sync(found: "Standing") -> str:
     return text
 
 
-def _needs(found: "Standing") -> Iterator[str]:
-    from crystal_node.agent.health.findings import STOPPING
-    from crystal_node.base.notice_texts import notice_text
+def _needs(found: Standing) -> Iterator[str]:
 
     told = {notice.value for notice in STOPPING}
     for each in found.stuck:
@@ -303,9 +273,8 @@ AGAIN_SECONDS = 10.0
 _OVER = ("over", "over")
 
 
-def follow(device: "Device", *, as_json: bool) -> None:
+def follow(device: Device, *, as_json: bool) -> None:
     """Returns when the person has enough."""
-    from crystal_node.surfaces.cli.console.terminal import can_move
 
     try:
         if as_json:
@@ -318,8 +287,7 @@ def follow(device: "Device", *, as_json: bool) -> None:
         return
 
 
-def _documents(device: "Device") -> None:
-    from crystal_node.agent.health.status import status_document, without_ages
+def _documents(device: Device) -> None:
 
     before: object = None
     for found in _standings(device):
@@ -330,11 +298,9 @@ def _documents(device: "Device") -> None:
         before = now
 
 
-def _drawn(device: "Device") -> None:
+def _drawn(device: Device) -> None:
     from rich.live import Live
     from rich.text import Text
-
-    from crystal_node.surfaces.cli.console.terminal import console
 
     screen = console()
     with Live(console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
@@ -343,9 +309,7 @@ def _drawn(device: "Device") -> None:
             live.update(Text("\n".join(lines)), refresh=True)
 
 
-def _told(device: "Device") -> None:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import clock_time
+def _told(device: Device) -> None:
 
     before: dict[str, tuple[object, str]] | None = None
     for found in _standings(device):
@@ -361,7 +325,7 @@ def _told(device: "Device") -> None:
         before = now
 
 
-def _facts(found: "Standing") -> dict[str, tuple[object, str]]:
+def _facts(found: Standing) -> dict[str, tuple[object, str]]:
     """By name: what is compared, and what is said of it, which may hold an age."""
     facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
     for each in found.stuck:
@@ -369,9 +333,7 @@ def _facts(found: "Standing") -> dict[str, tuple[object, str]]:
     return facts
 
 
-def _plain(found: "Standing") -> dict[str, str]:
-    from crystal_node.base.wording import counted
-    from crystal_node.sync.members.names import name_of
+def _plain(found: Standing) -> dict[str, str]:
 
     member, through = found.member, found.channels
     runner = found.background.runner
@@ -394,10 +356,8 @@ def _plain(found: "Standing") -> dict[str, str]:
     return facts | {f"notice ({name})": detail for name, detail in member.notices.items()}
 
 
-def _standings(device: "Device") -> Iterator["Standing"]:
+def _standings(device: Device) -> Iterator[Standing]:
     """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
-    from crystal_mirror.logsync import catch_up
-    from crystal_node.agent.health.status import standing
 
     while True:
         seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
@@ -407,9 +367,8 @@ def _standings(device: "Device") -> Iterator["Standing"]:
             time.sleep(LOOK_SECONDS)
 
 
-def _marks(device: "Device") -> tuple[object, ...]:
+def _marks(device: Device) -> tuple[object, ...]:
     """Differs when something was committed, or somebody came or went."""
-    from crystal_node.agent.jobs.status import holder_of
 
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()
@@ -417,7 +376,7 @@ def _marks(device: "Device") -> tuple[object, ...]:
     return state, device.replica.database.version(), holder_of(home), *files
 
 
-def _stamp(path: "Path") -> tuple[int, int] | None:
+def _stamp(path: Path) -> tuple[int, int] | None:
     """Of the write-ahead log, where commits go first."""
     try:
         about = path.with_name(f"{path.name}-wal").stat()

@@ -1,15 +1,22 @@
 """``crystal sync``: one full round both ways, or continuously."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.membership.status import status
+from crystal_node.agent.daemon.registry import keep_up
+from crystal_node.agent.watching import watch_device
+from crystal_node.base.notice_texts import notice_text
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, size
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
-    from crystal_node.sync.syncer import SyncResult
+from crystal_node.sync.files.rounds import words as file_words
+from crystal_node.sync.syncer import SyncResult, sync_once, syncing
+from crystal_node.sync.work import JobContext
 
 Watch = Annotated[
     bool,
@@ -29,28 +36,15 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
         crystal sync --watch
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
 
     with opened(resolve()) as device:
         if watch:
-            from crystal_node.agent.watching import watch_device
-
             asyncio.run(watch_device(device, as_json=as_json))
         else:
             asyncio.run(_once(device, as_json))
 
 
-async def _once(device: "Device", as_json: bool) -> None:
-    from crystal_mirror.status import status
-    from crystal_node.agent.daemon.registry import keep_up
-    from crystal_node.base.notice_texts import notice_text
-    from crystal_node.base.wording import size
-    from crystal_node.sync.files.rounds import words as file_words
-    from crystal_node.sync.syncer import sync_once, syncing
-    from crystal_node.sync.work import JobContext
+async def _once(device: Device, as_json: bool) -> None:
 
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
@@ -92,7 +86,7 @@ async def _once(device: "Device", as_json: bool) -> None:
     _say_files(result)
 
 
-def _files_document(result: "SyncResult") -> dict[str, object] | None:
+def _files_document(result: SyncResult) -> dict[str, object] | None:
     report = result.files
     if report is None:
         return {"problem": result.files_problem} if result.files_problem else None
@@ -115,8 +109,7 @@ def _files_document(result: "SyncResult") -> dict[str, object] | None:
     }
 
 
-def _say_files(result: "SyncResult") -> None:
-    from crystal_node.base.wording import counted
+def _say_files(result: SyncResult) -> None:
 
     if result.files_problem:
         note(f"Files: {result.files_problem}; the next sync tries again.")

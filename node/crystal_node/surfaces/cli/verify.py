@@ -1,15 +1,20 @@
 """``crystal verify``: compares the memory with what its log says, row by row, and with --deep everything on the relay."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_core.errors import VaultDamaged
+from crystal_mirror.repair.inspection import Fault
+from crystal_node.base.errors import MemoryDiffers, RelayLacks
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, one_line, size
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.sync.maintenance.inspection import DeepVerification
-    from crystal_node.sync.maintenance.verification import Verification
+from crystal_node.sync.maintenance.inspection import DeepVerification, verify_deep
+from crystal_node.sync.maintenance.verification import Verification, verify
 
 Deep = Annotated[
     bool,
@@ -30,16 +35,9 @@ def run(deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None
         crystal verify
         crystal verify --deep
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.maintenance.verification import verify
 
     with opened(resolve()) as device:
         if deep:
-            import asyncio
-
-            from crystal_node.sync.maintenance.inspection import verify_deep
-
             found = asyncio.run(verify_deep(device, None if as_json else note))
             if as_json:
                 emit(deep_document(found))
@@ -57,7 +55,7 @@ def run(deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None
         _say_agrees(result)
 
 
-def deep_document(found: "DeepVerification") -> dict[str, object]:
+def deep_document(found: DeepVerification) -> dict[str, object]:
     """For programs; for `crystal repair` too."""
     relay = found.relay
     return _document(found.memory) | {
@@ -77,9 +75,8 @@ def deep_document(found: "DeepVerification") -> dict[str, object]:
     }
 
 
-def say_deep(found: "DeepVerification") -> None:
+def say_deep(found: DeepVerification) -> None:
     """For people; for `crystal repair` too."""
-    from crystal_node.base.wording import counted, one_line, size
 
     relay = found.relay
     _say(found.memory)
@@ -100,11 +97,8 @@ def say_deep(found: "DeepVerification") -> None:
         say("The relay has everything that this machine counts on.")
 
 
-def fail_if_left(found: "DeepVerification") -> None:
+def fail_if_left(found: DeepVerification) -> None:
     """Raises VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, what is nearest first."""
-    from crystal_core.errors import VaultDamaged
-    from crystal_mirror.repair.inspecting import Fault
-    from crystal_node.base.errors import RelayLacks
 
     repair = "`crystal repair` mends what can be mended."
     if found.faults:
@@ -117,7 +111,7 @@ def fail_if_left(found: "DeepVerification") -> None:
         raise RelayLacks(f"the relay lacks or has changed: {found.relay.problems[0].what}")
 
 
-def _document(result: "Verification") -> dict[str, object]:
+def _document(result: Verification) -> dict[str, object]:
     return {
         "digest": result.computed,
         "kept": result.kept,
@@ -131,15 +125,13 @@ def _document(result: "Verification") -> dict[str, object]:
     }
 
 
-def _say(result: "Verification") -> None:
+def _say(result: Verification) -> None:
     say(f"digest  {result.computed}")
     say(f"rows    {', '.join(f'{count:,} {name}' for name, count in result.tables)}")
     say(f"mirror  epoch {result.epoch}, {result.sequence:,} entries applied")
 
 
-def _fail_if_wrong(result: "Verification") -> None:
-    from crystal_core.errors import VaultDamaged
-    from crystal_node.base.errors import MemoryDiffers
+def _fail_if_wrong(result: Verification) -> None:
 
     if result.computed != result.kept:
         raise VaultDamaged("the rows are not what their digest says: the database was changed or damaged")
@@ -147,6 +139,6 @@ def _fail_if_wrong(result: "Verification") -> None:
         raise MemoryDiffers("the memory differs from what the Core stated in the mirror's last entry")
 
 
-def _say_agrees(result: "Verification") -> None:
+def _say_agrees(result: Verification) -> None:
     said = "and what the Core stated" if result.stated else "; the mirror has no entry yet"
     say(f"The rows agree with the kept digest {said}.".replace(" ;", ";"))

@@ -160,7 +160,7 @@ def purge(settings: Settings) -> None:
 
 
 def _loss(device: Device) -> HomeLoss:
-    from crystal_mirror.status import status
+    from crystal_mirror.membership.status import status
     from crystal_node.sync.members.root_holders import holders
 
     member, settings = device.member, device.settings

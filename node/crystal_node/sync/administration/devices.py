@@ -4,14 +4,20 @@ Each reads the device log first, writes one entry at most, and tells the relay w
 """
 
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import grant_lead, rename, renew_generation
-from crystal_mirror.authority import authority
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import NotAllowed, frozen_vault
-from crystal_mirror.held import Accepted, accept_held, drop_held, held_orphans, held_places
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member
+from crystal_mirror.membership.administration import grant_lead, rename, renew_generation
+from crystal_mirror.membership.authority import authority
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name
+from crystal_mirror.replication.held_entries import (
+    Accepted,
+    accept_held,
+    drop_held,
+    held_orphans,
+    held_places,
+)
 from crystal_mirror.requests import Flow
-from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import Device

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import RevokeReport, may_have_root, revoke
-from crystal_mirror.cursors import says_root
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import BehindTheFloor, NotAllowed, NotAMember, RootHeld, Unready
-from crystal_mirror.logsync import read_log
+from crystal_mirror.membership.administration import RevokeReport, may_have_root, revoke
+from crystal_mirror.membership.cursors import says_root
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
 from crystal_node.sync.administration.devices import check_administers

@@ -12,10 +12,10 @@ code of the old root is worth nothing afterwards, and a new kit has to be made: 
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.administer import rotate_root
-from crystal_mirror.authority import in_force
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import NotAllowed
-from crystal_mirror.logsync import read_log
+from crystal_mirror.membership.administration import rotate_root
+from crystal_mirror.membership.authority import in_force
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy
 from crystal_node.base.settings import read_config

@@ -1,4 +1,4 @@
-"""The memory home's files on this device: what `crystal_mirror.files.rounds` needs of a disk, and what people need of it.
+"""The memory home's files on this device: what `crystal_mirror.files.round` needs of a disk, and what people need of it.
 
 rules     which paths belong to the tree, and what a person has excluded here
 folders   folders opened component by component, never through a link

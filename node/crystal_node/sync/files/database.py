@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import apsw
 import msgspec
 
-from crystal_mirror.file_names import folded
+from crystal_mirror.file_paths import folded
 from crystal_mirror.files.ports import FileOffer, FileStamp, LocalFile, PartPlace, SeenFile
 from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, AgreedFile, DeletionDirection, FileContent
 from crystal_mirror.operations import FilePart

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.files.moves import FilesReport, reput_parts
-from crystal_mirror.files.rounds import files_round
+from crystal_mirror.files.round import files_round
+from crystal_mirror.files.transfers import FilesReport, reput_parts
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
@@ -144,7 +144,7 @@ def _keep(book: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
 
 def _inside(root: Path, path: Path) -> set[str]:
     """The path within the home as it is written, and where it leads to through links; "" is the home itself."""
-    from crystal_mirror.file_names import folded
+    from crystal_mirror.file_paths import folded
 
     found: set[str] = set()
     for base, each in ((root, path), (root.resolve(), path.resolve())):

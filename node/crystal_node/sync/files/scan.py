@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crystal_mirror.file_names import DEPTH_MAX, folded
+from crystal_mirror.file_paths import DEPTH_MAX, folded
 from crystal_mirror.files.ports import FileStamp, FileTrouble, LocalFile
 from crystal_node.base.file_rules import TEMPORARY_PREFIX, TreeRules
 from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles

@@ -18,7 +18,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crystal_mirror.files.rounds import FILES_TABLE
+from crystal_mirror.files.round import FILES_TABLE
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
 from crystal_node.base.errors import describe, passes

@@ -18,9 +18,9 @@ from crystal_core.database import Database
 from crystal_core.embed.identities import parse_identity
 from crystal_core.embed.port import AnotherModel, Embedder, EmbedderUnavailable
 from crystal_core.embed.prices import dollars, known_model, tokens_expected
+from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.reembed import begin_reembedding
-from crystal_mirror.snapshot_base import META_MODEL
+from crystal_mirror.replication.reembedding import begin_reembedding
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.options import BY_NAME

@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from crystal_core.embed.port import EmbeddingError
-from crystal_mirror.snapshot_base import META_MODEL
+from crystal_mirror.entries.control_state import META_MODEL
 from crystal_node.base.errors import LocalStorage
 from crystal_node.device.device import Device
 from crystal_node.models.embedding.prepared import PreparedVectors

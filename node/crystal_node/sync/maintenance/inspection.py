@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.repair.inspecting import Inspection, inspect
+from crystal_mirror.repair.inspection import Inspection, inspect
 from crystal_node.device.device import Device
 from crystal_node.sync.maintenance.verification import Verification, verify
 from crystal_node.sync.syncer import Syncer, syncing

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.errors import Unready
-from crystal_mirror.retention.outlook import RetentionStatus, retention_status
 from crystal_mirror.retention.pruning import (
     Rewritten,
     all_blobs,
@@ -13,7 +13,7 @@ from crystal_mirror.retention.pruning import (
     seal_files_anew,
     snapshot_wanted,
 )
-from crystal_mirror.snapshot_base import newest_snapshot
+from crystal_mirror.retention.status import RetentionStatus, retention_status
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy
 from crystal_node.device.device import Device

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from crystal_core.errors import VaultDamaged
 from crystal_core.fulltext import rebuild
-from crystal_mirror.rebuild import mark_rebuild
-from crystal_mirror.repair.inspecting import Fault
-from crystal_mirror.repair.mending import FilesRepaired, drop_damaged_log, repair_files
+from crystal_mirror.repair.inspection import Fault
+from crystal_mirror.repair.repairs import FilesRepaired, drop_damaged_log, repair_files
+from crystal_mirror.replication.rebuild import mark_rebuild
 from crystal_mirror.types import EntryState
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.wording import counted
@@ -113,7 +113,7 @@ async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, 
     paths = {problem.path for problem in before.relay.problems if problem.fault in _FILE_FAULTS}
     if not paths:
         return
-    from crystal_mirror.files.moves import part_on_disk
+    from crystal_mirror.files.transfers import part_on_disk
 
     book = open_file_database(device)
     try:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from crystal_core.embed.port import EmbeddingError
-from crystal_mirror.member import Member
+from crystal_mirror.entries.control_state import META_MODEL, Place
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name
 from crystal_mirror.retention.forgets import FORGOTTEN_MS
-from crystal_mirror.retention.looks import read_state
-from crystal_mirror.retention.outlook import RetentionSummary, retention_summary
-from crystal_mirror.snapshot_base import META_MODEL, Place
-from crystal_mirror.status import device_name
+from crystal_mirror.retention.gc import read_state
+from crystal_mirror.retention.status import RetentionSummary, retention_summary
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.wording import ago, iso, one_line, size

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crystal_mirror.snapshot_base import newest_snapshot, snapshot_slot
-from crystal_mirror.snapshots.making import read_manifest
+from crystal_mirror.entries.control_state import newest_snapshot, snapshot_slot
+from crystal_mirror.snapshots.creation import read_manifest
 from crystal_node.base.errors import HomeBusy
 from crystal_node.device.device import Device
 from crystal_node.sync.members.rights import check_is_core

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from crystal_crypto.entry import Kind, parse
 from crystal_crypto.errors import CryptoError
-from crystal_mirror.batch import opened_batch
+from crystal_mirror.entries.batches import opened_batch
 from crystal_mirror.types import EntryState, KeptEntry
 from crystal_node.device.device import Device
 

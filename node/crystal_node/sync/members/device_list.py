@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.cursors import read_cursors
-from crystal_mirror.devicelog import ROOT_SENDER
+from crystal_mirror.devicelog.log import ROOT_SENDER
+from crystal_mirror.devicelog.records import Details, RootRecord
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import Revoked
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member
-from crystal_mirror.records import Details, RootRecord
+from crystal_mirror.membership.cursors import read_cursors
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import DeviceEntry, device_name, devices
 from crystal_mirror.requests import Flow
-from crystal_mirror.status import DeviceEntry, device_name, devices
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe
 from crystal_node.device.access import Access, note_access

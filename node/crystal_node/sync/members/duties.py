@@ -21,9 +21,9 @@ force from nobody else.
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from crystal_mirror.administer import may_have_root
-from crystal_mirror.cursors import read_cursors, seen_cursors
-from crystal_mirror.logsync import META_PUT_BACK, read_log
+from crystal_mirror.devicelog.sync import META_PUT_BACK, read_log
+from crystal_mirror.membership.administration import may_have_root
+from crystal_mirror.membership.cursors import read_cursors, seen_cursors
 from crystal_node.device.device import Device
 from crystal_node.device.keys.roots import settle_next
 from crystal_node.device.runner import Runner, store_failure

@@ -5,8 +5,8 @@
 
 from dataclasses import dataclass
 
-from crystal_mirror.devicelog import DeviceLog
-from crystal_mirror.logsync import META_PUT_BACK
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.sync import META_PUT_BACK
 from crystal_mirror.types import DEVICE_ID_BYTES
 from crystal_node.device.device import Device
 

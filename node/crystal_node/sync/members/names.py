@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crystal_mirror.status import DeviceEntry
+from crystal_mirror.membership.status import DeviceEntry
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.wording import one_line
 

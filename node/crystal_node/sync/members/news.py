@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.member import Member
-from crystal_mirror.news import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
+from crystal_mirror.membership.changes import ChangeKind, VaultChange, mark_shown, shown_slot, vault_changes
+from crystal_mirror.membership.member import Member
 from crystal_mirror.ports import Journal
 from crystal_node.base.wording import iso, one_line
 from crystal_node.device.journal import SqliteJournal, peek

@@ -1,7 +1,7 @@
 """What only the Core does, and what another device says instead: who the Core is."""
 
 from crystal_mirror.errors import NotAllowed, frozen_vault
-from crystal_mirror.status import devices
+from crystal_mirror.membership.status import devices
 from crystal_node.device.device import Device
 from crystal_node.sync.members.names import name_of
 

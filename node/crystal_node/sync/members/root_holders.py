@@ -8,11 +8,11 @@ their lead, and then whoever held the root may have handed it on. A device's own
 from dataclasses import dataclass
 from enum import StrEnum
 
-from crystal_mirror.administer import may_have_root
-from crystal_mirror.cursors import says_root
-from crystal_mirror.member import Member
-from crystal_mirror.records import AddRecord
-from crystal_mirror.status import device_name
+from crystal_mirror.devicelog.records import AddRecord
+from crystal_mirror.membership.administration import may_have_root
+from crystal_mirror.membership.cursors import says_root
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name
 
 
 class ByLog(StrEnum):

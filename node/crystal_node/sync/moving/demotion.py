@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.cursors import read_cursors
 from crystal_mirror.errors import NotAllowed
-from crystal_mirror.member import Member
-from crystal_mirror.moving.handover import call_off, freeze, offer
-from crystal_mirror.moving.terms import told_by
-from crystal_mirror.status import device_name
+from crystal_mirror.handover.core import call_off, freeze, offer
+from crystal_mirror.handover.terms import told_by
+from crystal_mirror.membership.cursors import read_cursors
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoAnswer
 from crystal_node.base.wording import counted, one_line

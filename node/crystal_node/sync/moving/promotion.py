@@ -18,14 +18,14 @@ from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_mirror.claim import adopt_claim
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import BehindTheFloor, Superseded
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member
-from crystal_mirror.moving.asking import HandoverStage, ask, follow_up, take, withdraw
-from crystal_mirror.moving.terms import told_by
+from crystal_mirror.handover.successor import HandoverStage, ask, follow_up, take, withdraw
+from crystal_mirror.handover.terms import told_by
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import device_name
+from crystal_mirror.replication.claim import adopt_claim
 from crystal_mirror.requests import Flow
-from crystal_mirror.status import device_name
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoAnswer
 from crystal_node.base.wording import ago, counted, one_line

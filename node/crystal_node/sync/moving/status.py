@@ -8,14 +8,14 @@ import asyncio
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.claim import lost_by_claim
-from crystal_mirror.cursors import Cursor, read_cursors
-from crystal_mirror.devicelog import ROOT_SENDER, Lead
-from crystal_mirror.logsync import read_log
-from crystal_mirror.member import Member
-from crystal_mirror.moving.terms import told_by
+from crystal_mirror.devicelog.log import ROOT_SENDER, Lead
+from crystal_mirror.devicelog.sync import read_log
+from crystal_mirror.handover.terms import told_by
+from crystal_mirror.membership.cursors import Cursor, read_cursors
+from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.status import details_of, device_name
+from crystal_mirror.replication.claim import lost_by_claim
 from crystal_mirror.requests import Flow
-from crystal_mirror.status import details_of, device_name
 from crystal_node.base.errors import describe
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner

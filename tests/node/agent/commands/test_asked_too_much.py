@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from crystal_mirror.commands.database import AskedRequest
 from crystal_mirror.commands.messages import NUMBER_MAX, Action, Arguments, CommandState
-from crystal_mirror.commands.ports import AskedRequest
 from crystal_node.agent.commands.client import outcome_of
 from crystal_node.agent.commands.policy import denial, deny
 from crystal_node.agent.commands.service import Done

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_mirror.commands.expiring import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
+from crystal_mirror.commands.deletion import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments, CommandState
 from crystal_node.agent.commands.client import (
     Outcome,

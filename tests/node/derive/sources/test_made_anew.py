@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from crystal_mirror.entries.control_state import META_RESTORE
 from crystal_mirror.operations import DropSource, PutSource
-from crystal_mirror.snapshot_base import META_RESTORE
 from crystal_node.base.errors import HomeBusy, NoSuchEntry
 from crystal_node.derive.sources import service
 from crystal_node.derive.sources.database import SourceBook

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crystal_mirror.member import Member
+from crystal_mirror.membership.member import Member
 from tests.support.desks import Desks, settle
 from tests.support.dying_process import kill_at_each_step
 

@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from crystal_mirror.publish import publish
-from crystal_mirror.retention.looks import retain
-from crystal_mirror.snapshot_base import published_floor, read_base
-from crystal_mirror.snapshots.making import make_snapshot
+from crystal_mirror.entries.control_state import published_floor, read_base
+from crystal_mirror.replication.publish import publish
+from crystal_mirror.retention.gc import retain
+from crystal_mirror.snapshots.creation import make_snapshot
 from tests.support.desks import Desk, Desks, settle
 
 

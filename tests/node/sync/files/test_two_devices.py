@@ -244,7 +244,7 @@ def test_a_lost_book_loses_no_file(desks: Desks, core: Desk) -> None:
 
 
 def test_what_the_relay_lost_of_the_files_is_put_back(core: Desk, laptop: Desk, desks: Desks) -> None:
-    from crystal_mirror.files.moves import reput_parts
+    from crystal_mirror.files.transfers import reput_parts
 
     core.write("big.bin", big(4 * MIB))
     settle(core, laptop)

@@ -22,7 +22,7 @@ from crystal_node.device.activity import Activity, read_moments, read_problems, 
 from crystal_node.device.kit.state import KitState, kit_state
 
 if TYPE_CHECKING:
-    from crystal_mirror.member import Member
+    from crystal_mirror.membership.member import Member
     from crystal_node.device.device import Device
 
 _DAY_MS = 86_400_000
@@ -138,8 +138,8 @@ def _access(device: "Device") -> list[Check]:
 
 
 def _generation(member: "Member") -> Check:
-    from crystal_mirror.administer import GENERATION_DAYS_MAX
-    from crystal_mirror.status import details_of
+    from crystal_mirror.membership.administration import GENERATION_DAYS_MAX
+    from crystal_mirror.membership.status import details_of
 
     number = member.log.generation
     entry = member.log.generation_entry(number)

@@ -46,7 +46,7 @@ def model() -> Iterator[Check]:
 
 def embedding(device: "Device") -> Iterator[Check]:
     """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
-    from crystal_mirror.snapshot_base import META_MODEL
+    from crystal_mirror.entries.control_state import META_MODEL
     from crystal_node.models.embedding.selection import query_embedder
     from crystal_node.sync.embedding_notes import META_PROBLEM
 

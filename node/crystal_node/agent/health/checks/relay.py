@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import httpx
 
 from crystal_crypto.errors import CrystalError
-from crystal_mirror.logsync import log_is_whole
-from crystal_mirror.member import Member
-from crystal_mirror.pull import PullOutcome, tail_agrees
+from crystal_mirror.devicelog.sync import log_is_whole
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.pull import PullOutcome, tail_agrees
 from crystal_mirror.requests import Flow, Get
 from crystal_node.agent.health.findings import Check, State, failed
 from crystal_node.base.clock import now_ms

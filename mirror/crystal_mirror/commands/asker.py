@@ -1,0 +1,158 @@
+"""Asking: a request is written into the book, offline too, and goes out with the next ``send``; reports about it come in.
+
+::
+
+    UNSENT --put--> SENT --claim--> RUNNING --> DONE, FAILED
+                    SENT --> REFUSED, EXPIRED         any but DONE and FAILED --> UNKNOWN, and that still --> DONE, FAILED
+
+A report counts by its rank (``CommandState.rank``), among equals by its number: so reports may come in any order, twice, or
+from two copies of the target.
+"""
+
+import msgspec
+
+from crystal_mirror.commands.database import (
+    AskedRequest,
+    CommandDatabase,
+    CommandTransaction,
+    OutgoingMessage,
+    own_database,
+)
+from crystal_mirror.commands.messages import (
+    EXPIRES_AFTER_ENTRIES,
+    REQUEST_ID_BYTES,
+    Action,
+    Arguments,
+    CommandState,
+    Report,
+    Request,
+    Withdraw,
+    decode_message,
+    encode_message,
+)
+from crystal_mirror.errors import NotAllowed, NotAMember
+from crystal_mirror.membership.member import Member
+
+ASKED_KEPT_MAX = 500
+"""Of those that have ended. The oldest go first."""
+OPEN_MAX = 64
+"""Requests of one device that have not ended: its target takes no more of them."""
+
+
+def ask(
+    member: Member, book: CommandDatabase, target: bytes, action: Action, arguments: Arguments, now_ms: int
+) -> bytes:
+    """Writes a request down. Returns its id. No network.
+
+    Raises:
+        NotAMember: the target is no active device of this vault, or this one itself.
+        NotAllowed: too many of this device's requests are open.
+        Revoked: this device is out.
+    """
+    member.check_active()
+    own_database(member, book)
+    if target == member.device_id or not member.log.is_active(target):
+        raise NotAMember("only another active device of this vault can be asked")
+    position = member.replica.position()
+    request = Request(
+        member.random(REQUEST_ID_BYTES),
+        action.value,
+        arguments,
+        position.epoch,
+        position.sequence + EXPIRES_AFTER_ENTRIES,  # §16.1-5
+    )
+    data = encode_message(request)
+    with book.transaction() as transaction:
+        open_now = [row for row in transaction.all_asked() if not row.state.ended]
+        if sum(row.target == target for row in open_now) >= OPEN_MAX:
+            raise NotAllowed(
+                f"{OPEN_MAX} requests to that device have no answer yet",
+                hint="`crystal commands list` shows them, `crystal commands cancel` withdraws one.",
+            )
+        transaction.put_asked(
+            AskedRequest(
+                id=request.id,
+                target=target,
+                action=action.value,
+                arguments=arguments,
+                asked_at=now_ms,
+                state=CommandState.UNSENT,
+                number=-1,
+                text="",
+                result=b"",
+                done=0,
+                total=0,
+                changed_at=now_ms,
+            )
+        )
+        transaction.add_outgoing(OutgoingMessage(0, target, data))
+        _forget_old(transaction)
+    return request.id
+
+
+def withdraw(member: Member, book: CommandDatabase, request: bytes, now_ms: int) -> AskedRequest | None:
+    """Takes a request back: one that was not sent never is; of another, the target is told. None if there is no such request.
+
+    What has begun is not stopped by it; the target says how it ends.
+    """
+    with book.transaction() as transaction:
+        row = transaction.asked(request)
+        if row is None or row.state.ended:
+            return row
+        if row.state is not CommandState.UNSENT:
+            transaction.add_outgoing(OutgoingMessage(0, row.target, encode_message(Withdraw(request))))
+            return row
+        for message in transaction.outgoing():
+            # One that has a place in the stream may have been put without this device hearing of it.
+            if not message.sealed and _carries(message, request):
+                transaction.remove_outgoing(message.turn)
+                return ended_here(
+                    transaction, row, CommandState.REFUSED, "withdrawn before it was sent", now_ms
+                )
+        transaction.add_outgoing(OutgoingMessage(0, row.target, encode_message(Withdraw(request))))
+        return row
+
+
+def take_report(transaction: CommandTransaction, sender: bytes, report: Report, now_ms: int) -> bool:
+    """Notes a report of ``sender``. Returns whether it told anything new."""
+    row = transaction.asked(report.id)
+    if row is None or row.target != sender:  # §16.5-1
+        return False
+    before, after = row.state.rank, report.state.rank
+    if after < before or (after == before and report.number <= row.number):  # §16.5-2
+        return False
+    if row.state in (CommandState.DONE, CommandState.FAILED):
+        return False
+    transaction.put_asked(
+        msgspec.structs.replace(
+            row,
+            state=report.state,
+            number=report.number,
+            text=report.text,
+            result=report.result,
+            done=report.done,
+            total=report.total,
+            changed_at=now_ms,
+        )
+    )
+    return True
+
+
+def ended_here(
+    transaction: CommandTransaction, row: AskedRequest, state: CommandState, text: str, now_ms: int
+) -> AskedRequest:
+    """A request that ends without its target's word."""
+    row = msgspec.structs.replace(row, state=state, text=text, changed_at=now_ms)
+    transaction.put_asked(row)
+    return row
+
+
+def _carries(message: OutgoingMessage, request: bytes) -> bool:
+    said = decode_message(message.data)
+    return isinstance(said, Request) and said.id == request
+
+
+def _forget_old(transaction: CommandTransaction) -> None:
+    ended = [row for row in transaction.all_asked() if row.state.ended]
+    for row in ended[: max(0, len(ended) - ASKED_KEPT_MAX)]:
+        transaction.remove_asked(row.id)

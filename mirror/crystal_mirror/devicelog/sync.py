@@ -1,0 +1,190 @@
+"""Reading and extending the device log on the relay.
+
+A round reads forward from the verified head; reading is two requests when nothing changed. The head's own bytes are read
+each time, so that a relay which rolled the log back or shows another one is noticed at once. Missing entries are put
+back from the device's own copy, byte for byte, by whoever may write the log.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from crystal_mirror.devicelog.log import DeviceLog, Verdict
+from crystal_mirror.errors import LogForked
+from crystal_mirror.notices import Notice, NoticeBoard
+from crystal_mirror.ports import Journal, JournalView
+from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew, RetryBudget
+from crystal_mirror.store_keys import StoreKeys
+
+READ_AHEAD_MAX = 64
+VOIDS_AT_ONCE_MAX = 256
+"""New void slots in a row after which one reading ends: a relay may show junk for ever. The next one goes on from there."""
+META_PUT_BACK = "log.put-back"
+"""In the journal: the relay had lost a part of the device log, which was put back. What else it was told may be lost as well:
+whoever tells it that removes this."""
+_PAGE = 1000
+_META_OWN = "log.own"
+_SLOT_BYTES = 8
+
+
+def read_log(
+    log: DeviceLog, journal: Journal, keys: StoreKeys, notices: NoticeBoard | None = None
+) -> Flow[bool]:
+    """Takes in what the relay's log has beyond ours; every new slot is kept before it counts.
+
+    Returns False if the relay's log is behind ours (rolled back or emptied).
+
+    Raises:
+        LogForked: the relay shows other bytes at our head.
+    """
+    complete = True
+    catch_up(log, journal)
+    yield from _retract_voids(log, journal, keys)
+    if log.next_slot:
+        head = yield Get(keys.log(log.next_slot - 1))
+        kept = journal.log_entries()[log.next_slot - 1][1]
+        if head is None:
+            complete = False
+            if notices:
+                notices.put(
+                    Notice.LOG_ROLLED_BACK,
+                    f"the relay no longer has slot {log.next_slot - 1} of the device log",
+                )
+        elif head != kept:
+            if notices:
+                notices.put(Notice.LOG_FORKED, f"slot {log.next_slot - 1} of the device log has other bytes")
+            raise LogForked(
+                f"the relay's device log differs at slot {log.next_slot - 1}: "
+                f"{sha256(head).hexdigest()[:16]} there, {sha256(kept).hexdigest()[:16]} here"
+            )
+    ahead = (
+        1  # nearly always there is nothing: a slot more would be a request more in each round of each device
+    )
+    known = log.next_slot
+    while complete:
+        slots = range(log.next_slot, log.next_slot + ahead)
+        found = yield GetMany(tuple(keys.log(slot) for slot in slots))
+        for slot, data in zip(slots, found, strict=True):
+            if data is None:
+                return True
+            take_slot(log, journal, slot, data)
+        if min(log.trailing_voids, log.next_slot - known) >= VOIDS_AT_ONCE_MAX:  # §11.12-2
+            return True
+        ahead = min(ahead * 2, READ_AHEAD_MAX)
+    return complete
+
+
+def catch_up(log: DeviceLog, journal: Journal) -> None:
+    """Follows what another process of this device has taken in, or taken back, since this one looked."""
+    entries = journal.log_entries()
+    run = log.trailing_voids
+    first = log.next_slot - run
+    same = next((i for i, (*_, void) in enumerate(entries[first : log.next_slot]) if not void), None)
+    still = min(run, len(entries) - first) if same is None else same
+    if still < run:
+        log.retract_voids(run - still)
+    for _, data, _ in entries[log.next_slot :]:
+        log.extend(data)
+
+
+def _retract_voids(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[None]:
+    """Steps back over the void slots behind the head, from the first that the relay shows otherwise now.
+
+    Junk that a relay showed once must not shut a device out for good. Void slots before the head stay: to take an entry in
+    their place would drop what was verified behind them.
+    """
+    run = log.trailing_voids
+    if not run:
+        return
+    kept = journal.log_entries()[log.next_slot - run : log.next_slot]
+    same = 0
+    while same < run:  # in pieces: each may be as large as an entry can be
+        some = kept[same : same + READ_AHEAD_MAX]
+        there = yield GetMany(tuple(keys.log(slot) for slot, *_ in some))
+        as_before = (entry[1] == data for entry, data in zip(some, there, strict=True))  # §9.3-13
+        agree = next((i for i, agrees in enumerate(as_before) if not agrees), len(some))
+        same += agree
+        if agree < len(some):
+            with journal.transaction() as transaction:
+                transaction.drop_void_log_entries(log.next_slot - run + same)
+            log.retract_voids(run - same)  # §9.3-13
+            return
+
+
+def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: bool = False) -> Verdict:
+    """Judges a slot's bytes and keeps them. ``own``: this device wrote them; that is kept beside."""
+    assert slot == log.next_slot, "log slots are taken in order"
+    verdict = log.extend(data)
+    with journal.transaction() as transaction:
+        transaction.keep_log_entry(slot, data, void=verdict is Verdict.VOID)
+        if own:
+            before = transaction.meta_get(_META_OWN) or b""
+            transaction.meta_set(_META_OWN, before + slot.to_bytes(_SLOT_BYTES, "big"))
+    return verdict
+
+
+def own_slots(journal: JournalView) -> frozenset[int]:
+    """The slots that this device wrote, as its journal has it: what an entry says of its maker is only what its signer says."""
+    kept = journal.meta_get(_META_OWN) or b""
+    return frozenset(
+        int.from_bytes(kept[at : at + _SLOT_BYTES], "big") for at in range(0, len(kept), _SLOT_BYTES)
+    )
+
+
+def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
+    """Whether the relay lists every slot that this device has taken in: nobody reads past one that is missing."""
+    expected, after = 0, ""
+    while expected < log.next_slot:
+        page: Listing = yield List(keys.log_prefix, after, _PAGE)
+        rising = page.after(after)
+        for key in rising:
+            if keys.parse_slot(keys.log_prefix, key) != expected:
+                return expected >= log.next_slot
+            expected += 1
+        if not rising or not page.more:
+            break
+        after = rising[-1]
+    return expected >= log.next_slot
+
+
+def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
+    """Puts every kept slot that the relay lacks back as it was. Returns how many. Needs the right to write the log."""
+    restored = 0
+    with journal.transaction() as transaction:
+        transaction.meta_set(META_PUT_BACK, b"yes")
+    for slot, data, _ in journal.log_entries()[: log.next_slot]:
+        created = yield PutNew(keys.log(slot), data)  # §11.13-1
+        restored += created
+    return restored
+
+
+def append(
+    log: DeviceLog,
+    journal: Journal,
+    keys: StoreKeys,
+    build: Callable[[DeviceLog], bytes | None],
+) -> Flow[bool]:
+    """Adds an entry at the head, or decides again at the new head when another writer was first.
+
+    ``build`` is given the log as it stands and returns the sealed entry for its next slot, or None when there is nothing
+    to add any more: also when an earlier attempt of ours, whose reply was lost, turns out to have landed. Returns
+    whether this call added an entry.
+    """
+    patience = RetryBudget("a device-log entry")
+    yield from read_log(log, journal, keys)
+    while True:
+        sealed = build(log)
+        if sealed is None:
+            return False
+        assert log.would_take(sealed), "what would be void is not written"
+        slot = log.next_slot
+        created = yield PutNew(keys.log(slot), sealed)
+        there = sealed if created else (yield Get(keys.log(slot)))
+        if there != sealed:  # §9.3-14
+            patience.lose()
+        if there is None:
+            continue
+        verdict = take_slot(log, journal, slot, there, own=there == sealed)
+        if there == sealed:
+            assert verdict is Verdict.VALID, "a device-log entry that we sealed does not verify"
+            return True
+        yield from read_log(log, journal, keys)

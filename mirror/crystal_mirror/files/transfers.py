@@ -1,0 +1,398 @@
+"""The steps of a round of file sync that move something: deletions, offers, fetches, removals.
+
+A put::
+
+    look -> Has: which parts lack? -> read each from the disk, PutBlob -> accept PutFile -> note the offer
+              (a part that does not read as it was seen: the file changed, the next round looks again)
+
+A fetch::
+
+    look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlob
+         -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
+
+Killed anywhere, a put is made again (the log takes equal content as done), and a fetch goes on behind the parts it has.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from crystal_crypto.errors import WrongKey
+from crystal_mirror.file_paths import conflict_paths
+from crystal_mirror.files.ports import (
+    Disk,
+    DiskFull,
+    FileDatabase,
+    FileMoved,
+    FileOffer,
+    FileTrouble,
+    IncomingFile,
+    LocalFile,
+    PartPlace,
+    SeenFile,
+    TooLargeHere,
+)
+from crystal_mirror.files.tree import (
+    FUSED,
+    AgreedFile,
+    DeletionDirection,
+    FileAction,
+    FileContent,
+    PlannedAction,
+    content_digest,
+    content_of,
+    decide,
+)
+from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.ports import FileRow, ReplicaView
+from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_blob, usable_turn
+from crystal_mirror.snapshots.restore import restore_pending
+from crystal_mirror.types import Position
+
+
+@dataclass
+class FilesReport:
+    """What a round did and what stands in its way. Paths are relative to the home."""
+
+    halted: str = ""
+    files: int = 0
+    put: int = 0
+    fetched: int = 0
+    removed: int = 0
+    dropped: int = 0
+    adopted: int = 0
+    parts_put: int = 0
+    parts_fetched: int = 0
+    bytes_put: int = 0
+    """Of parts, before they are sealed."""
+    bytes_fetched: int = 0
+    waiting: int = 0
+    """Offers that the Core has not ordered yet."""
+    conflicts: list[str] = field(default_factory=list[str])
+    """Paths at which a version of this device is kept that came second, found in this round."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    lacking: dict[str, str] = field(default_factory=dict[str, str])
+    """Files that cannot be fetched now, since parts of them do not come or do not fit on the disk."""
+    busy: list[str] = field(default_factory=list[str])
+    """Files that changed while they were looked at: the next round looks again."""
+    withheld: list[tuple[str, DeletionDirection]] = field(default_factory=list[tuple[str, DeletionDirection]])
+
+    @property
+    def offered(self) -> int:
+        return self.put + self.dropped
+
+    def troubled(self, path: str, trouble: FileTrouble) -> None:
+        if isinstance(trouble, FileMoved):
+            self.busy.append(path)
+        else:
+            self.refused[path] = str(trouble)
+
+
+@dataclass
+class FilesRound:
+    """What the steps of a round share."""
+
+    member: Member
+    disk: Disk
+    book: FileDatabase
+    now_ms: int
+    report: FilesReport
+    position: Position
+    """Where the mirror was applied to when the round began."""
+    skipped: set[str] = field(default_factory=set[str])
+    """Paths of which it is not known what stands there."""
+
+    def states(
+        self, path: str, *, certain: bool = True
+    ) -> tuple[FileAction, LocalFile | None, FileRow | None, AgreedFile | None]:
+        """What is to be done about a path as it stands now. Not ``certain``: what was only just written is taken as it was
+        read, which is enough for an offer, whose parts are checked one by one; but not for anything that takes the file away.
+
+        Raises:
+            FileTrouble; FileMoved if it is not as it was read.
+        """
+        self.check_rows()
+        local = self.disk.look(path)
+        seen = self.book.seen_at(path)
+        if local is not None and not self.still_holds(seen, local, certain=certain):
+            raise FileMoved("the file changed after it was read")
+        content = seen.content if local is not None and seen is not None else None
+        row, agreed = self.member.replica.file(path), self.book.agreed_at(path)
+        return decide(content, row, agreed), local, row, agreed
+
+    def check_rows(self) -> None:
+        """A replica in the middle of a replay lacks rows, and shows old tombstones. Raises FileMoved."""
+        if not self.rows_stand():
+            raise FileMoved("the memory is being rebuilt")
+
+    def rows_stand(self) -> bool:
+        return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
+
+    def still_holds(self, seen: SeenFile | None, local: LocalFile, *, certain: bool = True) -> bool:
+        """Whether a file holds what was read of it. To be certain, what had only just been written is read once more."""
+        if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
+            return False
+        return not certain or seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
+
+
+def rows_stand(member: Member) -> bool:
+    """Whether the replica is in no rebuild or restore."""
+    return not (rebuild_pending(member) or restore_pending(member))
+
+
+SENDING = "sending files"
+FETCHING = "fetching files"
+
+_TOGETHER_FILES = 64
+"""Files whose offers are accepted in one transaction."""
+_TOGETHER_PARTS = 256
+_CANDIDATES = 64
+
+
+def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
+    """Does what is planned. Deletions come before puts, so that a file may change the case of its name; fetches before
+    removals, so that a renamed file is found on this disk; those that were in somebody's way once more at the end."""
+
+    def paths(action: FileAction) -> list[str]:
+        return [planned.path for planned in plan if planned.action is action]
+
+    _drop(this, paths(FileAction.DROP))
+    yield from _put(this, paths(FileAction.PUT))
+    fetches = paths(FileAction.FETCH)
+    blocked = yield from _fetch_all(this, fetches)
+    for path in paths(FileAction.REMOVE):
+        _remove(this, path)
+    if blocked:
+        yield from _fetch_all(this, list(blocked))
+
+
+def went_to(replica: ReplicaView, offer: FileOffer) -> str | None:
+    """The conflict path at which a put of ours is kept; None if it is at none. A row stays once it was made, so that it is
+    recognised also when another version or a tombstone stands there by now."""
+    candidates = conflict_paths(offer.path, offer.origin)
+    first = True
+    for _ in range(_CANDIDATES):
+        path = next(candidates)
+        row = replica.file(path)
+        if row is not None and (row.version == offer.origin or first):
+            return path
+        first = False
+    return None
+
+
+def reput_parts(member: Member, disk: Disk, book: FileDatabase) -> Flow[int]:
+    """Puts back what the relay lost of the files that stand here as agreed. Returns how many parts."""
+    put = 0
+    for row in list(member.replica.files()):
+        seen = None if row.gone else book.seen_at(row.path)
+        if seen is None or seen.content != content_of(row):
+            continue
+        refs = [BlobRef(part.content, part.length, part.turn) for part in row.parts]
+        for ref in (yield from lacking(member, refs)):
+            data = part_on_disk(disk, book, ref.content)
+            if data is not None:
+                yield from put_blob(member, data, ref.turn, compress=True)
+                put += 1
+    return put
+
+
+def part_on_disk(disk: Disk, book: FileDatabase, content: bytes) -> bytes | None:
+    """A part of that content, read and checked, from wherever on this disk it was seen."""
+    for place in book.places(content):
+        try:
+            data = disk.read(place)
+        except FileTrouble:
+            continue
+        if sha256(data).digest() == content:
+            return data
+    return None
+
+
+def _drop(this: FilesRound, paths: Iterable[str]) -> None:
+    member, book = this.member, this.book
+    dropped: list[tuple[str, AgreedFile]] = []
+    for path in paths:
+        try:
+            action, _, _, agreed = this.states(path)
+        except FileTrouble as trouble:
+            this.skipped.add(path)
+            this.report.troubled(path, trouble)
+            continue
+        if action is FileAction.DROP and agreed is not None:
+            dropped.append((path, agreed))
+    for start in range(0, len(dropped), _TOGETHER_FILES):
+        some = dropped[start : start + _TOGETHER_FILES]
+        origins = member.accept_many([DropFile(path, agreed.version) for path, agreed in some])
+        book.add_offers(
+            [FileOffer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)]
+        )
+        for path, _ in some:
+            if not this.disk.derived(path):
+                book.note_deleted(path, FUSED[FileAction.DROP], this.now_ms)
+        this.report.dropped += len(some)
+
+
+def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
+    """Offers files, some together: their parts are asked for and put first, and then all are accepted at once."""
+    group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
+    total = done = 0
+    for path in paths:
+        seen = this.book.seen_at(path)
+        total += seen.local.stamp.size if seen is not None else 0
+    for path in paths:
+        try:
+            action, _, _, agreed = this.states(path, certain=False)
+        except FileTrouble as trouble:
+            this.skipped.add(path)
+            this.report.troubled(path, trouble)
+            continue
+        seen = this.book.seen_at(path)
+        if action is not FileAction.PUT or seen is None:
+            continue
+        group.append((path, seen, agreed, this.book.parts_of(path)))
+        done += seen.local.stamp.size
+        if len(group) >= _TOGETHER_FILES or sum(len(one[3]) for one in group) >= _TOGETHER_PARTS:
+            yield from _put_group(this, group)
+            yield Progress(SENDING, done, total)
+            group = []
+    if group:
+        yield from _put_group(this, group)
+
+
+def _put_group(
+    this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
+) -> Flow[None]:
+    member = this.member
+    turns = {part.content: usable_turn(member, part.content) for _, _, _, parts in group for part in parts}
+    lengths = {part.content: part.length for _, _, _, parts in group for part in parts}
+    refs = [BlobRef(content, lengths[content], turn) for content, turn in turns.items()]
+    missing = {ref.content for ref in (yield from lacking(member, refs))}
+    ready: list[tuple[PutFile, FileContent]] = []
+    for path, seen, agreed, parts in group:
+        try:
+            yield from _put_parts(this, path, parts, missing, turns)  # §14-2
+        except FileTrouble as trouble:
+            this.skipped.add(path)
+            this.report.troubled(path, trouble)
+            continue
+        named = tuple(FilePart(part.content, part.length, turns[part.content]) for part in parts)
+        base = None if agreed is None else agreed.version  # §14-3
+        operation = PutFile(path, base, seen.local.executable, seen.local.modified_at, named)
+        ready.append((operation, seen.content))
+    if not ready:
+        return
+    origins = member.accept_many([operation for operation, _ in ready])
+    this.book.add_offers(
+        [
+            FileOffer(operation.path, origin, content, _names(member, operation.parts))
+            for (operation, content), origin in zip(ready, origins, strict=True)
+        ]
+    )
+    this.report.put += len(ready)
+
+
+def _put_parts(
+    this: FilesRound, path: str, parts: Sequence[FilePart], missing: set[bytes], turns: dict[bytes, int]
+) -> Flow[None]:
+    offset = 0
+    for part in parts:
+        if part.content in missing:
+            data = this.disk.read(PartPlace(path, offset, part.length))
+            if sha256(data).digest() != part.content:
+                raise FileMoved("the file changed while it was sent")
+            yield from put_blob(this.member, data, turns[part.content], compress=True)
+            missing.discard(part.content)
+            this.report.parts_put += 1
+            this.report.bytes_put += part.length
+        offset += part.length
+
+
+def _names(member: Member, parts: Iterable[FilePart]) -> tuple[bytes, ...]:
+    return tuple(member.secret.blob_name(part.content, part.turn) for part in parts)
+
+
+def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
+    """Fetches files. Returns those that something stands in the way of."""
+    blocked: list[str] = []
+    rows = (this.member.replica.file(path) for path in paths)
+    total = sum(row.size for row in rows if row is not None)
+    done = 0
+    for path in paths:
+        this.report.refused.pop(path, None)
+        try:
+            done += yield from _fetch(this, path, done, total)
+        except TooLargeHere as trouble:
+            this.skipped.add(path)
+            this.report.lacking[path] = str(trouble)
+        except DiskFull as trouble:
+            this.skipped.add(path)
+            this.report.lacking[path] = str(trouble)
+            return []
+        except (BlobDamaged, WrongKey) as trouble:
+            this.skipped.add(path)
+            this.report.lacking[path] = str(trouble)
+        except FileTrouble as trouble:
+            this.skipped.add(path)
+            this.report.troubled(path, trouble)
+            if not isinstance(trouble, FileMoved):
+                blocked.append(path)
+    return blocked
+
+
+def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
+    action, local, row, _ = this.states(path)
+    if action is not FileAction.FETCH or row is None:
+        return 0
+    content = content_of(row)
+    seen = this.book.seen_at(path)
+    if local is not None and seen is not None and seen.digest == content.digest:
+        new = this.disk.set_executable(local, row.executable)
+    else:
+        incoming = this.disk.incoming(row)
+        try:
+            new = yield from _fetch_parts(this, incoming, row, local, done, total)
+        finally:
+            incoming.close()
+    this.book.note_seen((SeenFile(new, content.digest), row.parts))
+    this.book.set_agreed(AgreedFile(path, row.version, content))
+    this.report.fetched += 1
+    return row.size
+
+
+def _fetch_parts(
+    this: FilesRound, incoming: IncomingFile, row: FileRow, local: LocalFile | None, done: int, total: int
+) -> Flow[LocalFile]:
+    have = incoming.have()
+    done += sum(part.length for part in row.parts[:have])
+    for part in row.parts[have:]:
+        data = part_on_disk(this.disk, this.book, part.content)
+        if data is None:
+            data = yield from get_blob(this.member, BlobRef(part.content, part.length, part.turn))
+            this.report.parts_fetched += 1
+            this.report.bytes_fetched += part.length
+        incoming.add(data)
+        done += part.length
+        yield Progress(FETCHING, done, max(total, done))
+    if local is not None and not this.still_holds(this.book.seen_at(row.path), local):
+        raise FileMoved("the file changed while another version was fetched")
+    return incoming.finish(local)
+
+
+def _remove(this: FilesRound, path: str) -> None:
+    try:
+        action, local, row, _ = this.states(path)
+        if action is not FileAction.REMOVE or local is None or row is None:
+            return
+        this.disk.remove(local, row.version)  # §14-6
+    except FileTrouble as trouble:
+        this.skipped.add(path)
+        this.report.troubled(path, trouble)
+        return
+    if not this.disk.derived(path):
+        this.book.note_deleted(path, FUSED[FileAction.REMOVE], this.now_ms)
+    this.book.forget_seen([path])
+    this.book.drop_agreed(path)
+    this.report.removed += 1

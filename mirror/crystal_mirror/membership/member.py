@@ -1,0 +1,221 @@
+"""Member: one device's membership of one vault, and what it can do without a network.
+
+It binds the device's keys, its journal and its replica together. Flows (``round.py``, ``claim.py``) take a member and
+talk to the store; the member itself accepts operations at any time, offline too.
+
+Life of an operation on its maker::
+
+    accept --> PENDING --put--> STORED --(the mirror log that others read has it)--> durable: row removed
+                  ^                |
+                  +---relay lost---+
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from crystal_crypto.errors import CryptoError, WrongKey
+from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
+from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog.keyring import KeyRing
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.entries.offers import seal_offer
+from crystal_mirror.errors import Revoked
+from crystal_mirror.notices import NoticeBoard
+from crystal_mirror.operations import Operation, decode_operation, encode_operation
+from crystal_mirror.ports import Journal, JournalTransaction, OutboxRow, OutboxState, Random, Replica, Stream
+from crystal_mirror.store_keys import StoreKeys
+from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, Origin
+
+SALT_BYTES = 24
+META_CLAIM = "claim"
+
+Extra = Callable[[JournalTransaction], None]
+
+
+def load_log(journal: Journal, vault: bytes) -> DeviceLog:
+    """The device log as this device has verified it, judged again from its kept bytes."""
+    log = DeviceLog(vault)
+    for _, data, _ in journal.log_entries():
+        log.extend(data)
+    return log
+
+
+def load_keys(identity: DeviceIdentity, log: DeviceLog) -> tuple[GenerationKey, VaultSecret]:
+    """The newest key that the log has for this device, and the vault's secret.
+
+    Raises:
+        NotAMember: the log does not name this device.
+        WrongKey: the sealed keys do not open: they are not for this device.
+    """
+    ring = KeyRing.of_device(identity, log)
+    return ring.newest_held(), ring.secret
+
+
+@dataclass
+class Member:
+    """See the module. Make it with ``Member.open`` after founding or joining."""
+
+    identity: DeviceIdentity
+    vault: bytes
+    journal: Journal
+    replica: Replica
+    random: Random
+    log: DeviceLog
+    ring: KeyRing
+    root: Root | None = None
+    """The root that this device keeps. Whether it is still in force, the log says (``authority.py``)."""
+    keys: StoreKeys = field(init=False)
+    notices: NoticeBoard = field(init=False)
+    rounds: int = field(init=False, default=0)
+    names_compared: bool = field(init=False, default=False)
+    """Whether the names of what is pending were compared with what the relay holds, since this process began."""
+    doubted_head: bytes = field(init=False, default=b"")
+    """The log's head when all void slots were last judged."""
+
+    def __post_init__(self) -> None:
+        self.keys = StoreKeys(self.vault)
+        self.notices = NoticeBoard(self.journal)
+
+    @classmethod
+    def open(
+        cls,
+        identity: DeviceIdentity,
+        vault: bytes,
+        journal: Journal,
+        replica: Replica,
+        random: Random,
+        root: Root | None = None,
+    ) -> "Member":
+        """Opens a membership from what the device holds, and mends what a crash left between its two databases.
+
+        Raises:
+            NotAMember: the device never joined, or its journal is missing.
+            WrongKey: journal and identity do not belong together.
+        """
+        log = load_log(journal, vault)
+        ring = KeyRing.of_device(identity, log)
+        member = cls(identity, vault, journal, replica, random, log, ring, root)
+        member.mend()
+        return member
+
+    @property
+    def device_id(self) -> bytes:
+        return self.identity.id
+
+    @property
+    def is_core(self) -> bool:
+        """Whether this very installation leads: the log names the device, and the claim is this one's."""
+        lead = self.log.lead
+        return (
+            lead is not None
+            and lead.device == self.device_id
+            and self.journal.meta_get(META_CLAIM) == lead.claim  # §9.4-3
+        )
+
+    @property
+    def secret(self) -> VaultSecret:
+        return self.ring.secret
+
+    @property
+    def generation_key(self) -> GenerationKey:
+        """The key in force, with which everything new is sealed. Raises KeysWithheld."""
+        return self.ring.current()
+
+    def key_for(self, generation: int) -> GenerationKey | None:
+        """The key of a generation, or None if this device does not hold it (yet)."""
+        return self.ring.key(generation)
+
+    def check_active(self) -> None:
+        """Raises Revoked if the log, as read here, has this device out."""
+        if not self.log.is_active(self.device_id):  # §9.8-5
+            raise Revoked("this device was revoked: its vault takes nothing from it any more")
+
+    def salt(self) -> bytes:
+        return self.random(SALT_BYTES)
+
+    def accept(self, operation: Operation, extra: Extra | None = None) -> Origin:
+        """Accepts one operation; see ``accept_many``."""
+        return self.accept_many([operation], extra)[0]
+
+    def accept_many(self, operations: Sequence[Operation], extra: Extra | None = None) -> list[Origin]:
+        """Takes responsibility for operations: once this returns they are on disk, sealed, and never lost.
+
+        ``extra`` runs in the same transaction of the journal (capture offsets: what was read commits with how far).
+        Afterwards the operations are findable here, marked provisional; a crash in between is mended at the next open.
+
+        Raises:
+            TooLarge, Malformed: an operation is out of its limits; none of them was accepted.
+            Revoked: this device is out; none of them was accepted.
+        """
+        self.check_active()
+        encoded = [encode_operation(operation) for operation in operations]
+        with self.journal.transaction() as transaction:
+            origins = [self.seal_row(transaction, data, None) for data in encoded]
+            if extra:
+                extra(transaction)
+        for origin, operation in zip(origins, operations, strict=True):
+            self.replica.index_provisional(origin, operation)
+        return origins
+
+    def seal_row(self, transaction: JournalTransaction, operation: bytes, origin: Origin | None) -> Origin:
+        """Seals an operation at the next place of this device's stream and adds it to the outbox.
+
+        ``origin`` None names it by that place. Returns its name.
+        """
+        stream = transaction.stream() or Stream(self.random(INCARNATION_BYTES), 0, ZERO_HASH)
+        sealed, entry_hash = self._seal(operation, origin, stream)
+        place = Origin(self.device_id, stream.incarnation, stream.sequence)
+        name = origin or place
+        transaction.add_row(
+            OutboxRow(stream.incarnation, stream.sequence, name, operation, sealed, OutboxState.PENDING)
+        )
+        transaction.set_stream(Stream(stream.incarnation, stream.sequence + 1, entry_hash))  # §10.4-1
+        return name
+
+    def _seal(self, operation: bytes, origin: Origin | None, stream: Stream) -> tuple[bytes, bytes]:
+        from crystal_crypto.entry import parse
+
+        sealed = seal_offer(
+            operation,
+            origin=origin,
+            stream=stream,
+            device=self.device_id,
+            vault=self.vault,
+            epoch=self.log.lead.epoch if self.log.lead else 0,
+            log_head=self.log.head,
+            # If the newest keys were withheld, it is accepted all the same; ``push`` holds it until it can be sealed anew.
+            key=self.ring.newest_held(),  # §9.7-4
+            signer=self.identity.signing,
+            salt=self.salt(),
+        )
+        return sealed, parse(sealed).hash
+
+    def mend(self) -> None:
+        """Provisional rows follow the outbox: a crash may have come between the two databases' commits."""
+        names = {name.origin: name for name in self.journal.names()}
+        indexed = self.replica.provisional_origins()
+        for origin in sorted(indexed - names.keys()):
+            if self.replica.done(
+                origin
+            ):  # else the journal was lost: what is findable here is all that is left of it
+                self.replica.drop_provisional(origin)
+        for origin, name in names.items():
+            if origin in indexed or self.replica.done(origin):
+                continue
+            row = self.journal.row(name.incarnation, name.sequence)
+            if row is not None:  # else another process of this device saw it become durable meanwhile
+                self._index(row)
+
+    def rename_provisional(self, before: Origin, after: Origin) -> None:
+        """An operation in the outbox has got another name: its provisional rows get it too."""
+        self.replica.drop_provisional(before)
+        for name in self.journal.names():
+            if name.origin == after and (row := self.journal.row(name.incarnation, name.sequence)):
+                self._index(row)
+
+    def _index(self, row: OutboxRow) -> None:
+        try:
+            operation = decode_operation(row.operation)
+        except CryptoError as error:
+            raise WrongKey(f"an accepted operation cannot be read back: {error}") from error
+        self.replica.index_provisional(row.origin, operation)

@@ -1,0 +1,153 @@
+"""Making a snapshot: the Core's state of one moment, as blobs that are read back whole before the mirror announces them.
+
+::
+
+    (nothing) --export, put and read back each part, digests agree, the same for the manifest--> READY --announce--> announced
+              --killed, or the relay fails--> (nothing): made anew; parts that are there already are not sent again
+    READY     --the log below it was sealed anew, another Core leads, or a part was condemned--> dropped
+
+``make_snapshot`` runs beside the rounds of sync, for as long as it takes: the state is read in a transaction of its own, and
+nothing that the Core does meanwhile is in it. READY is a value in the journal, which the next round of the Core announces. Only
+what an entry announces counts, and a Core announces only what it has fetched, opened and found equal by the digest.
+"""
+
+import msgspec
+
+from crystal_mirror.entries.batches import Announced
+from crystal_mirror.entries.control_state import epoch_ends, newest_snapshot, published_floor
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.history.void_slots import previous_of
+from crystal_mirror.membership.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_verified
+from crystal_mirror.snapshots.manifest import Manifest, decode_manifest, encode_manifest
+from crystal_mirror.types import EntryState
+
+META_READY = "snapshot.ready"
+WHAT = "making a snapshot"
+
+
+class _Ready(msgspec.Struct, frozen=True, array_like=True):
+    announced: Announced
+    names: tuple[bytes, ...]
+    """Of the blobs that it is made of."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Ready)
+
+
+def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | None]:
+    """Makes a snapshot of what is committed now, leaves it READY, and returns it.
+
+    ``anew`` takes no part that is sealed in an older generation: it is stored again under another name (after which the former
+    one can be condemned). Returns None if this device does not lead, or something of its log is not on the relay yet.
+
+    Raises:
+        BlobDamaged: what was stored does not come back, or not as the same state. Nothing counts on it.
+        StoreFailure: repeat it later; what was stored is not stored again.
+    """
+    if not member.is_core or member.replica.kept(EntryState.UNSENT):
+        return None
+    generation = member.log.generation if anew else 0
+    sums = member.replica.part_sums()
+    with member.replica.export() as export:
+        position, digest, model = export.position(), export.digest(), export.model()
+        refs: list[BlobRef] = []
+        done = 0
+        for part in export.parts():
+            ref, back = yield from put_verified(member, part, generation=generation)
+            sums.add(back)
+            refs.append(ref)
+            done += ref.length
+            yield Progress(WHAT, done, 0)
+    if sums.digest() != digest:  # §12.1-5, §13.3-4
+        raise BlobDamaged("a snapshot does not come back as the state that it was made of")
+    if not _stands(member, position.epoch, position.sequence, position.previous):
+        return None
+    stated = digest.to_bytes()
+    ends = tuple(end for end in epoch_ends(member.replica) if end[0] < position.epoch)
+    data = encode_manifest(
+        epoch=position.epoch,
+        sequence=position.sequence,
+        previous=position.previous,
+        digest=stated,
+        manifest=Manifest(model, tuple(refs), ends),
+    )
+    ref, _ = yield from put_verified(member, data, generation=generation)
+    announced = Announced(
+        position.epoch, position.sequence, position.previous, stated, ref.content, ref.length, ref.turn
+    )
+    names = tuple(member.secret.blob_name(each.content, each.turn) for each in (*refs, ref))
+    with member.journal.transaction() as transaction:
+        transaction.meta_set(META_READY, _encoder.encode(_Ready(announced, names)))
+    return announced
+
+
+def announce(member: Member) -> bool:
+    """Leaves an entry for ``publish`` that announces the snapshot that is READY. Returns whether there was one that counts.
+
+    A part that it shares with an older one may have been condemned with that one meanwhile: then it does not.
+
+    Raises:
+        TransactionStale: the mirror went on meanwhile; repeat it in a later round.
+    """
+    kept = member.journal.meta_get(META_READY)
+    if kept is None:
+        return False
+    ready = _decoder.decode(kept)
+    announced = ready.announced
+    position = member.replica.position()
+    newest = newest_snapshot(member.replica)
+    place = (announced.epoch, announced.sequence)
+    counts = (
+        member.is_core
+        and announced.epoch == position.epoch
+        and place >= published_floor(member.replica)
+        and (newest is None or newest != announced)
+        and _stands(member, announced.epoch, announced.sequence, announced.previous)  # §12.1-5
+        and not any(member.replica.is_condemned(name) for name in ready.names)
+    )
+    if counts:
+        write_control_entry(member, announced=announced, expected=position)
+    with member.journal.transaction() as transaction:
+        transaction.meta_set(META_READY, None)
+    return counts
+
+
+def is_ready(member: Member) -> bool:
+    return member.journal.meta_get(META_READY) is not None
+
+
+def read_manifest(member: Member, announced: Announced) -> Flow[Manifest]:
+    """Fetches and checks a snapshot's manifest. Raises BlobDamaged, WrongKey, Malformed."""
+    ref = BlobRef(announced.manifest, announced.length, announced.turn)
+    return decode_manifest((yield from get_blob(member, ref)), announced)
+
+
+def is_whole(member: Member, announced: Announced) -> Flow[bool]:
+    """Whether the relay has everything of a snapshot, as far as can be seen without reading it all."""
+    try:
+        manifest = yield from read_manifest(member, announced)
+    except BlobDamaged as error:
+        member.notices.put(Notice.SNAPSHOT_LOST, str(error))
+        return False
+    missing = yield from lacking(member, manifest.parts)
+    if missing:
+        member.notices.put(
+            Notice.SNAPSHOT_LOST, f"the relay lacks {len(missing)} parts of the newest snapshot"
+        )
+    return not missing
+
+
+def _stands(member: Member, epoch: int, sequence: int, previous: bytes) -> bool:
+    """Whether the log below that place is on the relay as it was when the snapshot was made."""
+    if any(
+        (kept.epoch, kept.sequence) < (epoch, sequence) for kept in member.replica.kept(EntryState.UNSENT)
+    ):
+        return False
+    position = member.replica.position()
+    if (position.epoch, position.sequence) < (epoch, sequence):
+        return False
+    return previous_of(member, epoch, sequence) == previous

@@ -1,0 +1,406 @@
+"""The outbox: bringing this device's operations to the relay, and letting go of them when they are durable.
+
+An operation leaves the outbox only when the mirror log that others read carries it (or says that its origin was done), and
+what the log carries under that name is what this device made. Until then its sealed bytes are resent identically, put
+back if the relay lost them, and sealed anew in a new incarnation if the relay holds something else in their place.
+
+When a stream cannot go on (its next place is taken by other bytes, or the Core has seen more of it than this device
+remembers) the device starts a new incarnation. Operations keep their names, except those whose name somebody with this
+device's key has given to something else: a clone, or this device before it was restored from a backup. These get new
+names, which all copies of the device derive alike.
+"""
+
+from collections.abc import Container
+from hashlib import sha256
+
+import msgspec
+
+from crystal_crypto.entry import Entry, Kind, parse
+from crystal_crypto.errors import CryptoError
+from crystal_mirror.entries.batches import Batch, opened_batch
+from crystal_mirror.entries.control_state import META_REBUILD, META_RESTORE, read_base
+from crystal_mirror.entries.offers import Offer, PackedOrigin, open_offer, stands_at
+from crystal_mirror.membership.cutoffs import listed_places
+from crystal_mirror.membership.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
+from crystal_mirror.ports import (
+    JournalTransaction,
+    OutboxRow,
+    OutboxState,
+    ReplicaTransaction,
+    ReplicaView,
+    Stream,
+)
+from crystal_mirror.requests import Flow, Get, GetMany, PutNew, RetryBudget
+from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
+
+SUPPRESSED_TABLE = "suppressed"
+"""The forgotten texts' name in the state's digest."""
+
+
+class _TriedOut(Exception):
+    """Takes a trial back."""
+
+
+def has_effect(member: Member, row: OutboxRow) -> bool:
+    """Whether nothing has to be done any more for this operation, whose name is done. False without a snapshot under the state:
+    then the log is kept from its beginning, and carries what was done."""
+    if read_base(member.replica) is None:
+        return False
+    operation = decode_operation(row.operation)
+    if isinstance(operation, Forget):
+        return False
+    if isinstance(operation, PutFile | DropFile):
+        return True
+    before = after = dict[str, int]()
+    try:
+        with member.replica.transaction() as transaction:
+            before = _counts(transaction)
+            transaction.apply(row.origin, operation, lambda _text: ())
+            after = _counts(transaction)
+            raise _TriedOut
+    except _TriedOut:
+        pass
+    if after.get(SUPPRESSED_TABLE, 0) < before.get(SUPPRESSED_TABLE, 0):
+        return True
+    return not any(count > before.get(name, 0) for name, count in after.items())
+
+
+def _counts(view: ReplicaView) -> dict[str, int]:
+    return {table.name: table.count for table in view.digest().tables}
+
+
+META_OWN = "own.durable"
+FULL_CHECK_ROUNDS = 64
+"""Every how many rounds, from a process's first on, a device looks at everything again: at all void slots (besides: whenever
+the log has grown), at its own streams, and the Core at the whole mirror's listing."""
+_PAGE = 64
+_ANOTHER_COPY = "another copy of this device has written to the relay"
+
+_Own = list[tuple[PackedOrigin, bytes]]
+_own_decoder = msgspec.msgpack.Decoder(_Own)
+_own_encoder = msgspec.msgpack.Encoder()
+
+
+def push(member: Member) -> Flow[int]:
+    """Puts pending operations on the relay, in order. Returns how many bytes were stored.
+
+    May begin a new incarnation on the way; what is pending is then sealed anew and put by the same call.
+    """
+    pushed = 0
+    patience = RetryBudget("an entry of this device")
+    if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
+        # The first of all rounds may have ended before it came here: the relay was away.
+        yield from _give_names_up(member)
+        member.names_compared = True
+    yield from _check_first_stored(member)
+    while True:
+        row = member.journal.first_row(OutboxState.PENDING)
+        if row is None or not _keys_are_here(member):  # §9.7-6
+            return pushed
+        sealed = parse(row.sealed).header
+        if sealed.generation < member.log.generation or sealed.sender != member.device_id:  # §9.7-3
+            # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
+            # device, which has not read the log since, may still add to the outbox. Or it was sealed by a device that this
+            # home was before, and a crash came before it was taken over. The old places are put no more, so this is the last
+            # moment at which what another copy wrote there is met.
+            used_up = yield from _used_up(member, row)
+            if used_up:
+                member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
+            _begin_stream_anew(member, used_up)
+            continue
+        key = member.keys.conversation(member.device_id, row.incarnation, row.sequence)
+        created = yield PutNew(key, row.sealed)
+        if not created:
+            there = yield Get(key)
+            if there != row.sealed:
+                patience.lose()
+            if there is None:
+                continue
+            if there != row.sealed:
+                yield from _give_way(member, row, there)
+                continue
+        else:
+            pushed += len(row.sealed)
+        with member.journal.transaction() as transaction:
+            transaction.set_row_state(row.incarnation, row.sequence, OutboxState.STORED)
+
+
+def _keys_are_here(member: Member) -> bool:
+    """Whether what this device records can be sealed in the generation in force; names it if not."""
+    if member.key_for(member.log.generation) is not None:
+        return True
+    member.notices.put(
+        Notice.KEYS_WITHHELD,
+        f"the keys of generation {member.log.generation} were not sealed to this device; what it records waits here",
+    )
+    return False
+
+
+def _check_first_stored(member: Member) -> Flow[None]:
+    """Whether the relay still holds the first operation that the Core has yet to order; else it is put back."""
+    row = member.journal.first_row(OutboxState.STORED)
+    if row is None:
+        return
+    there = yield Get(member.keys.conversation(member.device_id, row.incarnation, row.sequence))
+    if there == row.sealed:
+        return
+    if there is None:
+        member.notices.put(
+            Notice.STREAM_LOST, f"the relay lost entry {row.sequence} of this device; it is put back"
+        )
+        with member.journal.transaction() as transaction:
+            transaction.set_all_states(OutboxState.STORED, OutboxState.PENDING)  # §11.13-1
+        return
+    yield from _give_way(member, row, there)
+
+
+def _give_way(member: Member, row: OutboxRow, there: bytes) -> Flow[None]:
+    """The place of ``row`` holds other bytes: goes on in a new incarnation.
+
+    If this device's own key signed them, another copy of it wrote on from here. The names that it has given are used up:
+    those of operations whose own place holds other such bytes.
+    """
+    used_up: set[Origin] = set()
+    if _signed_by_me(member, row.incarnation, row.sequence, there):
+        member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
+        used_up = yield from _used_up(member, row)
+    else:
+        member.notices.put(
+            Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
+        )
+    _begin_stream_anew(member, used_up)
+
+
+def _begin_stream_anew(member: Member, used_up: Container[Origin]) -> None:
+    with member.journal.transaction() as transaction:
+        renamed = restart_stream(member, transaction, used_up)
+    for before, after in renamed.items():
+        member.rename_provisional(before, after)
+
+
+def _used_up(member: Member, row: OutboxRow) -> Flow[set[Origin]]:
+    """The names of this stream, from ``row`` on, whose places hold what another copy of this device made."""
+    names = [
+        name
+        for name in member.journal.names()
+        if name.origin == Origin(member.device_id, row.incarnation, name.sequence)
+        and (name.incarnation, name.sequence >= row.sequence) == (row.incarnation, True)
+    ]
+    used_up: set[Origin] = set()
+    for start in range(0, len(names), _PAGE):
+        some = names[start : start + _PAGE]
+        found = yield GetMany(tuple(member.keys.conversation(*name.origin) for name in some))
+        for name, data in zip(some, found, strict=True):
+            mine = member.journal.row(name.incarnation, name.sequence)
+            if data is None or mine is None or data == mine.sealed:
+                continue
+            if _signed_by_me(member, name.incarnation, name.sequence, data):  # §10.4-3
+                used_up.add(name.origin)
+    return used_up
+
+
+def _give_names_up(member: Member) -> Flow[None]:
+    """Whether this device, before it was restored from a backup, had given its names to other operations, sealed them anew in
+    another stream, and left the places that the names tell of empty. Those names are used up.
+
+    What the Core has taken in of that stream, ``settle`` finds; here is what only the relay has.
+    """
+    stream = member.journal.stream()
+    waiting = {
+        name.origin: name.digest
+        for name in member.journal.names()
+        if name.state is OutboxState.PENDING  # what is stored, the Core may take under its name
+    }
+    if stream is None or not waiting:
+        return
+    places = [
+        place
+        for place in (yield from listed_places(member, member.device_id))
+        if place.incarnation != stream.incarnation
+        and place.sequence > member.replica.ack(place.device, place.incarnation)
+    ]
+    used_up: set[Origin] = set()
+    overtaken = False
+    for start in range(0, len(places), _PAGE):
+        some = places[start : start + _PAGE]
+        found = yield GetMany(tuple(member.keys.conversation(*place) for place in some))
+        for place, data in zip(some, found, strict=True):
+            offer = _mine(member, place, data) if data is not None else None
+            if offer is None:
+                continue
+            digest = sha256(offer.data).digest()
+            if waiting.get(offer.origin, digest) != digest:  # §10.4-3
+                used_up.add(offer.origin)
+            overtaken |= offer.origin.incarnation == stream.incarnation and (
+                offer.origin.sequence >= stream.sequence
+            )
+    if used_up:
+        used_up -= yield from _there_already(member, used_up)
+    if not used_up and not overtaken:
+        return
+    member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
+    _begin_stream_anew(member, used_up)
+
+
+def _there_already(member: Member, names: set[Origin]) -> Flow[set[Origin]]:
+    """Those whose row the relay holds, though this device has not heard of it."""
+    rows = [
+        (name, row)
+        for name in member.journal.names()
+        if name.origin in names and (row := member.journal.row(name.incarnation, name.sequence))
+    ]
+    found = yield GetMany(
+        tuple(member.keys.conversation(member.device_id, row.incarnation, row.sequence) for _, row in rows)
+    )
+    return {name.origin for (name, row), data in zip(rows, found, strict=True) if data == row.sealed}
+
+
+def _mine(member: Member, place: Origin, data: bytes) -> Offer | None:
+    """The offer that this device's key signed for that place; None if there is none that opens."""
+    if not _signed_by_me(member, place.incarnation, place.sequence, data):
+        return None
+    entry = parse(data)
+    key = member.key_for(entry.header.generation)
+    try:
+        return open_offer(entry, key) if key is not None else None
+    except CryptoError:
+        return None
+
+
+def _signed_by_me(member: Member, incarnation: bytes, sequence: int, data: bytes) -> bool:
+    try:
+        entry: Entry = parse(data)
+        entry.verify(member.identity.signing.public)
+    except CryptoError:
+        return False
+    return stands_at(
+        entry, vault=member.vault, device=member.device_id, incarnation=incarnation, sequence=sequence
+    )
+
+
+def restart_stream(
+    member: Member, transaction: JournalTransaction, rename: Container[Origin] = ()
+) -> dict[Origin, Origin]:
+    """Begins a new incarnation and seals everything in the outbox anew in it. Returns the operations in ``rename``, by
+    their old names, with the new ones that they were given; all others keep theirs.
+    """
+    names = transaction.names()
+    transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))  # §10.4-2
+    renamed: dict[Origin, Origin] = {}
+    for name in names:
+        row = transaction.row(name.incarnation, name.sequence)
+        assert row is not None, "nothing else writes in this transaction"
+        transaction.remove_row(row.incarnation, row.sequence)
+        origin = row.origin
+        if origin in rename:
+            origin = renamed[row.origin] = other_name(row.origin, name.digest)
+        member.seal_row(transaction, row.operation, origin)
+    return renamed
+
+
+def other_name(origin: Origin, digest: bytes) -> Origin:
+    """The name of an operation (by the hash of its bytes) whose own name was used up by another.
+
+    Derived, not drawn: copies of a device that find out apart from each other give it the same one.
+    """
+    named = origin.device + origin.incarnation + origin.sequence.to_bytes(8, "big") + digest
+    incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]  # §10.4-4
+    return Origin(origin.device, incarnation, 0)
+
+
+def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> None:
+    """Remembers, with the rows of a batch, which of this device's operations it carries, so that ``settle`` need not
+    search the log for them.
+    """
+    mine = [(tuple(o), sha256(data).digest()) for o, data in batch.operations if o.device == member.device_id]
+    if not mine:
+        return
+    kept = transaction.meta_get(META_OWN)
+    known = _own_decoder.decode(kept) if kept else []
+    transaction.meta_set(META_OWN, _own_encoder.encode([*known, *mine]))
+
+
+def settle(member: Member) -> int:
+    """Lets go of the operations that are durable. Returns how many.
+
+    A row stays while its place in the stream is open, even if its operation came into the log another way: without the
+    entry the stream would have a gap that nobody could ever close. If the log carries other bytes under an operation's
+    name, the operation is offered again under another one.
+
+    Must be called only when everything in the replica is on the relay: it does nothing while mirror entries are unsent.
+    """
+    if member.replica.kept(EntryState.UNSENT):
+        return 0
+    kept = member.replica.meta_get(META_OWN)
+    carried = {Origin(*origin): digest for origin, digest in _own_decoder.decode(kept)} if kept else {}
+    done = {row.origin for row in member.journal.names() if member.replica.done(row.origin)}
+    if done - carried.keys():
+        carried = _carried(member, done)
+    shown = _shown(member, done - carried.keys())
+    settled: list[Origin] = []
+    clashes: set[Origin] = set()
+    renamed: dict[Origin, Origin] = {}
+    with member.journal.transaction() as transaction:
+        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):  # §12.2-7
+            return 0
+        stream = transaction.stream()
+        for row in transaction.names():
+            if row.origin not in done or not member.replica.done(row.origin):
+                continue  # another process of this device may have wiped the rows meanwhile
+            if carried.get(row.origin) != row.digest and not (
+                row.origin not in carried and row.origin in shown
+            ):
+                clashes.add(row.origin)  # §10.4-3
+            elif member.replica.done(Origin(member.device_id, row.incarnation, row.sequence)):  # §10.4-5
+                transaction.remove_row(row.incarnation, row.sequence)
+                settled.append(row.origin)
+        if clashes or not _goes_on(member, transaction, stream):
+            renamed = restart_stream(member, transaction, clashes)
+    for origin in settled:
+        member.replica.drop_provisional(origin)
+    for before, after in renamed.items():
+        member.rename_provisional(before, after)
+    if kept:
+        with member.replica.transaction() as replica:
+            replica.meta_set(META_OWN, None)
+    return len(settled)
+
+
+def _shown(member: Member, origins: Container[Origin]) -> set[Origin]:
+    """Those of which the state shows the effect."""
+    names = [name for name in member.journal.names() if name.origin in origins]
+    rows = [member.journal.row(name.incarnation, name.sequence) for name in names]
+    return {row.origin for row in rows if row is not None and has_effect(member, row)}
+
+
+def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | None) -> bool:
+    """Whether the stream fits what the log says is done of it.
+
+    It does not if more is done than was ever made here (somebody else wrote it), or if places are open that have left
+    the outbox (the log was done with them, and was replaced by one that is not): that gap nobody could ever close.
+    """
+    if stream is None:
+        return True
+    ack = member.replica.ack(member.device_id, stream.incarnation)
+    waiting = [name.sequence for name in transaction.names() if name.incarnation == stream.incarnation]
+    return min(waiting, default=stream.sequence) <= ack + 1 <= stream.sequence  # §10.4-2
+
+
+def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:
+    """What the kept log carries under these names, as hashes. Opens the whole log: for what ``note_own`` did not see."""
+    found: dict[Origin, bytes] = {}
+    for epoch in range(1, member.replica.position().epoch + 1):
+        first = 0
+        while page := member.replica.entries(epoch, first, _PAGE):
+            first = page[-1].sequence + 1
+            for kept in page:
+                entry = parse(kept.data) if kept.state is EntryState.SENT else None
+                key = member.key_for(entry.header.generation) if entry else None
+                if entry is None or key is None or entry.header.kind is not Kind.BATCH:
+                    continue
+                for origin, data in opened_batch(entry, key).operations:
+                    if origin in origins:
+                        found[origin] = sha256(data).digest()
+    return found

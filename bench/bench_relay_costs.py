@@ -27,7 +27,7 @@ from crystal_node.base.settings import child_environment
 from crystal_node.surfaces.demo.machines import DemoDevice
 from crystal_node.sync.watch import WatchTimes
 from crystal_relay.server.peers import PeerTimes
-from crystal_relay.server.settings import SWEEP_SECONDS_BUCKET, Settings
+from crystal_relay.server.settings import SWEEP_SECONDS_BUCKET, RelaySettings
 from tests.support.s3_servers import S3Server, running_moto
 
 DEVICES = 10
@@ -141,7 +141,7 @@ def months(measured: Measured) -> dict[str, Operations]:
     """What is measured, times how often it happens in thirty days."""
     busy_share = BUSY_DAYS * BUSY_SECONDS_PER_DAY / MONTH_SECONDS
     rounds = MONTH_SECONDS / WatchTimes().safety_round
-    looked_up = Operations(reads=LOOK_UP_READS) * (MONTH_SECONDS / Settings().auth_cache_seconds)
+    looked_up = Operations(reads=LOOK_UP_READS) * (MONTH_SECONDS / RelaySettings().auth_cache_seconds)
     node, core = measured.node_round * rounds, measured.core_round * rounds
     own = Operations(lists=1, reads=1) * (MONTH_SECONDS / PeerTimes().round)
     own = own + Operations(lists=1) * (MONTH_SECONDS / SWEEP_SECONDS_BUCKET)

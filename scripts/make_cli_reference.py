@@ -68,7 +68,7 @@ def page() -> str:
     from crystal_node.base.errors import ExitCode
     from crystal_node.surfaces.cli.app import build
     from crystal_relay.cli.app import app as relay
-    from crystal_relay.cli.failures import ExitCode as RelayExitCode
+    from crystal_relay.cli.failures import RelayExitCode as RelayExitCode
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)

@@ -28,7 +28,7 @@ import httpx
 import msgspec
 
 from crystal_relay.address import SecretUrl, http_client, is_loopback
-from crystal_relay.client_grants import Grant, Refused, checked_grant
+from crystal_relay.client_grants import Grant, GrantRefused, checked_grant
 from crystal_relay.client_replies import header_number, limited_body, pieces_of, size_of
 from crystal_relay.errors import AlreadyExists, BadReply, Closed, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
@@ -175,7 +175,7 @@ class DirectTransfers:
             return None
         try:
             return checked_grant(reply, asked, may_be_loopback=self._may_be_loopback)
-        except Refused:
+        except GrantRefused:
             self._pause()
             return None
 

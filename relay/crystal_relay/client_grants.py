@@ -39,44 +39,44 @@ def checked_grant(reply: TransferReply, asked: TransferRequest, *, may_be_loopba
     putting = asked.direction is Direction.PUT
     _check_url(reply.url, may_be_loopback=may_be_loopback)
     if reply.method != ("PUT" if putting else "GET"):
-        raise Refused
+        raise GrantRefused
     if putting and (reply.size != asked.size or not 1 <= len(reply.receipt) <= 128):
-        raise Refused
+        raise GrantRefused
     if not putting and not DIRECT_BYTES_MIN <= reply.size <= BLOB_BYTES_MAX:
-        raise Refused
+        raise GrantRefused
     ours = {"if-none-match": "*", "content-length": str(asked.size)} if putting else {}
     if putting:
         ours["content-md5"] = base64.b64encode(bytes.fromhex(asked.md5)).decode()
     headers = {name.lower(): value for name, value in reply.headers.items()}
     if len(reply.headers) > HEADERS_MAX or len(headers) != len(reply.headers):
-        raise Refused
+        raise GrantRefused
     for name, value in headers.items():
         if len(value) > HEADER_CHARS_MAX or not value.isascii() or not value.isprintable():
-            raise Refused
+            raise GrantRefused
         if ours.get(name) != value if name in _OURS else _HEADER.fullmatch(name) is None:
-            raise Refused
+            raise GrantRefused
     kept = {name: value for name, value in headers.items() if name not in _OURS}
     return Grant(reply.url, kept, reply.size, reply.receipt)
 
 
-class Refused(Exception):
+class GrantRefused(Exception):
     """A grant that this device does not follow."""
 
 
 def _check_url(url: str, *, may_be_loopback: bool) -> None:
     if len(url) > URL_CHARS_MAX or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        raise Refused
+        raise GrantRefused
     try:
         parts = urlsplit(url)
         port = parts.port
         parsed = httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
-        raise Refused from None
+        raise GrantRefused from None
     host = parts.hostname or ""
     if not host or port == 0 or "@" in parts.netloc or parts.fragment or parsed.host != host:
-        raise Refused
+        raise GrantRefused
     local = is_loopback(host)
     if parts.scheme not in ("https", "http") or (parts.scheme == "http" and not local):
-        raise Refused
+        raise GrantRefused
     if local and not may_be_loopback:
-        raise Refused
+        raise GrantRefused

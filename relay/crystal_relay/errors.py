@@ -237,7 +237,7 @@ class TooSlow(BadRequest):
     code = "too-slow"
 
 
-class TooLarge(RelayError):
+class BodyTooLarge(RelayError):
     """More bytes than allowed here. Nothing was stored."""
 
     exit_code = 2

@@ -25,7 +25,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from crystal_relay.errors import BadRange, BadRequest, SizeMismatch, TooLarge
+from crystal_relay.errors import BadRange, BadRequest, BodyTooLarge, SizeMismatch
 from crystal_relay.limits import LIST_LIMIT_MAX, OBJECT_BYTES_MAX, PIECE_BYTES, WAIT_SECONDS_MAX
 
 
@@ -249,14 +249,14 @@ def check_part(start: int, length: int | None) -> None:
 
 def check_limit(limit: int) -> int:
     """Raises BadRequest for a page size that is not allowed."""
-    if not 1 <= limit <= LIST_LIMIT_MAX:
+    if not 1 <= limit <= LIST_LIMIT_MAX:  # §R3.7-1
         raise BadRequest(f"a page has 1 to {LIST_LIMIT_MAX} keys")
     return limit
 
 
 def check_timeout(timeout: float) -> float:
     """Raises BadRequest for a waiting time that is not allowed."""
-    if not 0 <= timeout <= WAIT_SECONDS_MAX:
+    if not 0 <= timeout <= WAIT_SECONDS_MAX:  # §R3.8-1
         raise BadRequest(f"one waits between 0 and {WAIT_SECONDS_MAX:.0f} seconds")
     return timeout
 
@@ -267,7 +267,7 @@ def body_size(body: bytes | Body) -> int:
     if size < 0:
         raise BadRequest("a size is not negative")
     if size > OBJECT_BYTES_MAX:
-        raise TooLarge(f"an object has at most {OBJECT_BYTES_MAX} bytes")
+        raise BodyTooLarge(f"an object has at most {OBJECT_BYTES_MAX} bytes")
     return size
 
 

@@ -84,7 +84,7 @@ class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The vault's devices, all of them: tokens of any other are shut out. Of a device in `tokens` all but that one, too. With
     `leads` no device leads but these."""
 
-    devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]
+    devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]  # §R4.4-1
     tokens: Annotated[dict[DeviceId, Hash], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] = {}
     leads: Annotated[list[DeviceId], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] | None = None
 
@@ -271,7 +271,7 @@ _BY_CODE: dict[str, type[RelayError]] = {
         errors.LengthRequired,
         errors.BadRange,
         errors.TooSlow,
-        errors.TooLarge,
+        errors.BodyTooLarge,
     )
 }
 
@@ -294,7 +294,7 @@ def _error_of_reply(status: int, body: bytes) -> RelayError:
     except msgspec.DecodeError:
         return _error_of_status(status)
     kind = _BY_CODE.get(reply.error)
-    if kind is None or kind.status != status:
+    if kind is None or kind.status != status:  # §R8-2
         return _error_of_status(status)
     if kind is RelayError:
         return errors.StoreUnavailable(f"the relay failed: {_shown(reply.message)}")
@@ -317,7 +317,7 @@ def _error_of_status(status: int) -> RelayError:
         case 403:
             return errors.Forbidden(said)
         case 413:
-            return errors.TooLarge(said)
+            return errors.BodyTooLarge(said)
         case 429:
             return errors.TooManyRequests(said)
         case 503:

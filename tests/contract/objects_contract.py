@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, NotFound, SizeMismatch, TooLarge
+from crystal_relay.errors import AlreadyExists, BadRange, BadRequest, BodyTooLarge, NotFound, SizeMismatch
 from crystal_relay.limits import OBJECT_BYTES_MAX
 from crystal_relay.store import Body
 from tests.contract.opened import WAKE_SECONDS_MAX, Opened, OpensStore, names, read, stream
@@ -95,7 +95,7 @@ class ObjectsContract(OpensStore):
         def unread() -> AsyncGenerator[bytes]:
             raise AssertionError("the body was asked for")
 
-        for size, error in ((OBJECT_BYTES_MAX + 1, TooLarge), (-1, BadRequest)):
+        for size, error in ((OBJECT_BYTES_MAX + 1, BodyTooLarge), (-1, BadRequest)):
             for put in (at.store.put_new, at.store.put):
                 with pytest.raises(error):
                     await put(at.cursor, Body(size, unread))

@@ -118,7 +118,7 @@ async def test_each_request_gets_its_reply() -> None:
         (errors.Forbidden("no"), RelayRefused, 5),
         (errors.StoreFull("full"), RelayHasNoRoom, 8),
         (errors.StoreDamaged("damaged"), RelayHasNoRoom, 8),
-        (errors.TooLarge("large"), BadRelayReply, 6),
+        (errors.BodyTooLarge("large"), BadRelayReply, 6),
         (errors.BadRequest("bad"), BadRelayReply, 6),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
@@ -227,7 +227,7 @@ async def test_an_embedding_error_ends_the_run_as_itself() -> None:
 
 async def test_a_proxy_that_lets_no_blob_through_is_named_as_what_it_may_be() -> None:
     async def refused(_key: str) -> None:
-        raise errors.TooLarge("the relay's address answered with HTTP status 413")
+        raise errors.BodyTooLarge("the relay's address answered with HTTP status 413")
 
     with pytest.raises(BadRelayReply) as caught:
         await Runner(_Wrapped(put_new=refused), None).run(_asking(PutBlob(_PREFIX + "blob/a", b"x")))

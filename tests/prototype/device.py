@@ -6,9 +6,9 @@ from typing import Any, Self
 import httpx
 
 from crystal_prototype.relay.drops import Drops
-from crystal_prototype.relay.names import Channel, Role
-from crystal_prototype.relay.spool import Spool
-from crystal_prototype.relay.tokens import DEFAULT_SPACE, Holder, Tokens, new_token, token_hash
+from crystal_prototype.relay.names import Role, V1Channel
+from crystal_prototype.relay.spool import V1Spool
+from crystal_prototype.relay.tokens import DEFAULT_SPACE, Tokens, V1Holder, new_token, token_hash
 from crystal_relay.store import Store, body_of
 
 
@@ -75,13 +75,15 @@ class V1Device:
         return found
 
 
-async def let_in(store: Store, agent: str, role: Role, space: str = DEFAULT_SPACE) -> tuple[str, Holder]:
+async def let_in(store: Store, agent: str, role: Role, space: str = DEFAULT_SPACE) -> tuple[str, V1Holder]:
     """A new token, and whose it is."""
     token = new_token()
     return token, await Tokens(store).add(token_hash(token), agent, role, space)
 
 
-async def dropped(drops: Drops, sender: Holder, sealed: bytes, channel: Channel = Channel.MIRROR) -> str:
+async def dropped(
+    drops: Drops, sender: V1Holder, sealed: bytes, channel: V1Channel = V1Channel.MIRROR
+) -> str:
     """Drop without HTTP. Returns the id."""
-    async with Spool().receive(body_of(sealed)) as received:
+    async with V1Spool().receive(body_of(sealed)) as received:
         return str(await drops.drop(sender, channel, received))

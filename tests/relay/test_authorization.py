@@ -9,7 +9,7 @@ import pytest
 
 from crystal_relay.errors import AlreadyExists, Forbidden, RelayError, Unauthorized
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.authorization import ensure_enrollment
 from crystal_relay.server.registry import Registry
 from crystal_relay.store import Object
@@ -291,14 +291,14 @@ async def test_without_a_token_in_the_settings_the_announced_one_enrols(tmp_path
     for _ in range(3):
         await ensure_enrollment(Registry(store, cache_seconds=0), announced.append)
     assert len(announced) == 1
-    async with served(store, Settings()) as relay:
+    async with served(store, RelaySettings()) as relay:
         await enrolled(relay.url, enroll_token=announced[0])
         with pytest.raises(Unauthorized):
             await enrolled(relay.url)
     listed = (await store.list("r/enrollment/")).entries
     assert len(listed) == 1
     assert announced[0] not in listed[0].key
-    async with served(store, Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         with pytest.raises(Unauthorized):
             await enrolled(relay.url, enroll_token=announced[0])
 

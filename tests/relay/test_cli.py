@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crystal_relay.cli.stores import Place, open_store
+from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
 
 COMMAND = [sys.executable, "-m", "crystal_relay", "serve"]
@@ -179,7 +179,7 @@ def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
 )
 async def test_what_is_no_store_is_refused(address: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        await open_store(Place(address))
+        await open_store(StorePlace(address))
     assert "file:///" in caught.value.hint
 
 

@@ -8,13 +8,13 @@ import pytest
 from crystal_relay.errors import (
     AlreadyExists,
     BadReply,
+    BodyTooLarge,
     Busy,
     Forbidden,
     NotFound,
     RelayError,
     StoreFull,
     StoreUnavailable,
-    TooLarge,
     TooManyRequests,
     Unauthorized,
 )
@@ -37,7 +37,7 @@ from tests.support.relay_server import ServedRelay
         (408, StoreUnavailable),
         (409, BadReply),
         (412, BadReply),
-        (413, TooLarge),
+        (413, BodyTooLarge),
         (418, BadReply),
         (429, TooManyRequests),
         (500, StoreUnavailable),

@@ -1,13 +1,13 @@
 """Commands are written by every device and deleted by the Core: streams up to an entry, claims by their names."""
 
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from tests.relay.test_expiring import condemn, keys_of, sweep
 from tests.support.relay_server import ENROLL_TOKEN, enrolled, joined, served
 
 
 async def test_a_core_has_the_commands_of_every_device_deleted_and_no_other_device_has() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         core = await enrolled(relay.url)
         node = await joined(relay.url, core)
         for each in (core, node):

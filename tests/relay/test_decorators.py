@@ -16,6 +16,7 @@ from crystal_relay.decorators import (
 )
 from crystal_relay.errors import (
     AlreadyExists,
+    BodyTooLarge,
     Busy,
     Closed,
     Forbidden,
@@ -24,7 +25,6 @@ from crystal_relay.errors import (
     StoreDamaged,
     StoreFull,
     StoreUnavailable,
-    TooLarge,
 )
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.memory import MemoryStore
@@ -208,7 +208,8 @@ async def test_pauses_double_are_cut_at_random_and_bounded_and_tries_end() -> No
 
 
 @pytest.mark.parametrize(
-    "error", [Forbidden("x"), NotFound("x"), StoreFull("x"), StoreDamaged("x"), TooLarge("x"), Closed("x")]
+    "error",
+    [Forbidden("x"), NotFound("x"), StoreFull("x"), StoreDamaged("x"), BodyTooLarge("x"), Closed("x")],
 )
 async def test_what_repeating_cannot_help_is_not_repeated(error: RelayError) -> None:
     store = FaultyStore(error)

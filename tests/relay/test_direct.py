@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crystal_relay.client import HttpStore
-from crystal_relay.client_grants import Refused, checked_grant
+from crystal_relay.client_grants import GrantRefused, checked_grant
 from crystal_relay.errors import AlreadyExists, Closed, NotFound, StoreUnavailable
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from crystal_relay.wire import Direction, TransferReply, TransferRequest
@@ -131,7 +131,7 @@ def test_a_relay_elsewhere_sends_nobody_to_a_service_on_the_devices_own_machine(
     asked = TransferRequest("blob/a", Direction.GET)
     granted = TransferReply(direct=True, offered=True, method="GET", url=url, size=len(BODY))
     assert checked_grant(granted, asked, may_be_loopback=True).url == url
-    with pytest.raises(Refused):
+    with pytest.raises(GrantRefused):
         checked_grant(granted, asked, may_be_loopback=False)
 
 

@@ -10,7 +10,7 @@ from crystal_relay.address import http_client
 from crystal_relay.errors import BadRequest, VaultDropped
 from crystal_relay.limits import CONDEMNED_KEYS_MAX
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.dropped import RESTORE_SECONDS_MIN, SETTLE_SECONDS
 from crystal_relay.server.sweeper import Sweeper
@@ -38,7 +38,7 @@ async def condemn(relay: ServedRelay, member: Member, content: dict[str, Any]) -
 
 
 async def test_a_dropped_vault_is_closed_at_once_and_restorable_with_all_it_had() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         member, other = await enrolled(relay.url), await enrolled(relay.url)
         store, theirs = member.store(relay.url), other.store(relay.url)
         await store.put_new(f"{member.prefix}mirror/1/1", b"kept")
@@ -80,7 +80,7 @@ async def test_a_dropped_vault_is_closed_at_once_and_restorable_with_all_it_had(
 
 
 async def test_a_dropped_vault_goes_when_its_grace_is_over_and_only_it() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         gone, other = await enrolled(relay.url), await enrolled(relay.url)
         # A neighbour in the order of keys.
         near = Member(vault=f"{int(gone.vault, 16) ^ 1:032x}")
@@ -127,7 +127,7 @@ async def test_a_dropped_vault_goes_when_its_grace_is_over_and_only_it() -> None
 
 
 async def test_a_vault_is_not_restored_when_its_deletion_may_have_begun() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         member = await enrolled(relay.url)
         now = time.time()
         registry = relay.app.state.relay.registry
@@ -141,7 +141,7 @@ async def test_a_vault_is_not_restored_when_its_deletion_may_have_begun() -> Non
 
 
 async def test_what_a_core_condemns_is_deleted_and_nothing_else() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         member, other = await enrolled(relay.url), await enrolled(relay.url)
         stream = f"conversations/{member.device}.{INCARNATION}"
         for each in (member, other):
@@ -221,7 +221,7 @@ async def test_only_who_may_delete_may_condemn(relay: ServedRelay, lead: Member)
 
 
 async def test_a_large_condemnation_fits_and_too_many_wait_for_the_sweeper() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
         lead = await enrolled(relay.url)
         keys = [f"mirror/1/{'x' * 200}{number:05d}" for number in range(CONDEMNED_KEYS_MAX)]
         assert (await condemn(relay, lead, {"keys": keys}))[0] == 202
@@ -235,7 +235,7 @@ async def test_a_large_condemnation_fits_and_too_many_wait_for_the_sweeper() -> 
 
 async def test_a_running_relay_sweeps_by_itself_and_stops_in_order() -> None:
     store = MemoryStore()
-    async with served(store, Settings(enroll_token=ENROLL_TOKEN, sweep_seconds=1)) as relay:
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN, sweep_seconds=1)) as relay:
         lead = await enrolled(relay.url)
         client = lead.store(relay.url)
         await client.put_new(f"{lead.prefix}mirror/1/1", b"x")
@@ -251,7 +251,7 @@ async def test_a_running_relay_sweeps_by_itself_and_stops_in_order() -> None:
 
 
 async def test_a_vault_cannot_fill_the_relay_with_tokens() -> None:
-    async with served(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN, rate_per_token=0)) as relay:
+    async with served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN, rate_per_token=0)) as relay:
         lead, other = await enrolled(relay.url), await enrolled(relay.url)
         for number in range(TOKENS_MAX - 1):
             await relay.store.put_new(f"r/vault/{lead.vault}/token/{'0' * 32}/{number:064x}", b"{}")

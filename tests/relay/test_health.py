@@ -9,8 +9,8 @@ import pytest
 
 from crystal_relay.errors import StoreDamaged, StoreUnavailable
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings, create_app
-from crystal_relay.server.health import LOOK_SECONDS, Health, State
+from crystal_relay.server import RelaySettings, create_app
+from crystal_relay.server.health import LOOK_SECONDS, Health, ProcessState
 from crystal_relay.store import Object, Page
 from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
 
@@ -80,7 +80,7 @@ async def test_a_store_that_fails_makes_the_relay_unready_not_dead(error: Except
 async def test_a_store_that_stalls_holds_up_nobody_for_long() -> None:
     store = CountedStore()
     store.stalls = True
-    app = create_app(store, Settings(enroll_token=ENROLL_TOKEN))
+    app = create_app(store, RelaySettings(enroll_token=ENROLL_TOKEN))
     app.state.relay.health._look_seconds_max = 0.05
     app.state.relay.health.serving()
     transport = httpx.ASGITransport(app)
@@ -119,7 +119,7 @@ async def test_the_store_is_looked_at_again_after_ten_seconds() -> None:
 
 
 async def test_a_relay_that_starts_or_stops_is_not_ready() -> None:
-    app = create_app(MemoryStore(), Settings(enroll_token=ENROLL_TOKEN))
+    app = create_app(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN))
     health: Health = app.state.relay.health
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
@@ -147,4 +147,4 @@ async def test_a_stopping_server_says_so_on_connections_that_are_still_open() ->
             relay.server.stop()
             assert (await sleeping).status_code == 200
         states.append(relay.app.state.relay.health.state)
-    assert states == [State.SERVING, State.STOPPING]
+    assert states == [ProcessState.SERVING, ProcessState.STOPPING]

@@ -13,14 +13,14 @@ import pytest
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings, connection, create_app
+from crystal_relay.server import RelaySettings, connection, create_app
 from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.connection import Addresses, TooManyConnections
 from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.token_records import TOKENS_MAX
-from crystal_relay.server.turns import Turns
+from crystal_relay.server.turns import VaultConcurrency
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection, RawReply
 from tests.support.relay_process import RelayProcess
@@ -90,7 +90,7 @@ async def test_a_device_that_begins_many_requests_to_delete_and_stalls_gets_its_
 @contextlib.asynccontextmanager
 async def with_small_buffers(store: MemoryStore | LocalStore) -> AsyncGenerator[tuple[str, ServedRelay]]:
     """A server whose kernel keeps next to nothing of what a client does not take."""
-    app = create_app(store, Settings(enroll_token=ENROLL_TOKEN))
+    app = create_app(store, RelaySettings(enroll_token=ENROLL_TOKEN))
     listener = listen("127.0.0.1", 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * KIB)
     server = Server(app, listener)
@@ -225,7 +225,7 @@ def test_an_address_opens_no_more_than_its_share_of_connections(monkeypatch: pyt
 
 async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:
     store = MemoryStore()
-    async with served(store, Settings(enroll_token=ENROLL_TOKEN, quota_bytes=4 * MIB)) as relay:
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=4 * MIB)) as relay:
         lead = await enrolled(relay.url)
         async with many(relay.url, 20) as connections:
             await connections[0].send(put_head(lead, "devlog/0", 1) + b"x")
@@ -278,7 +278,7 @@ async def test_tokens_that_never_were_let_in_cannot_be_shut_out_without_end(
 
 
 async def test_of_one_vault_so_many_have_their_turn_and_another_has_its_own() -> None:
-    turns = Turns(2)
+    turns = VaultConcurrency(2)
     await turns.enter("a")
     await turns.enter("a")
     await turns.enter("b")

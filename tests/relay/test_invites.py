@@ -9,11 +9,11 @@ from crystal_relay.client import HttpStore
 from crystal_relay.errors import (
     AlreadyExists,
     BadRequest,
+    BodyTooLarge,
     Forbidden,
     InviteOver,
     InviteUsed,
     NotFound,
-    TooLarge,
     TooManyInvites,
     Unauthorized,
     VaultDropped,
@@ -84,7 +84,7 @@ async def test_each_side_writes_its_own_slots_once_and_no_others(world: World) -
                 await refused([world.store.put(key, b"again")], BadRequest)
         other = await world.invite()
         await refused(
-            [world.store.put_new(other.key(InviteSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], TooLarge
+            [world.store.put_new(other.key(InviteSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], BodyTooLarge
         )
     for wrong in ("closed", "offer2", "Offer", "a/b", ""):
         key = mailbox_prefix(invitation.vault, invitation.mailbox) + wrong

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crystal_relay.errors import AlreadyExists, NotFound, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.local import LocalStore
-from crystal_relay.local.writer import Change
+from crystal_relay.local.writer import RowChange
 from tests.support.faulty_disk import Failure, FaultyDisk, faulty_disk
 
 KEYS = [f"v/a/blob/{name}" for name in "abc"]
@@ -30,7 +30,7 @@ SIZES = (0, 300, 20_000)
 class Step:
     """One call. `leaves`: after how many turns of the loop its caller is cancelled."""
 
-    change: Change
+    change: RowChange
     key: str
     size: int
     leaves: int | None
@@ -49,7 +49,7 @@ class Burst:
 def steps(sizes: tuple[int, ...]) -> st.SearchStrategy[Step]:
     return st.builds(
         Step,
-        st.sampled_from(Change),
+        st.sampled_from(RowChange),
         st.sampled_from(KEYS),
         st.sampled_from(sizes),
         st.none() | st.integers(0, 4),
@@ -103,23 +103,23 @@ class Compared:
     async def _call(self, number: int, step: Step, later: list[str]) -> None:
         token = await self.store.wait("v/a/", token=None, timeout=0)
         match step.change:
-            case Change.CREATE:
+            case RowChange.CREATE:
                 await self.store.put_new(step.key, self.bodies[number])
-            case Change.REPLACE:
+            case RowChange.REPLACE:
                 await self.store.put(step.key, self.bodies[number])
-            case Change.DELETE:
+            case RowChange.DELETE:
                 await self.store.delete(step.key)
-        if step.change is not Change.DELETE:
+        if step.change is not RowChange.DELETE:
             assert await self.store.wait("v/a/", token=token, timeout=0) != token, "nobody was woken"
         if step.key not in later:  # what was reported can be seen, at once
-            expected = None if step.change is Change.DELETE else self.bodies[number]
+            expected = None if step.change is RowChange.DELETE else self.bodies[number]
             assert await held(self.store, step.key) == expected
 
     def _learn(self, number: int, step: Step, result: BaseException | None) -> None:
         before = self.may_hold[step.key]
-        created: int | None = None if step.change is Change.DELETE else number
+        created: int | None = None if step.change is RowChange.DELETE else number
         done: set[int | None] = {created}
-        if step.change is Change.CREATE:
+        if step.change is RowChange.CREATE:
             if isinstance(result, AlreadyExists):
                 self.may_hold[step.key] = before - {None}
                 assert self.may_hold[step.key], "refused for an object that was not there"

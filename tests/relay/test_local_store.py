@@ -29,7 +29,7 @@ from crystal_relay.local import LocalStore
 from crystal_relay.local import writer as writer_module
 from crystal_relay.local.database import error_of_sqlite
 from crystal_relay.local.reader import RowReader
-from crystal_relay.local.writer import Results, Write, Writer
+from crystal_relay.local.writer import Results, RowWriter, Write
 from tests.support.processes import eventually
 
 KEY = "v/a/blob/1"
@@ -261,10 +261,10 @@ async def test_files_of_writes_whose_callers_left_go_before_the_store_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which file is of no use any more is known after the commit, when callers may have gone."""
-    commit = Writer._commit  # pyright: ignore[reportPrivateUsage]
+    commit = RowWriter._commit  # pyright: ignore[reportPrivateUsage]
     committing = threading.Event()
 
-    def slowly(self: Writer, group: list[Write], *, one_by_one: bool = False) -> Results:
+    def slowly(self: RowWriter, group: list[Write], *, one_by_one: bool = False) -> Results:
         committing.set()
         time.sleep(0.1)
         return commit(self, group, one_by_one=one_by_one)
@@ -272,7 +272,7 @@ async def test_files_of_writes_whose_callers_left_go_before_the_store_closes(
     store = LocalStore(tmp_path)
     await store.put_new(KEY, secrets.token_bytes(LARGE))
     with monkeypatch.context() as patched:
-        patched.setattr(Writer, "_commit", slowly)
+        patched.setattr(RowWriter, "_commit", slowly)
         writing = asyncio.create_task(store.put(KEY, secrets.token_bytes(LARGE)))
         assert await asyncio.to_thread(committing.wait, 10)
         writing.cancel()

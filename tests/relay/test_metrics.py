@@ -8,13 +8,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
-from crystal_relay.server.metrics import SERIES_MAX, Exposition, Kind, Metrics, Source
+from crystal_relay.server import RelaySettings
+from crystal_relay.server.metrics import SERIES_MAX, Exposition, MetricKind, Metrics, MetricSource
 from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
 
 REQUEST_SECONDS_MAX = 2e-6
 TOKEN = "metrics-token-of-the-tests"
-SETTINGS = Settings(enroll_token=ENROLL_TOKEN, metrics_token=TOKEN)
+SETTINGS = RelaySettings(enroll_token=ENROLL_TOKEN, metrics_token=TOKEN)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -49,8 +49,12 @@ def test_errors_and_other_sources_are_shown() -> None:
     metrics = Metrics()
     metrics.error("quota")
     metrics.error("quota")
-    metrics.add(Source("crystal_relay_waits", "Sleeping waits.", Kind.GAUGE, (), lambda: {(): 7}))
-    metrics.add(Source("crystal_relay_swept", "Removed.", Kind.COUNTER, ("kind",), lambda: {("invite",): 2}))
+    metrics.add(MetricSource("crystal_relay_waits", "Sleeping waits.", MetricKind.GAUGE, (), lambda: {(): 7}))
+    metrics.add(
+        MetricSource(
+            "crystal_relay_swept", "Removed.", MetricKind.COUNTER, ("kind",), lambda: {("invite",): 2}
+        )
+    )
     found = samples(metrics)
     assert found["crystal_relay_errors_total", (("code", "quota"),)] == 2
     assert found["crystal_relay_waits", ()] == 7

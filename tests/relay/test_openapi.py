@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from crystal_relay.errors import TooLarge
+from crystal_relay.errors import BodyTooLarge
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings, create_app
+from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.scopes import CHANNELS
 from tests.support.direct_memory import DirectMemoryStore
@@ -30,7 +30,7 @@ from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_
 
 SHUTS_OUT = ("/v2/vaults/{vault}/members",)
 METRICS_TOKEN = "metrics-token-of-the-tests"
-SETTINGS = Settings(enroll_token=ENROLL_TOKEN, metrics_token=METRICS_TOKEN)
+SETTINGS = RelaySettings(enroll_token=ENROLL_TOKEN, metrics_token=METRICS_TOKEN)
 DOCUMENT: dict[str, Any] = msgspec.json.decode(openapi_document(metrics=True))
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 
@@ -40,7 +40,9 @@ def wrong_is_refused(
     ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
 ) -> bool | None:
     """Too much of what is wrong is refused for being too much, which schemathesis does not count."""
-    return None if response.status_code == TooLarge.status else negative_data_rejection(ctx, response, case)
+    return (
+        None if response.status_code == BodyTooLarge.status else negative_data_rejection(ctx, response, case)
+    )
 
 
 CHECKS = [

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from crystal_relay.cli.durations import seconds_of
-from crystal_relay.cli.failures import ExitCode
+from crystal_relay.cli.failures import RelayExitCode
 from crystal_relay.cli.output import size
 from crystal_relay.errors import BadRequest, RelayError, Unauthorized, VaultDropped
 from crystal_relay.local import LocalStore
@@ -194,7 +194,7 @@ def test_every_error_ends_the_command_with_a_code_that_is_documented() -> None:
         seen.add(kind)
         pending += kind.__subclasses__()
     assert len(seen) > 20
-    assert {kind.exit_code for kind in seen} <= set(ExitCode)
+    assert {kind.exit_code for kind in seen} <= set(RelayExitCode)
 
 
 def test_the_version_is_said() -> None:

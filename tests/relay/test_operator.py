@@ -10,7 +10,7 @@ import pytest_asyncio
 from crystal_relay.errors import BadRequest, NotFound, StoreFull, StoreUnavailable, Unauthorized, VaultDropped
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.check import check_store
 from crystal_relay.server.enrollment import ID_CHARS, LABEL_CHARS_MAX, enrollment_hash
 from crystal_relay.server.operator import GRACE_SECONDS, GRACE_SECONDS_MAX, Operator
@@ -157,7 +157,7 @@ async def test_an_enrolment_token_lets_in_until_it_is_revoked(store: Store) -> N
     made = await operator.enroll(enrollment_hash(token), "for Ada")
     assert await operator.enroll(enrollment_hash(token), "again") == made
     assert [each.label for each in await operator.enrollments()] == ["for Ada"]
-    async with served(store, Settings()) as relay:
+    async with served(store, RelaySettings()) as relay:
         member = await enrolled(relay.url, enroll_token=token)
         assert (await operator.revoke_enrollment(made.id)).label == "for Ada"
         with pytest.raises(Unauthorized):

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.peers import announce_forget
 from crystal_relay.server.peers.messages import (
     AUTHORIZATION,
@@ -21,7 +21,7 @@ from crystal_relay.server.peers.messages import (
     answer,
     sign,
 )
-from crystal_relay.server.peers.post import Line, NotHeard
+from crystal_relay.server.peers.post import NotHeard, PeerConnection
 from crystal_relay.server.peers.records import SECRET_KEY, ProcessRecords
 from tests.support.odd_server import odd_server, reply, says
 from tests.support.processes import RunningProcess, eventually, process
@@ -158,7 +158,7 @@ async def test_a_body_is_bounded_before_it_is_read(at: RunningProcess) -> None:
 
 async def test_a_relay_without_other_processes_has_no_such_route() -> None:
     store = MemoryStore()
-    async with served(store, Settings()) as relay, httpx.AsyncClient(base_url=relay.url) as client:
+    async with served(store, RelaySettings()) as relay, httpx.AsyncClient(base_url=relay.url) as client:
         for method in ("POST", "GET"):
             got = await client.request(method, PATH, content=b"{}" if method == "POST" else None)
             assert got.status_code == 404
@@ -185,7 +185,7 @@ async def test_something_else_at_the_address_does_not_pass_for_having_heard(at: 
         b"SSH-2.0-x\r\n\r\n",
     ):
         async with odd_server(says(text)) as url:
-            line = Line(url)
+            line = PeerConnection(url)
             with pytest.raises(NotHeard):
                 await line.tell(await secret_of(at), news(at))
             await line.aclose()

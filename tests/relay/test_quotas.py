@@ -15,7 +15,7 @@ from crystal_relay.client import HttpStore
 from crystal_relay.errors import QuotaExceeded, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.usage import (
     COUNT_AGE_SECONDS_MAX,
     GROWTH_SHARE,
@@ -32,8 +32,8 @@ from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enroll
 VAULT = "0" * 32
 
 
-def quotas(size: int = 0, entries: int = 0) -> Settings:
-    return Settings(enroll_token=ENROLL_TOKEN, quota_bytes=size, quota_entries=entries)
+def quotas(size: int = 0, entries: int = 0) -> RelaySettings:
+    return RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=size, quota_entries=entries)
 
 
 class Clock:
@@ -59,7 +59,7 @@ async def fill(relay: ServedRelay, store: HttpStore, member: Member, size: int, 
     ("settings", "size", "taken"), [(quotas(size=10_000), 1_000, 10), (quotas(entries=7), 5, 7)]
 )
 async def test_a_full_vault_is_told_so_and_another_one_goes_on(
-    tmp_path: Path, settings: Settings, size: int, taken: int
+    tmp_path: Path, settings: RelaySettings, size: int, taken: int
 ) -> None:
     store = LocalStore(tmp_path / "relay")
     async with served(store, settings) as relay:

@@ -12,7 +12,7 @@ from crystal_relay.decorators import TOLD_SECONDS_MAX, RetryingStore, RetryPolic
 from crystal_relay.errors import BadRequest, TooManyRequests, Unauthorized
 from crystal_relay.invites import access_hash, invite_credential
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.rates import KEYS_MAX, Rates, address_of
 from crystal_relay.server.scopes import SCOPES, Identity
 from crystal_relay.server.settings import network_of
@@ -24,8 +24,8 @@ from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, joined, s
 FIRST, SECOND, THIRD, FOURTH = (f"203.0.113.{number}" for number in range(7, 11))
 
 
-def settings(**changed: float | tuple[str, ...]) -> Settings:
-    return Settings(enroll_token=ENROLL_TOKEN, **changed)  # type: ignore[arg-type]
+def settings(**changed: float | tuple[str, ...]) -> RelaySettings:
+    return RelaySettings(enroll_token=ENROLL_TOKEN, **changed)  # type: ignore[arg-type]
 
 
 def scope_of(host: str | None) -> Scope:

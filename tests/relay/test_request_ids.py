@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.logs import LogForm, formatter
 from crystal_relay.store import Page
 from tests.support.hand_written import connected
@@ -15,7 +15,7 @@ from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enroll
 
 BODY = b"the bytes of an object, which no log may hold"
 
-SETTINGS = Settings(enroll_token=ENROLL_TOKEN, quota_bytes=0, quota_entries=0)
+SETTINGS = RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=0, quota_entries=0)
 
 
 class BrokenStore(MemoryStore):

@@ -12,7 +12,7 @@ import pytest
 from crystal_relay.client_invite import InviteStore
 from crystal_relay.errors import AlreadyExists, Unauthorized
 from crystal_relay.invites import InviteSlot, access_hash
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from tests.support.raw_http import raw_request
 from tests.support.relay_process import RelayProcess
@@ -87,7 +87,7 @@ async def test_neither_directory_nor_log_holds_a_secret(tmp_path: Path) -> None:
 
 
 def test_settings_do_not_show_the_enrolment_token() -> None:
-    assert "secret" not in repr(Settings(enroll_token="a-secret-of-some-length"))
+    assert "secret" not in repr(RelaySettings(enroll_token="a-secret-of-some-length"))
 
 
 GOOD = new_token("a" * 32, lambda size: b"\x01" * size)

@@ -10,13 +10,13 @@ import pytest
 
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings, protocol
+from crystal_relay.server import RelaySettings, protocol
 from crystal_relay.server.settings import UNREAD_BYTES_MAX
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
 
-SETTINGS = Settings(enroll_token=ENROLL_TOKEN)
+SETTINGS = RelaySettings(enroll_token=ENROLL_TOKEN)
 
 
 async def stored(relay: ServedRelay, member: Member) -> list[str]:

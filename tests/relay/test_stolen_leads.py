@@ -6,10 +6,10 @@ import pytest
 
 from crystal_relay.errors import (
     AlreadyExists,
+    BodyTooLarge,
     Forbidden,
     NotFound,
     QuotaExceeded,
-    TooLarge,
     Unauthorized,
 )
 from crystal_relay.limits import LOG_ENTRY_BYTES_MAX, VAULT_DEVICES_MAX
@@ -281,7 +281,7 @@ async def test_a_thief_writes_no_larger_junk_into_the_device_log_than_an_entry_c
     relay: ServedRelay, lead: Member
 ) -> None:
     async with opened(relay, lead) as (stolen,):
-        with pytest.raises(TooLarge):
+        with pytest.raises(BodyTooLarge):
             await stolen.put_new(f"{lead.prefix}devlog/0", bytes(LOG_ENTRY_BYTES_MAX + 1))
         await stolen.put_new(f"{lead.prefix}devlog/0", bytes(LOG_ENTRY_BYTES_MAX))
         await stolen.put_new(f"{lead.prefix}mirror/1/0", bytes(LOG_ENTRY_BYTES_MAX + 1))

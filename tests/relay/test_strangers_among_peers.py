@@ -11,7 +11,7 @@ import pytest
 from crystal_relay.limits import KIB
 from crystal_relay.server.load import Load
 from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, PATH, News
-from crystal_relay.server.peers.post import ANSWER_BYTES_MAX, Line, NotHeard
+from crystal_relay.server.peers.post import ANSWER_BYTES_MAX, NotHeard, PeerConnection
 from tests.relay.test_peer_messages import at, news, tell
 from tests.support.hand_written import connected
 from tests.support.processes import RunningProcess
@@ -48,7 +48,7 @@ async def test_an_answer_without_end_at_a_left_address_is_not_taken_in(encoding:
     piece = gzip.compress(bytes(1024 * KIB)) * 100 if encoding else bytes(64 * KIB)
     head = f"HTTP/1.1 200 OK\r\n{encoding}Content-Length: 99999999999\r\n\r\n".encode()
     async with answering(head, piece, 4096) as (url, sent):
-        line = Line(url)
+        line = PeerConnection(url)
         with pytest.raises(NotHeard):
             await line.tell(secrets.token_bytes(32), News("0" * 16, "1" * 16, 1))
         await line.aclose()

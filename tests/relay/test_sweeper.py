@@ -21,7 +21,7 @@ from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.condemned import condemned_prefix
 from crystal_relay.server.dropped import dropped_key
-from crystal_relay.server.expiry import Expiry, Kind, parse_expiry
+from crystal_relay.server.expiry import Expiry, ExpiryKind, parse_expiry
 from crystal_relay.server.sweeper import (
     CONDEMNED_SETTLE_SECONDS,
     FAILURES_MAX,
@@ -59,24 +59,24 @@ async def keys_of(store: Store, prefix: str = "") -> set[str]:
 
 def condemned(vault: str, name: str, condemnation: Condemnation, *, when: int = NOW) -> dict[str, bytes]:
     return {
-        Expiry(when, Kind.CONDEMNED, vault, name).key: b"",
+        Expiry(when, ExpiryKind.CONDEMNED, vault, name).key: b"",
         condemned_prefix(vault) + name: msgspec.json.encode(condemnation),
     }
 
 
 def dropped(vault: str, *, until: int = NOW) -> dict[str, bytes]:
     return {
-        Expiry(until, Kind.DROPPED, vault).key: b"",
+        Expiry(until, ExpiryKind.DROPPED, vault).key: b"",
         dropped_key(vault): msgspec.json.encode({"until": until}),
     }
 
 
 def test_records_are_read_as_they_are_written() -> None:
     for expiry in (
-        Expiry(NOW, Kind.INVITE, VAULTS[0], MAILBOX),
-        Expiry(NOW, Kind.MAILBOX, VAULTS[0], MAILBOX),
-        Expiry(1, Kind.CONDEMNED, VAULTS[1], "0" * 32),
-        Expiry(10**12 - 1, Kind.DROPPED, VAULTS[2]),
+        Expiry(NOW, ExpiryKind.INVITE, VAULTS[0], MAILBOX),
+        Expiry(NOW, ExpiryKind.MAILBOX, VAULTS[0], MAILBOX),
+        Expiry(1, ExpiryKind.CONDEMNED, VAULTS[1], "0" * 32),
+        Expiry(10**12 - 1, ExpiryKind.DROPPED, VAULTS[2]),
     ):
         assert parse_expiry(expiry.key) == expiry
     for other in ("r/expiry/x", f"r/expiry/{NOW:012d}/later.{VAULTS[0]}", f"r/expiry/{NOW}/dropped.x"):
@@ -116,7 +116,9 @@ others = st.sampled_from(
 @given(
     objects=st.lists(st.tuples(vaults, object_keys), max_size=30),
     more=st.lists(others, max_size=6),
-    invites=st.lists(st.tuples(times, vaults, st.sampled_from([Kind.INVITE, Kind.MAILBOX])), max_size=4),
+    invites=st.lists(
+        st.tuples(times, vaults, st.sampled_from([ExpiryKind.INVITE, ExpiryKind.MAILBOX])), max_size=4
+    ),
     asked=st.lists(st.tuples(times, vaults, condemnations), max_size=4),
     drops=st.lists(st.tuples(times, vaults), max_size=2, unique_by=lambda each: each[1]),
     restored=st.lists(st.tuples(times, vaults), max_size=2),
@@ -125,7 +127,7 @@ others = st.sampled_from(
 def test_what_no_record_names_is_never_deleted(
     objects: list[tuple[str, str]],
     more: list[str],
-    invites: list[tuple[int, str, Kind]],
+    invites: list[tuple[int, str, ExpiryKind]],
     asked: list[tuple[int, str, Condemnation]],
     drops: list[tuple[int, str]],
     restored: list[tuple[int, str]],
@@ -148,7 +150,7 @@ def test_what_no_record_names_is_never_deleted(
                 mine = f"v/{vault}/"
                 named |= {key for key in content if key.startswith(mine + prefix) and key <= mine + through}
     for when, vault in restored:
-        content[Expiry(when, Kind.DROPPED, vault).key] = b""
+        content[Expiry(when, ExpiryKind.DROPPED, vault).key] = b""
     for until, vault in drops:
         content |= dropped(vault, until=until)
     due = {vault for until, vault in drops if until <= NOW}
@@ -160,13 +162,15 @@ def test_what_no_record_names_is_never_deleted(
             named.add(key)
         expiry = parse_expiry(key)
         # A record of a drop that was restored, or is due, is removed in its time.
-        if expiry is not None and expiry.kind is Kind.DROPPED and expiry.when <= NOW:
+        if expiry is not None and expiry.kind is ExpiryKind.DROPPED and expiry.when <= NOW:
             named.add(key)
     # A condemnation that went with its vault leaves its record in the index for a while.
     left = {
         key
         for key in named
-        if (expiry := parse_expiry(key)) is not None and expiry.kind is Kind.CONDEMNED and expiry.vault in due
+        if (expiry := parse_expiry(key)) is not None
+        and expiry.kind is ExpiryKind.CONDEMNED
+        and expiry.vault in due
     }
 
     async def run() -> None:
@@ -213,7 +217,7 @@ async def test_an_invite_does_not_wait_for_a_large_vault() -> None:
     await put_all(store, [(f"v/{vault}/mirror/1/{number:06d}", b"") for number in range(size)])
     await put_all(store, dropped(vault, until=NOW - 5).items())
     invite = f"v/{other}/invite/{MAILBOX}/offer"
-    await put_all(store, {Expiry(NOW, Kind.INVITE, other, MAILBOX).key: b"", invite: b""}.items())
+    await put_all(store, {Expiry(NOW, ExpiryKind.INVITE, other, MAILBOX).key: b"", invite: b""}.items())
     swept = await sweeper(store).run()
     assert store.deleted.index(invite) == 0
     assert await keys_of(store) == set()
@@ -229,7 +233,7 @@ async def test_nothing_due_costs_one_listing() -> None:
             return await super().list(prefix, after=after, limit=limit)
 
     store = Counting()
-    await put_all(store, [(Expiry(NOW + 9, Kind.DROPPED, vault).key, b"") for vault in VAULTS])
+    await put_all(store, [(Expiry(NOW + 9, ExpiryKind.DROPPED, vault).key, b"") for vault in VAULTS])
     await sweeper(store).run()
     assert store.lists == 1
 

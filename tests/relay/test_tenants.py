@@ -17,7 +17,7 @@ from crystal_relay.client import HttpStore
 from crystal_relay.errors import BadRequest, QuotaExceeded
 from crystal_relay.invites import access_hash
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.tokens import new_token, token_hash
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, threaded_relay
@@ -48,7 +48,7 @@ class World:
 @pytest.fixture(scope="module")
 def world() -> Generator[World]:
     store = MemoryStore()
-    limits = Settings(
+    limits = RelaySettings(
         enroll_token=ENROLL_TOKEN, quota_entries=QUOTA_ENTRIES, rate_per_token=0, sweep_seconds=0
     )
     with threaded_relay(lambda: store, limits) as url:

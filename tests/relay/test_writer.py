@@ -8,8 +8,8 @@ import pytest
 
 from crystal_relay.errors import AlreadyExists, Closed, StoreFull, StoreUnavailable
 from crystal_relay.local.database import open_for_writing
-from crystal_relay.local.room import Room
-from crystal_relay.local.writer import GROUP_BYTES_MAX, Change, Outcome, Results, Write, Writer
+from crystal_relay.local.room import DiskSpace
+from crystal_relay.local.writer import GROUP_BYTES_MAX, Results, RowChange, RowWriter, Write, WriteOutcome
 
 
 class Commits:
@@ -20,19 +20,19 @@ class Commits:
         self.connection = open_for_writing(path)
         self.count = 0
         self.connection.set_commit_hook(self._count)
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, WriteOutcome] = {}
         self.groups: list[int] = []
         """Bytes of each commit that was reported."""
 
-    def run(self, *writes: tuple[Change, str, bytes | None, str | None]) -> None:
+    def run(self, *writes: tuple[RowChange, str, bytes | None, str | None]) -> None:
         """Queue all of them at once, commit, close."""
-        writer = Writer(self.connection, Room(self._directory), self._note)
+        writer = RowWriter(self.connection, DiskSpace(self._directory), self._note)
         for change, key, body, file in writes:
             size = len(body) if body is not None else 7
             writer.submit(Write(change, key, size, body, file))
         writer.close()
         with pytest.raises(Closed):
-            writer.submit(Write(Change.DELETE, "x", 0, None, None))
+            writer.submit(Write(RowChange.DELETE, "x", 0, None, None))
 
     def _note(self, results: Results) -> None:
         self.groups.append(sum(write.weight for write, _ in results))
@@ -60,7 +60,7 @@ def keys_in(path: Path) -> list[str]:
 
 
 def test_writes_that_wait_together_share_commits(commits: Commits, tmp_path: Path) -> None:
-    commits.run(*((Change.CREATE, f"k{number}", b"x" * 1000, None) for number in range(1000)))
+    commits.run(*((RowChange.CREATE, f"k{number}", b"x" * 1000, None) for number in range(1000)))
     assert len(keys_in(tmp_path / "objects.db")) == 1000
     assert commits.count < 100
     assert all(outcome.error is None for outcome in commits.outcomes.values())
@@ -68,7 +68,7 @@ def test_writes_that_wait_together_share_commits(commits: Commits, tmp_path: Pat
 
 def test_one_commit_is_bounded_whatever_comes_at_once(commits: Commits) -> None:
     """The log grows with the largest commit, and the reserve for a full disk counts on its size."""
-    commits.run(*((Change.CREATE, f"k{number}", bytes(100_000), None) for number in range(300)))
+    commits.run(*((RowChange.CREATE, f"k{number}", bytes(100_000), None) for number in range(300)))
     assert sum(commits.groups) == 300 * 100_000
     assert max(commits.groups) <= 2 * GROUP_BYTES_MAX
     assert all(outcome.error is None for outcome in commits.outcomes.values())
@@ -80,7 +80,7 @@ def test_a_write_that_fails_takes_no_others_with_it(commits: Commits, tmp_path: 
         "CREATE TEMP TRIGGER refuse BEFORE INSERT ON object WHEN NEW.key = 'bad'"
         " BEGIN SELECT RAISE(ABORT, 'refused'); END"
     )
-    commits.run(*((Change.CREATE, key, b"x", None) for key in ("a", "b", "bad", "c", "d")))
+    commits.run(*((RowChange.CREATE, key, b"x", None) for key in ("a", "b", "bad", "c", "d")))
     assert keys_in(tmp_path / "objects.db") == ["a", "b", "c", "d"]
     assert isinstance(commits.outcomes["bad"].error, StoreUnavailable)
     assert [commits.outcomes[key].error for key in "abcd"] == [None] * 4
@@ -89,9 +89,9 @@ def test_a_write_that_fails_takes_no_others_with_it(commits: Commits, tmp_path: 
 def test_a_write_that_does_not_fit_takes_no_others_with_it(commits: Commits, tmp_path: Path) -> None:
     commits.connection.pragma("max_page_count", 40)
     commits.run(
-        (Change.CREATE, "a", b"x", None),
-        (Change.CREATE, "huge", b"x" * 1_000_000, None),
-        (Change.CREATE, "b", b"x", None),
+        (RowChange.CREATE, "a", b"x", None),
+        (RowChange.CREATE, "huge", b"x" * 1_000_000, None),
+        (RowChange.CREATE, "b", b"x", None),
     )
     assert keys_in(tmp_path / "objects.db") == ["a", "b"]
     assert isinstance(commits.outcomes["huge"].error, StoreFull)
@@ -100,23 +100,23 @@ def test_a_write_that_does_not_fit_takes_no_others_with_it(commits: Commits, tmp
 @pytest.mark.parametrize(
     ("change", "body", "file", "error", "unused"),
     [
-        (Change.CREATE, None, "new", AlreadyExists, "new"),
-        (Change.CREATE, b"x", None, AlreadyExists, None),
-        (Change.REPLACE, None, "new", None, "old"),
-        (Change.REPLACE, b"x", None, None, "old"),
-        (Change.DELETE, None, None, None, "old"),
+        (RowChange.CREATE, None, "new", AlreadyExists, "new"),
+        (RowChange.CREATE, b"x", None, AlreadyExists, None),
+        (RowChange.REPLACE, None, "new", None, "old"),
+        (RowChange.REPLACE, b"x", None, None, "old"),
+        (RowChange.DELETE, None, None, None, "old"),
     ],
 )
 def test_what_becomes_of_files(
     tmp_path: Path,
-    change: Change,
+    change: RowChange,
     body: bytes | None,
     file: str | None,
     error: type[Exception] | None,
     unused: str | None,
 ) -> None:
     path = tmp_path / "objects.db"
-    Commits(path).run((Change.CREATE, "k", None, "old"))
+    Commits(path).run((RowChange.CREATE, "k", None, "old"))
     second = Commits(path)
     second.run((change, "k", body, file))
     outcome = second.outcomes["k"]
@@ -128,6 +128,6 @@ def test_after_a_failure_whose_outcome_is_unknown_the_file_stays(commits: Commit
     commits.connection.execute(
         "CREATE TEMP TRIGGER refuse BEFORE INSERT ON object BEGIN SELECT RAISE(ABORT, 'refused'); END"
     )
-    commits.run((Change.CREATE, "k", None, "new"))
+    commits.run((RowChange.CREATE, "k", None, "new"))
     assert isinstance(commits.outcomes["k"].error, StoreUnavailable)
     assert commits.outcomes["k"].unused is None

@@ -18,12 +18,12 @@ from crystal_relay.invites import (
 from crystal_relay.limits import (
     INVITE_SECONDS,
 )
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.store import Store
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
 
-SETTINGS = Settings(enroll_token=ENROLL_TOKEN, sweep_seconds=0)
+SETTINGS = RelaySettings(enroll_token=ENROLL_TOKEN, sweep_seconds=0)
 WAKE_SECONDS_MAX = 5.0
 """A sleeper that is not woken by then is not woken."""
 

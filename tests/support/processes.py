@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.notify import Notifier
-from crystal_relay.server import Settings, create_app
+from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.app import Relay
 from crystal_relay.server.peers import Peers, PeerTimes
 from crystal_relay.server.serving import Server, listen
@@ -159,7 +159,7 @@ async def process(
             times=times,
             clock=clock or asyncio.get_running_loop().time,
         )
-        app = create_app(store, Settings(enroll_token=ENROLL_TOKEN), peers=peers)
+        app = create_app(store, RelaySettings(enroll_token=ENROLL_TOKEN), peers=peers)
         server = Server(app, listener)
         serving = asyncio.create_task(server.serve())
         running = RunningProcess(server.url, store, peers, app.state.relay, wire)

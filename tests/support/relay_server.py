@@ -12,7 +12,7 @@ from threading import Thread
 from starlette.applications import Starlette
 
 from crystal_relay.client import HttpStore, Timeouts
-from crystal_relay.server import Settings, create_app
+from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.store import Store
@@ -58,14 +58,14 @@ class ServedRelay:
 @asynccontextmanager
 async def served(
     store: Store,
-    settings: Settings | None = None,
+    settings: RelaySettings | None = None,
     *,
     clock: Callable[[], float] = time.time,
     extensions: Sequence[Extension] = (),
 ) -> AsyncGenerator[ServedRelay]:
     """A server over `store`, which stays the caller's to close. `clock`: the relay's."""
     app = create_app(
-        store, settings or Settings(enroll_token=ENROLL_TOKEN), clock=clock, extensions=extensions
+        store, settings or RelaySettings(enroll_token=ENROLL_TOKEN), clock=clock, extensions=extensions
     )
     server = Server(app, listen("127.0.0.1", 0))
     ready = asyncio.Event()
@@ -84,7 +84,7 @@ async def served(
 @contextmanager
 def threaded_relay(
     make_store: Callable[[], Store],
-    settings: Settings | None = None,
+    settings: RelaySettings | None = None,
     *,
     extensions: Sequence[Extension] = (),
 ) -> Generator[str]:
@@ -94,7 +94,9 @@ def threaded_relay(
     async def main() -> None:
         store = make_store()
         try:
-            app = create_app(store, settings or Settings(enroll_token=ENROLL_TOKEN), extensions=extensions)
+            app = create_app(
+                store, settings or RelaySettings(enroll_token=ENROLL_TOKEN), extensions=extensions
+            )
             server = Server(app, listen("127.0.0.1", 0))
             loop = asyncio.get_running_loop()
             await server.serve(ready=lambda: started.set_result((server.url, server, loop)))

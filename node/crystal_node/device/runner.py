@@ -44,13 +44,13 @@ from crystal_relay.condemning import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
     BadRequest,
+    BodyTooLarge,
     Forbidden,
     NotFound,
     QuotaExceeded,
     RelayError,
     StoreDamaged,
     StoreUnavailable,
-    TooLarge,
     Unauthorized,
     VaultDropped,
 )
@@ -353,7 +353,7 @@ def store_failure(error: RelayError) -> StoreFailure:
         return RelayRefused(str(error))
     if error.exit_code == ExitCode.STORAGE:
         return RelayHasNoRoom(str(error))
-    if isinstance(error, TooLarge):
+    if isinstance(error, BodyTooLarge):
         return BadRelayReply(f"the relay takes no such request: {error}", hint=_TOO_LARGE_HINT)
     if isinstance(error, BadRequest):
         return BadRelayReply(f"the relay takes no such request: {error}")

@@ -9,7 +9,7 @@ from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.output import show_json, show_table, tell
-from crystal_relay.cli.stores import Place
+from crystal_relay.cli.stores import StorePlace
 
 if TYPE_CHECKING:
     from crystal_prototype.relay.extension import LetIn, Revoke
@@ -56,7 +56,7 @@ def add(
     with told(as_json=as_json):
         token = new_token()
         made = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http),
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: _first(operations, LetIn(token_hash(token), agent, Role(role), space)),
         )
         if as_json:
@@ -81,7 +81,7 @@ def show_tokens(
         return [each async for each in operations.extended(ListTokens(), V1Token)]
 
     with told(as_json=as_json):
-        found = operate(Place.of_options(store, s3_endpoint, s3_allow_http), listed)
+        found = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), listed)
         if as_json:
             show_json({"tokens": found})
         elif found:
@@ -107,7 +107,7 @@ def revoke(
 
     with told(as_json=as_json):
         gone = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http),
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: _first(operations, Revoke(name)),
         )
         if as_json:

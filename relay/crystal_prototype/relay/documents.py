@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_prototype.relay.names import ID, Channel
+from crystal_prototype.relay.names import ID, V1Channel
 
 BlobId = Annotated[str, msgspec.Meta(pattern=f"^{ID}$", description="In the order of the drops.")]
 Moment = Annotated[str, msgspec.Meta(description="ISO 8601, UTC, milliseconds.")]
@@ -15,7 +15,7 @@ class V1DropReply(msgspec.Struct, frozen=True):
 
     ok: bool
     id: BlobId
-    channel: Channel
+    channel: V1Channel
     size: int
     dropped_at: Moment
 
@@ -32,7 +32,7 @@ class V1Blob(msgspec.Struct, frozen=True):
 class V1ListReply(msgspec.Struct, frozen=True):
     """What the reader has not confirmed yet, all of it, in the order of the drops."""
 
-    channel: Channel
+    channel: V1Channel
     count: int
     blobs: list[V1Blob]
 

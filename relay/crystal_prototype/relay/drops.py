@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 from crystal_prototype.relay.names import (
     DAY_MS,
-    Channel,
     DropId,
+    V1Channel,
     blob_key,
     channel_prefix,
     day_of_seen,
@@ -33,7 +33,7 @@ from crystal_prototype.relay.names import (
     seen_prefix,
 )
 from crystal_prototype.relay.spool import Received
-from crystal_prototype.relay.tokens import Holder, Member, Tokens, entries
+from crystal_prototype.relay.tokens import Tokens, V1Holder, V1Member, entries
 from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.store import Object, Store
 
@@ -71,9 +71,9 @@ class Drops:
         self._store = store
         self._tokens = tokens
         self._clock = clock
-        self._orders: dict[tuple[str, Channel], _Order] = {}
+        self._orders: dict[tuple[str, V1Channel], _Order] = {}
 
-    async def drop(self, sender: Holder, channel: Channel, received: Received) -> DropId:
+    async def drop(self, sender: V1Holder, channel: V1Channel, received: Received) -> DropId:
         """Keep it for all who read the channel. The same bytes of the same token, soon again, are the same drop."""
         space = sender.space
         order = self._orders.setdefault((space, channel), _Order())
@@ -97,12 +97,12 @@ class Drops:
                 raise
             return drop
 
-    async def waiting(self, reader: Holder, channel: Channel) -> list[Waiting]:
+    async def waiting(self, reader: V1Holder, channel: V1Channel) -> list[Waiting]:
         """What the reader has not confirmed, in the order of the drops. Finishes deletions that were interrupted."""
         found: list[Waiting] = []
         if reader.role is not channel.reader:
             return found
-        members: list[Member] | None = None
+        members: list[V1Member] | None = None
         unfinished: list[DropId] = []
         async with aclosing(self._marked(reader.space, channel)) as drops:
             async for drop, size, marks in drops:
@@ -118,7 +118,7 @@ class Drops:
             await self._settle(reader.space, channel, drop)
         return found
 
-    async def pick_up(self, reader: Holder, channel: Channel, drop: DropId) -> Object:
+    async def pick_up(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> Object:
         """The sealed bytes. Raises NotFound: also of what is not for this reader, or was confirmed by it."""
         if not reader.reads(channel, drop.dropper) or await self._has(
             done_key(reader.space, channel, drop, reader.id)
@@ -126,7 +126,7 @@ class Drops:
             raise NotFound("there is no such blob")
         return await self._store.get(blob_key(reader.space, channel, drop))
 
-    async def confirm(self, reader: Holder, channel: Channel, drop: DropId) -> None:
+    async def confirm(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> None:
         """This reader is done with it. Repeating it is no error, nor is confirming what is gone. Raises NotFound."""
         if not reader.reads(channel, drop.dropper):
             raise NotFound("there is no such blob")
@@ -136,10 +136,10 @@ class Drops:
             await self._store.put_new(done_key(reader.space, channel, drop, reader.id), b"{}")
         await self._settle(reader.space, channel, drop)
 
-    async def revoke(self, identity: str) -> Holder:
+    async def revoke(self, identity: str) -> V1Holder:
         """Shut out a token; what waited for nobody else goes. Repeating it is no error and finishes it. Raises NotFound."""
         holder = await self._tokens.revoke(identity)
-        for channel in Channel:
+        for channel in V1Channel:
             if channel.reader is not holder.role:
                 continue
             async with aclosing(self._marks(holder.space, channel)) as marked:
@@ -149,7 +149,7 @@ class Drops:
 
     # --- dropping ---
 
-    async def _next(self, order: _Order, sender: Holder, channel: Channel, digest: str) -> DropId:
+    async def _next(self, order: _Order, sender: V1Holder, channel: V1Channel, digest: str) -> DropId:
         now = int(self._clock() * 1000)
         if not order.looked:
             # An earlier process may have seen a later time than this one does.
@@ -160,7 +160,7 @@ class Drops:
             order.looked = True
         return DropId(*later(order.last, now), sender.id, digest)
 
-    async def _claim(self, space: str, channel: Channel, drop: DropId) -> DropId | None:
+    async def _claim(self, space: str, channel: V1Channel, drop: DropId) -> DropId | None:
         """Note which id the bytes get; or the id that they got before."""
         for days in range(SEEN_DAYS_BEFORE, 0, -1):
             earlier = await self._seen(seen_key(space, channel, drop, days_before=days))
@@ -176,7 +176,7 @@ class Drops:
             return earlier
         return None
 
-    async def _repeat(self, space: str, channel: Channel, drop: DropId, received: Received) -> None:
+    async def _repeat(self, space: str, channel: V1Channel, drop: DropId, received: Received) -> None:
         """The first try may have got any far: see that the blob is there, unless all readers had it already."""
         if await self._has(blob_key(space, channel, drop)) or await self._has(gone_key(space, channel, drop)):
             return
@@ -205,7 +205,7 @@ class Drops:
 
     # --- deleting ---
 
-    async def _settle(self, space: str, channel: Channel, drop: DropId) -> None:
+    async def _settle(self, space: str, channel: V1Channel, drop: DropId) -> None:
         """Delete the drop if all its readers have confirmed it, and the marks of one that is gone."""
         members = [member async for member in self._tokens.members(space)]
         prefix = done_prefix(space, channel, drop)
@@ -227,7 +227,7 @@ class Drops:
         return bool(page.entries) and page.entries[0].key == key
 
     async def _marked(
-        self, space: str, channel: Channel
+        self, space: str, channel: V1Channel
     ) -> AsyncGenerator[tuple[DropId, int | None, set[str]]]:
         """All drops in order, with their size and who has confirmed them; no size: only marks are left."""
         prefix = channel_prefix(space, channel)
@@ -250,7 +250,7 @@ class Drops:
                 yield marked[0], None, marked[1]
                 marked = await anext(marks, None)
 
-    async def _marks(self, space: str, channel: Channel) -> AsyncGenerator[tuple[DropId, set[str]]]:
+    async def _marks(self, space: str, channel: V1Channel) -> AsyncGenerator[tuple[DropId, set[str]]]:
         """Drops that somebody has confirmed, in order, and who."""
         prefix = done_prefix(space, channel)
         current = ""
@@ -267,7 +267,7 @@ class Drops:
             yield DropId.parse(current), readers
 
 
-def _all_have(members: list[Member], channel: Channel, drop: DropId, marks: set[str]) -> bool:
+def _all_have(members: list[V1Member], channel: V1Channel, drop: DropId, marks: set[str]) -> bool:
     """Whether every reader of the drop is among those that confirmed it. Without any reader it waits for one."""
     readers = {
         member.holder.id

@@ -13,7 +13,7 @@ from crystal_prototype.relay.tokens import Tokens, V1Token
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 from crystal_relay.wire import V1_MODE, V1_SERVICE
 
@@ -71,7 +71,7 @@ class _Prototype:
     def paths(self) -> dict[str, Any]:
         return v1_paths()
 
-    def mount(self, store: Store, settings: Settings, rates: Rates, load: Load) -> V1Routes:
+    def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> V1Routes:
         return V1Routes(store, settings, rates, load=load)
 
     def operate(self, store: Store, clock: Callable[[], float]) -> V1Operator:

@@ -43,7 +43,7 @@ class Role(StrEnum):
     NODE = "node"
 
 
-class Channel(StrEnum):
+class V1Channel(StrEnum):
     """The prototype's four."""
 
     CONVERSATIONS = "conversations"
@@ -54,7 +54,7 @@ class Channel(StrEnum):
     @property
     def reader(self) -> Role:
         """Whose devices read it."""
-        return Role.CORE if self in (Channel.CONVERSATIONS, Channel.COMMANDS) else Role.NODE
+        return Role.CORE if self in (V1Channel.CONVERSATIONS, V1Channel.COMMANDS) else Role.NODE
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -98,12 +98,12 @@ def later(last: tuple[int, int] | None, now: int) -> tuple[int, int]:
     return (milliseconds + 1, 0) if sequence >= SEQUENCE_MAX else (milliseconds, sequence + 1)
 
 
-def parse_channel(text: str) -> Channel:
+def parse_channel(text: str) -> V1Channel:
     """Raises BadRequest."""
     try:
-        return Channel(text)
+        return V1Channel(text)
     except ValueError:
-        raise BadRequest(f"there are the channels {', '.join(Channel)}") from None
+        raise BadRequest(f"there are the channels {', '.join(V1Channel)}") from None
 
 
 def check_space(text: str) -> str:
@@ -132,22 +132,22 @@ def space_prefix(space: str) -> str:
     return f"w/{space}/"
 
 
-def channel_prefix(space: str, channel: Channel) -> str:
+def channel_prefix(space: str, channel: V1Channel) -> str:
     """What the keys of a channel's blobs begin with."""
     return f"w/{space}/{channel}/"
 
 
-def blob_key(space: str, channel: Channel, drop: DropId) -> str:
+def blob_key(space: str, channel: V1Channel, drop: DropId) -> str:
     """Where the sealed bytes are."""
     return f"w/{space}/{channel}/{drop}"
 
 
-def done_prefix(space: str, channel: Channel, drop: DropId | None = None) -> str:
+def done_prefix(space: str, channel: V1Channel, drop: DropId | None = None) -> str:
     """What the marks of a channel, or of one drop, begin with."""
     return f"w/{space}/done/{channel}/" + ("" if drop is None else f"{drop}/")
 
 
-def done_key(space: str, channel: Channel, drop: DropId, reader: str) -> str:
+def done_key(space: str, channel: V1Channel, drop: DropId, reader: str) -> str:
     """The mark that a reader has confirmed a drop."""
     return f"{done_prefix(space, channel, drop)}{reader}"
 
@@ -157,12 +157,12 @@ def seen_prefix(space: str) -> str:
     return f"w/{space}/seen/"
 
 
-def seen_key(space: str, channel: Channel, drop: DropId, *, days_before: int = 0) -> str:
+def seen_key(space: str, channel: V1Channel, drop: DropId, *, days_before: int = 0) -> str:
     """Where it stands which id the drop's bytes got, on the drop's day or some days before."""
     return f"w/{space}/seen/{drop.day - days_before:06d}/{channel}-{drop.dropper}-{drop.digest}"
 
 
-def gone_key(space: str, channel: Channel, drop: DropId) -> str:
+def gone_key(space: str, channel: V1Channel, drop: DropId) -> str:
     """The mark that all readers had it."""
     return f"{seen_key(space, channel, drop)}.gone"
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from crystal_prototype.relay.documents import V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
-from crystal_prototype.relay.names import BLOB_BYTES_MAX, ID, Channel
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, ID, V1Channel
 
 Json = dict[str, Any]
 
@@ -30,7 +30,7 @@ _WITH_BODY = {
 
 def v1_paths() -> Json:
     """By path and method."""
-    channel = _path("channel", {"type": "string", "enum": list(Channel)})
+    channel = _path("channel", {"type": "string", "enum": list(V1Channel)})
     blob = _path("id", {"type": "string", "pattern": f"^{ID}$"})
     return {
         "/drop/{channel}": {

@@ -17,17 +17,17 @@ from starlette.types import Receive, Scope, Send
 
 from crystal_prototype.relay.documents import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
 from crystal_prototype.relay.drops import Drops
-from crystal_prototype.relay.names import BLOB_BYTES_MAX, Channel, DropId, parse_channel, space_prefix
-from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, Spool
-from crystal_prototype.relay.tokens import Holder, Tokens, WrongToken
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, DropId, V1Channel, parse_channel, space_prefix
+from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, V1Spool
+from crystal_prototype.relay.tokens import Tokens, V1Holder, WrongToken
 from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
-from crystal_relay.server.settings import UNREAD_BYTES_MAX, Settings
-from crystal_relay.server.turns import Turns
+from crystal_relay.server.settings import UNREAD_BYTES_MAX, RelaySettings
+from crystal_relay.server.turns import VaultConcurrency
 from crystal_relay.server.usage import Usage
 from crystal_relay.store import Store
 
@@ -55,7 +55,9 @@ def _in_old_words(handler: _Handler) -> _Handler:
 class V1Routes:
     """The handlers. One for each relay process."""
 
-    def __init__(self, store: Store, settings: Settings, rates: Rates, *, load: Load | None = None) -> None:
+    def __init__(
+        self, store: Store, settings: RelaySettings, rates: Rates, *, load: Load | None = None
+    ) -> None:
         """`load`: the relay's, in which spaces have shares beside the vaults'."""
         self._settings = settings
         self._load = load or Load()
@@ -63,9 +65,9 @@ class V1Routes:
         self._tokens = Tokens(store)
         self._drops = Drops(store, self._tokens)
         self.usage = Usage(store, settings, prefix_of=space_prefix)
-        self._spool = Spool()
+        self._spool = V1Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
-        self._turns = Turns(1)
+        self._turns = VaultConcurrency(1)
         """A space makes one list at a time, so that it leaves the others their places."""
 
     def routes(self) -> list[Route]:
@@ -126,7 +128,7 @@ class V1Routes:
         self.usage.deleted(reader.space)
         return JsonReply(V1ConfirmReply(ok=True, deleted=True))
 
-    async def _listed(self, reader: Holder, channel: Channel) -> Response:
+    async def _listed(self, reader: V1Holder, channel: V1Channel) -> Response:
         async with self._lists:
             blobs = [
                 V1Blob(
@@ -140,7 +142,7 @@ class V1Routes:
             reply = JsonReply(V1ListReply(channel, len(blobs), blobs))
         return _Held(reply, self._load, _share(reader), len(reply.body))
 
-    async def _asked(self, request: Request) -> tuple[Holder, Channel]:
+    async def _asked(self, request: Request) -> tuple[V1Holder, V1Channel]:
         self._rates.admit(request.scope)
         header = text_of(head_of(request.scope).get(b"authorization"))
         if header is None or not header.startswith(_BEARER):
@@ -179,7 +181,7 @@ class _Held(Response):
                 await self._reply.aclose()
 
 
-def _share(holder: Holder) -> str:
+def _share(holder: V1Holder) -> str:
     """Spaces have shares as vaults do; no vault is called so."""
     return space_prefix(holder.space)
 

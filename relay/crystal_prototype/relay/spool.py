@@ -31,7 +31,7 @@ class Received:
     digest: str
 
 
-class Spool:
+class V1Spool:
     """Of one relay process."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import Self
 
 import msgspec
 
-from crystal_prototype.relay.names import HOLDER_DIGITS, Channel, Role, check_agent, check_space
+from crystal_prototype.relay.names import HOLDER_DIGITS, Role, V1Channel, check_agent, check_space
 from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden, NotFound, StoreDamaged
 from crystal_relay.store import Listed, Store
 from crystal_relay.tokens import HASH
@@ -50,7 +50,7 @@ class WrongToken(Forbidden):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class V1Holder:
     """Whose token it is. `id` tells tokens apart, also those of one agent."""
 
     id: str
@@ -58,16 +58,16 @@ class Holder:
     agent: str
     role: Role
 
-    def reads(self, channel: Channel, dropper: str) -> bool:
+    def reads(self, channel: V1Channel, dropper: str) -> bool:
         """Whether a drop on this channel is for this device: by its role, and not its own."""
         return self.role is channel.reader and self.id != dropper
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class V1Member:
     """A holder, and whether its token still counts."""
 
-    holder: Holder
+    holder: V1Holder
     revoked: bool
 
 
@@ -81,7 +81,7 @@ class V1Token(msgspec.Struct, frozen=True):
     revoked: bool = False
 
     @classmethod
-    def of(cls, holder: Holder, *, revoked: bool = False) -> Self:
+    def of(cls, holder: V1Holder, *, revoked: bool = False) -> Self:
         """That holder's."""
         return cls(holder.id, holder.agent, holder.role, holder.space, revoked)
 
@@ -101,7 +101,7 @@ class Tokens:
         self._store = store
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
-    async def add(self, token_hash: str, agent: str, role: Role, space: str = DEFAULT_SPACE) -> Holder:
+    async def add(self, token_hash: str, agent: str, role: Role, space: str = DEFAULT_SPACE) -> V1Holder:
         """Let a token in. Raises BadRequest, AlreadyExists (a hash that begins alike was let in before: make a new token)."""
         if HASH.match(token_hash) is None:
             raise BadRequest("a token's hash is 64 lower-case hex digits")
@@ -111,7 +111,7 @@ class Tokens:
         await self._store.put_new(_token_key(token_hash), text)
         return _holder(record)
 
-    async def identify(self, token: str) -> Holder:
+    async def identify(self, token: str) -> V1Holder:
         """Raises WrongToken."""
         if TOKEN.match(token) is None:
             raise WrongToken("wrong token")
@@ -121,27 +121,27 @@ class Tokens:
             raise WrongToken("wrong token") from None
         return _holder(record)
 
-    async def members(self, space: str | None = None) -> AsyncGenerator[Member]:
+    async def members(self, space: str | None = None) -> AsyncGenerator[V1Member]:
         """All tokens that were ever made, of one space or of all, those that count and those that were revoked."""
         prefix = _MEMBERS if space is None else f"{_MEMBERS}{space}/"
         previous = ""
         async for entry in entries(self._store, prefix):
             key = entry.key
             if key == previous + _REVOKED:
-                yield Member(_holder(await self._member(previous)), revoked=True)
+                yield V1Member(_holder(await self._member(previous)), revoked=True)
                 previous = ""
                 continue
             if previous:
-                yield Member(_holder(await self._member(previous)), revoked=False)
+                yield V1Member(_holder(await self._member(previous)), revoked=False)
             previous = key
         if previous:
-            yield Member(_holder(await self._member(previous)), revoked=False)
+            yield V1Member(_holder(await self._member(previous)), revoked=False)
 
     async def agent_of(self, space: str, dropper: str) -> str:
         """The agent that a token was made for. Raises NotFound if there never was such a token."""
         return (await self._member(_member_key(space, dropper))).agent_id
 
-    async def revoke(self, identity: str) -> Holder:
+    async def revoke(self, identity: str) -> V1Holder:
         """Shut out the token of that id. Repeating it is no error. Raises NotFound."""
         holder = await self._find(identity)
         key = _member_key(holder.space, holder.id)
@@ -152,7 +152,7 @@ class Tokens:
             return holder
         return holder
 
-    async def _find(self, identity: str) -> Holder:
+    async def _find(self, identity: str) -> V1Holder:
         if _ID.match(identity):
             async for member in self.members():
                 if member.holder.id == identity:
@@ -187,8 +187,8 @@ async def entries(store: Store, prefix: str, *, after: str = "") -> AsyncGenerat
             after = entry.key
 
 
-def _holder(record: _Record) -> Holder:
-    return Holder(record.token_hash[:HOLDER_DIGITS], record.space, record.agent_id, record.role)
+def _holder(record: _Record) -> V1Holder:
+    return V1Holder(record.token_hash[:HOLDER_DIGITS], record.space, record.agent_id, record.role)
 
 
 def _token_key(name: str) -> str:

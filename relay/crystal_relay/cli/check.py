@@ -1,10 +1,10 @@
 """`crystal-relay check`: whether a store does what a relay needs of it."""
 
-from crystal_relay.cli.failures import ExitCode, told
+from crystal_relay.cli.failures import RelayExitCode, told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.output import show_json, show_table, tell
-from crystal_relay.cli.stores import Place
+from crystal_relay.cli.stores import StorePlace
 
 
 def check(
@@ -21,7 +21,7 @@ def check(
     notes: list[str] = []
     with told(as_json=as_json):
         report = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http),
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.check(),
             announce=notes.append,
         )
@@ -33,4 +33,4 @@ def check(
             for note in notes:
                 tell(f"Note: {note}")
         if not report.ok:
-            raise SystemExit(ExitCode.STORAGE)
+            raise SystemExit(RelayExitCode.STORAGE)

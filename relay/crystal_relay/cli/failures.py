@@ -10,7 +10,7 @@ from typing import NoReturn
 from crystal_relay.errors import RelayError
 
 
-class ExitCode(IntEnum):
+class RelayExitCode(IntEnum):
     """How `crystal-relay` ends. The errors carry their own: `errors` and what is derived from them."""
 
     OK = 0
@@ -33,7 +33,7 @@ def told(*, as_json: bool) -> Generator[None]:
     except RelayError as error:
         _fail(error, as_json=as_json)
     except KeyboardInterrupt:
-        raise SystemExit(ExitCode.INTERRUPTED) from None
+        raise SystemExit(RelayExitCode.INTERRUPTED) from None
 
 
 def _fail(error: RelayError, *, as_json: bool) -> NoReturn:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from crystal_relay.cli.stores import Place, open_store
+from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest, InUse, Unusable
 from crystal_relay.store import Store
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 def operate(
-    place: Place,
+    place: StorePlace,
     work: Callable[["Operations"], Awaitable[Result]],
     *,
     announce: Callable[[str], None] | None = None,
@@ -45,7 +45,7 @@ def operate(
 
 
 @asynccontextmanager
-async def operations_on(place: Place, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
+async def operations_on(place: StorePlace, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
     """The operations on the store at that place. Raises BadRequest, Unusable, InUse, and what opening it raises."""
     from crystal_relay.cli.extensions import EXTENSIONS
     from crystal_relay.server.operator import Operator
@@ -73,7 +73,7 @@ def _say_nothing(_text: str) -> None:
     """What an operator has to know of the bucket is said by `check`, and when a relay starts."""
 
 
-async def _relay_or_store(place: Place, directory: Path) -> Path | Store:
+async def _relay_or_store(place: StorePlace, directory: Path) -> Path | Store:
     """The directory, if a relay serves it; else the store in it, opened. Raises InUse, Unusable."""
     from crystal_relay.server.admin import answers
 

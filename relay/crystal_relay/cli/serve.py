@@ -20,11 +20,11 @@ from crystal_relay.cli.settings import (
     secret_of_environment,
     secrets_of_environment,
 )
-from crystal_relay.cli.stores import Place, open_store
+from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
-    from crystal_relay.server import Settings
+    from crystal_relay.server import RelaySettings
 
 PORT = 18791
 SWITCH_SECONDS = 0.0005
@@ -108,12 +108,12 @@ def serve(
     file that CRYSTAL_RELAY_ENROLL_TOKEN_FILE or CRYSTAL_RELAY_METRICS_TOKEN_FILE names.
     """
     with told(as_json=as_json):
-        from crystal_relay.server import Settings
+        from crystal_relay.server import RelaySettings
         from crystal_relay.server.logs import LogForm, start_log
         from crystal_relay.server.settings import SWEEP_SECONDS, SWEEP_SECONDS_BUCKET, network_of
 
-        place = Place.of_options(store, s3_endpoint, s3_allow_http)
-        settings = Settings(
+        place = StorePlace.of_options(store, s3_endpoint, s3_allow_http)
+        settings = RelaySettings(
             enroll_token=secret_of_environment(ENROLL_VARIABLE),
             metrics_token=secret_of_environment(METRICS_VARIABLE),
             quota_bytes=quota_bytes,
@@ -133,8 +133,8 @@ def serve(
 async def _run(
     host: str,
     port: int,
-    place: Place,
-    settings: "Settings",
+    place: StorePlace,
+    settings: "RelaySettings",
     peer_url: str | None,
     ready_file: Path | None,
     *,

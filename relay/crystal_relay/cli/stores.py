@@ -18,7 +18,7 @@ _HINT = "Use --store file:///directory, --store s3://bucket/prefix, or --store m
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """What the options say of a store."""
 
     address: str
@@ -26,7 +26,7 @@ class Place:
     s3_allow_http: bool = False
 
     @classmethod
-    def of_options(cls, store: str | None, s3_endpoint: str | None, s3_allow_http: bool) -> "Place":
+    def of_options(cls, store: str | None, s3_endpoint: str | None, s3_allow_http: bool) -> "StorePlace":
         """The place that counts: without `--store` the directory of whoever runs this."""
         return cls(store or (Path.home() / ".crystal-relay").as_uri(), s3_endpoint, s3_allow_http)
 
@@ -55,7 +55,7 @@ class Place:
 
 
 async def open_store(
-    place: Place, *, notifier: "Notifier | None" = None, announce: Callable[[str], None] | None = None
+    place: StorePlace, *, notifier: "Notifier | None" = None, announce: Callable[[str], None] | None = None
 ) -> Store:
     """The store at that place, which the caller closes. Raises BadRequest, and what opening it raises.
 

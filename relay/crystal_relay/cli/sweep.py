@@ -1,10 +1,10 @@
 """`crystal-relay sweep`: deletes now what is due, as every relay does by itself from time to time."""
 
-from crystal_relay.cli.failures import ExitCode, told
+from crystal_relay.cli.failures import RelayExitCode, told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.output import show_json, tell
-from crystal_relay.cli.stores import Place
+from crystal_relay.cli.stores import StorePlace
 
 
 def sweep(
@@ -19,7 +19,7 @@ def sweep(
     """
     with told(as_json=as_json):
         report = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.sweep()
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.sweep()
         )
         if as_json:
             show_json(report)
@@ -29,4 +29,4 @@ def sweep(
             parts = [f"{count} {kind}" for kind, count in report.deleted.items() if count]
             print(f"Swept in {report.seconds:.1f} s: {', '.join(parts) or 'nothing was due'}.")
         if report.failures:
-            raise SystemExit(ExitCode.STORAGE)
+            raise SystemExit(RelayExitCode.STORAGE)

@@ -8,7 +8,7 @@ from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.output import moment, show_json, show_table, tell
-from crystal_relay.cli.stores import Place
+from crystal_relay.cli.stores import StorePlace
 
 tokens = typer.Typer(
     help="Enrolment tokens: who has one may create vaults. A relay that runs with CRYSTAL_RELAY_ENROLL_TOKEN takes only that.",
@@ -32,7 +32,7 @@ def create(
     with told(as_json=as_json):
         token = secrets.token_urlsafe(32)
         made = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http),
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.enroll(enrollment_hash(token), label),
         )
         if as_json:
@@ -52,7 +52,8 @@ def show_tokens(
     """Show the enrolment tokens: their ids, when they were made, and for whom."""
     with told(as_json=as_json):
         found = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.enrollments()
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.enrollments(),
         )
         if as_json:
             show_json({"tokens": found})
@@ -80,7 +81,7 @@ def revoke(
     """
     with told(as_json=as_json):
         gone = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http),
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.revoke_enrollment(name),
         )
         if as_json:

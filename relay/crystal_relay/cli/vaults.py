@@ -10,7 +10,7 @@ from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.output import moment, show_json, show_table, size, tell
-from crystal_relay.cli.stores import Place
+from crystal_relay.cli.stores import StorePlace
 from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def show_vaults(
         return [summary async for summary in operations.vaults()]
 
     with told(as_json=as_json):
-        found = operate(Place.of_options(store, s3_endpoint, s3_allow_http), work)
+        found = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
         if as_json:
             show_json({"vaults": found})
         elif found:
@@ -97,7 +97,7 @@ def drop(
         from crystal_relay.server.operator import check_grace
 
         seconds = check_grace(seconds_of(grace))  # before the id is asked for
-        state = operate(Place.of_options(store, s3_endpoint, s3_allow_http), work)
+        state = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
         if as_json:
             show_json(state)
         elif state.dropped_until is not None:
@@ -119,7 +119,8 @@ def restore(
     """Take back a drop. Its devices go on as if nothing had been."""
     with told(as_json=as_json):
         state = operate(
-            Place.of_options(store, s3_endpoint, s3_allow_http), lambda operations: operations.restore(vault)
+            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
+            lambda operations: operations.restore(vault),
         )
         if as_json:
             show_json(state)

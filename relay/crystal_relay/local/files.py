@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from crystal_relay.local.room import Claim
+from crystal_relay.local.room import Reservation
 
 _TEMPORARY = ".tmp"
 _PLACED = ".obj"
@@ -48,7 +48,7 @@ class ObjectFiles:
                 removed += 1
         return removed
 
-    def new(self, claim: Claim) -> "FileInProgress":
+    def new(self, claim: Reservation) -> "FileInProgress":
         """A file to receive, in the room that was claimed for it. Touches nothing yet."""
         return FileInProgress(self, claim)
 
@@ -73,7 +73,7 @@ class ObjectFiles:
 class FileInProgress:
     """A file that is being received. One call at a time, then either `place` or `discard`."""
 
-    def __init__(self, files: ObjectFiles, claim: Claim) -> None:
+    def __init__(self, files: ObjectFiles, claim: Reservation) -> None:
         self._claim = claim
         self.name = secrets.token_hex(16)
         self._temporary = files.path(self.name, _TEMPORARY)

@@ -19,7 +19,7 @@ RESERVE_BYTES = 16 * MIB
 _ROW_OVERHEAD_BYTES = 64 * KIB
 
 
-class Room:
+class DiskSpace:
     """Of one store's disk. Any thread may ask."""
 
     def __init__(self, directory: Path) -> None:
@@ -28,14 +28,14 @@ class Room:
         self._claimed = 0
         """Of files that are being received, what is not written yet."""
 
-    def claim(self, size: int) -> "Claim":
+    def claim(self, size: int) -> "Reservation":
         """Room for a file of that size. Raises StoreFull if it would reach into the reserve; OSError."""
         free = self._free()
         with self._lock:
             if free < size + self._claimed + RESERVE_BYTES:
                 raise StoreFull("the relay's disk is full")
             self._claimed += size
-        return Claim(self, size)
+        return Reservation(self, size)
 
     def give_back(self, size: int) -> None:
         """Of a claim: it was written, or never will be."""
@@ -54,10 +54,10 @@ class Room:
         return shutil.disk_usage(self._directory).free
 
 
-class Claim:
+class Reservation:
     """Room that one file was promised and has not used yet. One thread at a time."""
 
-    def __init__(self, room: Room, size: int) -> None:
+    def __init__(self, room: DiskSpace, size: int) -> None:
         self._room = room
         self._left = size
 

@@ -38,8 +38,8 @@ from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.lookups import Lookups
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.recent import Recent
-from crystal_relay.local.room import Claim, Room
-from crystal_relay.local.writer import Change, Outcome, Results, Write, Writer
+from crystal_relay.local.room import DiskSpace, Reservation
+from crystal_relay.local.writer import Results, RowChange, RowWriter, Write, WriteOutcome
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (
     Body,
@@ -88,8 +88,8 @@ class LocalStore:
             raise _unusable(directory, error_of_system(error)) from None
         except apsw.Error as error:
             raise _unusable(directory, error_of_sqlite(error)) from None
-        self._room = Room(directory)
-        self._writer = Writer(connection, self._room, self._written)
+        self._room = DiskSpace(directory)
+        self._writer = RowWriter(connection, self._room, self._written)
         self._recent = Recent()
         self._waiting: dict[Write, asyncio.Future[None]] = {}
         self._readers = Lane("relay-reader", threads=READER_THREADS, pending_max=PENDING_CALLS_MAX)
@@ -107,10 +107,10 @@ class LocalStore:
     # --- the port ---
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        await self._put(Change.CREATE, key, body)
+        await self._put(RowChange.CREATE, key, body)  # §R3.1-4
 
     async def put(self, key: str, body: bytes | Body) -> None:
-        await self._put(Change.REPLACE, key, body)
+        await self._put(RowChange.REPLACE, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         check_key(key)
@@ -145,7 +145,7 @@ class LocalStore:
         check_key(key)
         self._enter()
         try:
-            await self._write(Change.DELETE, key, 0, None, None)
+            await self._write(RowChange.DELETE, key, 0, None, None)
         finally:
             self._leave()
 
@@ -174,7 +174,7 @@ class LocalStore:
 
     # --- writing ---
 
-    async def _put(self, change: Change, key: str, body: bytes | Body) -> None:
+    async def _put(self, change: RowChange, key: str, body: bytes | Body) -> None:
         check_key(key)
         size = body_size(body)
         self._enter()
@@ -182,14 +182,14 @@ class LocalStore:
             if size <= self._inline_bytes_max:
                 await self._write(change, key, size, await whole_body(body), None)
                 return
-            if change is Change.CREATE and await self._read(lambda: self._rows.exists(key)):
+            if change is RowChange.CREATE and await self._read(lambda: self._rows.exists(key)):
                 raise AlreadyExists("the key is taken")  # before megabytes are received in vain
             await self._put_file(change, key, size, body)
         finally:
             self._leave()
 
-    async def _put_file(self, change: Change, key: str, size: int, body: bytes | Body) -> None:
-        claim = await self._use_files(partial(self._room.claim, size), unwanted=Claim.release)
+    async def _put_file(self, change: RowChange, key: str, size: int, body: bytes | Body) -> None:
+        claim = await self._use_files(partial(self._room.claim, size), unwanted=Reservation.release)
         file = self._files.new(claim)
         try:
             await self._use_files(file.begin)
@@ -223,7 +223,9 @@ class LocalStore:
             await writing
         await self._use_files(partial(file.write, gathered))
 
-    async def _write(self, change: Change, key: str, size: int, body: bytes | None, file: str | None) -> None:
+    async def _write(
+        self, change: RowChange, key: str, size: int, body: bytes | None, file: str | None
+    ) -> None:
         loop = self._deliver().loop
         write = Write(change, key, size, body, file)
         try:
@@ -260,14 +262,14 @@ class LocalStore:
         if self._closed:
             self._idle.set()
 
-    def _remember(self, write: Write, outcome: Outcome) -> None:
+    def _remember(self, write: Write, outcome: WriteOutcome) -> None:
         if isinstance(outcome.error, AlreadyExists):
             return
         if outcome.error is None and write.body is not None:
             self._recent.keep(write.key, write.body)
         else:
             self._recent.drop(write.key)
-        if outcome.error is None and write.change is not Change.DELETE:
+        if outcome.error is None and write.change is not RowChange.DELETE:
             self._notifier.written(write.key)
 
     def _remove_file(self, name: str) -> None:

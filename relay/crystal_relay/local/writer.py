@@ -22,7 +22,7 @@ import apsw
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.local.database import BUSY_MS, SCHEMA_VERSION, error_of_sqlite
-from crystal_relay.local.room import Room
+from crystal_relay.local.room import DiskSpace
 
 GROUP_WRITES_MAX = 256
 GROUP_BYTES_MAX = 8 * MIB
@@ -37,7 +37,7 @@ ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
 """Rows of one statement: few sizes, so that each is prepared once."""
 
 
-class Change(Enum):
+class RowChange(Enum):
     """What a write does to its key."""
 
     CREATE = "create"
@@ -46,7 +46,7 @@ class Change(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteOutcome:
     """How a write ended. `unused`: the file that no row names any more (the old one, or the new one of a failed write)."""
 
     error: RelayError | None
@@ -57,7 +57,7 @@ class Outcome:
 class Write:
     """A row to write: with the bytes in it, or with the name of a placed file, or gone."""
 
-    change: Change
+    change: RowChange
     key: str
     size: int
     body: bytes | None
@@ -68,15 +68,17 @@ class Write:
         return len(self.body) if self.body is not None else 0
 
 
-Results: TypeAlias = list[tuple[Write, Outcome]]
+Results: TypeAlias = list[tuple[Write, WriteOutcome]]
 
-_DONE = Outcome(None, None)
+_DONE = WriteOutcome(None, None)
 
 
-class Writer:
+class RowWriter:
     """Owns the writing connection. `submit` and `flush` from one thread; `close` ends it."""
 
-    def __init__(self, connection: apsw.Connection, room: Room, report: Callable[[Results], None]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, room: DiskSpace, report: Callable[[Results], None]
+    ) -> None:
         """`report` is called in the writer's thread, for each write once, for many at a time."""
         self._connection = connection
         self._room = room
@@ -176,7 +178,7 @@ class Writer:
         failure: RelayError
         try:
             growth = sum(
-                write.weight + ROW_OVERHEAD_BYTES for write in group if write.change is not Change.DELETE
+                write.weight + ROW_OVERHEAD_BYTES for write in group if write.change is not RowChange.DELETE
             )
             if growth and not self._room.has_for_rows(self._connection, growth):
                 raise StoreFull("the relay's disk is full")
@@ -200,7 +202,7 @@ class Writer:
             failure = StoreUnavailable(f"the relay's writer failed ({type(error).__name__})")
         else:
             self._may_return = False
-            self._deleted = self._deleted or any(write.change is Change.DELETE for write in group)
+            self._deleted = self._deleted or any(write.change is RowChange.DELETE for write in group)
             return results
         self._roll_back()
         self._may_return = self._may_return or not isinstance(failure, StoreFull)
@@ -208,14 +210,14 @@ class Writer:
             return [result for write in group for result in self._commit([write])]
         # Only a write that did not fit is surely not there. After other failures the row could come back with the log
         # that a crash leaves, so its file is left to the next start's sweep, which knows.
-        return [(group[0], Outcome(failure, group[0].file if isinstance(failure, StoreFull) else None))]
+        return [(group[0], WriteOutcome(failure, group[0].file if isinstance(failure, StoreFull) else None))]
 
     def _apply_together(self, group: list[Write]) -> Results:
         """Raises _KeyTaken if a creation finds its key taken: which one it was is found out one by one."""
         results: Results = []
         for change, run in groupby(group, lambda write: write.change):
             writes = list(run)
-            if change is not Change.CREATE:
+            if change is not RowChange.CREATE:
                 results += [(write, self._apply(write)) for write in writes]
                 continue
             at = 0
@@ -232,32 +234,32 @@ class Writer:
         if self._connection.changes() != len(writes):
             raise _KeyTaken
 
-    def _apply(self, write: Write) -> Outcome:
+    def _apply(self, write: Write) -> WriteOutcome:
         match write.change:
-            case Change.CREATE:
+            case RowChange.CREATE:
                 return self._create(write)
-            case Change.REPLACE:
+            case RowChange.REPLACE:
                 return self._replace(write)
-            case Change.DELETE:
+            case RowChange.DELETE:
                 gone = self._connection.execute(
                     "DELETE FROM object WHERE key = ? RETURNING file", (write.key,)
                 )
-                return Outcome(None, gone.get)
+                return WriteOutcome(None, gone.get)
 
-    def _create(self, write: Write) -> Outcome:
+    def _create(self, write: Write) -> WriteOutcome:
         self._connection.execute(_CREATE[1], (write.key, write.size, write.file, write.body))
         if self._connection.changes() == 0:
-            return Outcome(AlreadyExists("the key is taken"), write.file)
+            return WriteOutcome(AlreadyExists("the key is taken"), write.file)
         return _DONE
 
-    def _replace(self, write: Write) -> Outcome:
+    def _replace(self, write: Write) -> WriteOutcome:
         old = self._connection.execute("SELECT file FROM object WHERE key = ?", (write.key,)).get
         self._connection.execute(
             "INSERT INTO object (key, size, file, body) VALUES (?, ?, ?, ?) ON CONFLICT (key)"
             " DO UPDATE SET size = excluded.size, file = excluded.file, body = excluded.body",
             (write.key, write.size, write.file, write.body),
         )
-        return Outcome(None, old)
+        return WriteOutcome(None, old)
 
     def _roll_back(self) -> None:
         # SQLite may have rolled back by itself (a full disk); a rollback that fails leaves the next BEGIN to fail too.

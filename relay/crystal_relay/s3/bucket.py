@@ -55,7 +55,7 @@ class Written(Enum):
     """The same, but a try before that got no answer: it may still arrive."""
 
 
-class Source(Protocol):
+class UploadSource(Protocol):
     """What the SDK needs of a file to send."""
 
     def read(self, size: int = -1) -> bytes:
@@ -75,7 +75,7 @@ class Source(Protocol):
 class Content:
     """What to store: bytes, or a file that is read from its beginning."""
 
-    source: bytes | Source
+    source: bytes | UploadSource
     size: int
     md5: bytes
 
@@ -84,7 +84,7 @@ class Content:
         return cls(whole, len(whole), hashlib.md5(whole, usedforsecurity=False).digest())
 
 
-class Stream:
+class DownloadStream:
     """Bytes of an object as they come from the store. Blocks, for as long as the read time-out at the most."""
 
     def __init__(self, body: Any, length: int) -> None:
@@ -122,17 +122,17 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundObject:
     """An object, or a part of it: `length` bytes from `start` of `size`."""
 
-    stream: Stream
+    stream: DownloadStream
     size: int
     start: int
     length: int
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class StoredHead:
     """An object's size, and the number of the write that made it ("" for one that is not ours)."""
 
     size: int
@@ -182,7 +182,7 @@ class Bucket:
         except _Answered as answered:
             raise answered.error from None
 
-    def get(self, key: str, start: int = 0, length: int | None = None) -> Found | None:
+    def get(self, key: str, start: int = 0, length: int | None = None) -> FoundObject | None:
         """The object or a part of it. None: the part begins at or beyond the end. Raises NotFound, StoreUnavailable."""
         ranged = start > 0 or length is not None
         asked: dict[str, Any] = {}
@@ -197,7 +197,7 @@ class Bucket:
             raise answered.found_error() from None
         return _found(answer, start if ranged else None, length)
 
-    def head(self, key: str) -> Head:
+    def head(self, key: str) -> StoredHead:
         """Raises NotFound, StoreUnavailable."""
         try:
             with self._asking("HeadObject"):
@@ -207,7 +207,7 @@ class Bucket:
         if not answer.get("ETag"):
             raise _bad_reply()
         metadata = {name.lower(): value for name, value in answer.get("Metadata", {}).items()}
-        return Head(_size(answer.get("ContentLength")), str(metadata.get(WRITE_METADATA, "")))
+        return StoredHead(_size(answer.get("ContentLength")), str(metadata.get(WRITE_METADATA, "")))
 
     def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listed:
         """Keys and sizes in order, and whether there may be more. Raises StoreUnavailable, StoreDamaged (out of order)."""
@@ -331,7 +331,7 @@ class _Answered(Exception):  # never leaves this module
         return NotFound("there is no such object") if self.is_missing else self.error
 
 
-def _found(answer: dict[str, Any], start: int | None, wanted: int | None) -> Found:
+def _found(answer: dict[str, Any], start: int | None, wanted: int | None) -> FoundObject:
     """`start`: of the part that was asked for, `wanted` its length, None for up to the end. Raises BadReply."""
     body = answer["Body"]
     try:
@@ -339,7 +339,7 @@ def _found(answer: dict[str, Any], start: int | None, wanted: int | None) -> Fou
         if not answer.get("ETag"):
             raise _bad_reply()
         if start is None:
-            return Found(Stream(body, length), length, 0, length)
+            return FoundObject(DownloadStream(body, length), length, 0, length)
         unit, _, rest = str(answer.get("ContentRange", "")).partition(" ")
         span, _, size = rest.partition("/")
         first, _, last = span.partition("-")
@@ -347,7 +347,7 @@ def _found(answer: dict[str, Any], start: int | None, wanted: int | None) -> Fou
         end = given[2] if wanted is None else min(given[2], start + wanted)
         if unit != "bytes" or given != [start, start + length - 1, given[2]] or start + length != end:
             raise BadReply("the object store gave another part than was asked for")
-        return Found(Stream(body, length), given[2], start, length)
+        return FoundObject(DownloadStream(body, length), given[2], start, length)
     except BaseException:
         body.close()
         raise

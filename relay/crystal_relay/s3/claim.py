@@ -41,7 +41,7 @@ def boot_time() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-class Claim:
+class BucketClaim:
     """This process's claim. One event loop. `claimed` makes it, `aclose` gives it up."""
 
     def __init__(
@@ -158,7 +158,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherProcesses:
     """`rival`: one of them lives. `left`: some that may."""
 
     rival: bool
@@ -173,7 +173,7 @@ class Watched:
         self._own_key = own_key
         self._seen: dict[str, tuple[bytes, float]] = {}
 
-    def look(self, clock: Callable[[], float], dead: float) -> Others:
+    def look(self, clock: Callable[[], float], dead: float) -> OtherProcesses:
         """Look at all of them; remove the dead. Raises StoreUnavailable."""
         entries, _ = self._bucket.list(PREFIX)
         keys = [key for key, _ in entries if key != self._own_key]
@@ -186,12 +186,12 @@ class Watched:
                 continue
             first, since = self._seen.setdefault(key, (content, clock()))
             if content != first:
-                return Others(rival=True, left=True)
+                return OtherProcesses(rival=True, left=True)
             if began - since >= dead:
                 self._bucket.delete(key)
             else:
                 left = True
-        return Others(rival=False, left=left)
+        return OtherProcesses(rival=False, left=left)
 
     def _read(self, key: str) -> bytes:
         found = self._bucket.get(key)

@@ -8,7 +8,7 @@ from crystal_relay.errors import BadReply, StoreUnavailable, Unusable
 from crystal_relay.notify import Notifier
 from crystal_relay.s3.address import S3Address
 from crystal_relay.s3.bucket import Bucket
-from crystal_relay.s3.claim import Claim, ClaimTimes, boot_time, refuse_if_claimed
+from crystal_relay.s3.claim import BucketClaim, ClaimTimes, boot_time, refuse_if_claimed
 from crystal_relay.s3.direct import is_reachable, takes_exactly_what_was_signed
 from crystal_relay.s3.failures import Denied
 from crystal_relay.s3.probe import check_access, probe
@@ -49,7 +49,7 @@ async def open_s3_store(
             f"The object store does not honour conditional writes: {finding.why}. This relay has to be the only one on "
             "the bucket. It puts writes in order itself, and a second relay refuses to start."
         )
-        claim = Claim(bucket, times, clock=boot_time, announce=announce)
+        claim = BucketClaim(bucket, times, clock=boot_time, announce=announce)
         await claim.take()
     except Denied as error:
         bucket.close()

@@ -10,7 +10,7 @@ WAIT_SECONDS_MAX = 10.0
 """Whoever would have to wait for longer is told to come again."""
 
 
-class Pace:
+class KeyPacing:
     """At most one start for each key in `interval` seconds, in the order of the calls. One event loop."""
 
     def __init__(

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
     """What was seen. `why` is for the operator; "" when conditions are honoured."""
 
     conditions: Conditions
@@ -47,7 +47,7 @@ def check_access(bucket: Bucket) -> None:
     bucket.delete(key)
 
 
-def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Finding:
+def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> ProbeResult:
     """Costs `rounds` × (`racers` + 3) requests. Blocks. Raises StoreUnavailable when the bucket fails meanwhile."""
     place = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
     keys = [f"{place}{number:02d}" for number in range(rounds + UNCLEAR_ROUNDS_MAX)]
@@ -59,10 +59,10 @@ def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Find
                 used.append(key)
                 why = _race(bucket, key, threads, racers)
                 if why:
-                    return Finding(Conditions.NOT_HONOURED, why)
+                    return ProbeResult(Conditions.NOT_HONOURED, why)
                 clear += why is not None
                 if clear == rounds:
-                    return Finding(Conditions.HONOURED)
+                    return ProbeResult(Conditions.HONOURED)
         raise StoreUnavailable("the object store fails too often to find out what it can do")
     finally:
         _clean_up(bucket, place, used)

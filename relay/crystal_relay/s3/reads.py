@@ -10,7 +10,7 @@ from functools import partial
 
 from crystal_relay.errors import Busy, Closed
 from crystal_relay.limits import PIECE_BYTES
-from crystal_relay.s3.bucket import Bucket, Found, Stream
+from crystal_relay.s3.bucket import Bucket, DownloadStream, FoundObject
 from crystal_relay.s3.calls import Calls
 from crystal_relay.s3.settings import WHOLE_BYTES_MAX, S3Settings
 from crystal_relay.store import Object
@@ -28,7 +28,7 @@ class Reads:
     async def get(self, key: str, start: int, length: int | None) -> Object | None:
         """None: the part begins at or beyond the end. Raises NotFound, Busy, StoreUnavailable."""
         fetched = await self._fetch(key, start, length)
-        if not isinstance(fetched, Found):
+        if not isinstance(fetched, FoundObject):
             return fetched
         if not self._streams.locked():
             await self._streams.acquire()  # does not wait: nobody came in between
@@ -45,13 +45,13 @@ class Reads:
         except BaseException:
             self._streams.release()
             raise
-        if isinstance(fetched, Found):
+        if isinstance(fetched, FoundObject):
             return self._streamed(fetched)
         self._streams.release()
         return fetched
 
-    async def _fetch(self, key: str, start: int, length: int | None) -> Object | Found | None:
-        def call() -> Object | Found | None:
+    async def _fetch(self, key: str, start: int, length: int | None) -> Object | FoundObject | None:
+        def call() -> Object | FoundObject | None:
             found = self._bucket.get(key, start, length)
             if found is None or found.length > WHOLE_BYTES_MAX:
                 return found
@@ -63,13 +63,13 @@ class Reads:
             finally:
                 found.stream.close()
 
-        def unwanted(found: Object | Found | None) -> None:
-            if isinstance(found, Found):
+        def unwanted(found: Object | FoundObject | None) -> None:
+            if isinstance(found, FoundObject):
                 self._close(found.stream)
 
         return await self._calls.ask(self._calls.small, call, unwanted)
 
-    def _streamed(self, found: Found) -> Object:
+    def _streamed(self, found: FoundObject) -> Object:
         async def close() -> None:
             self._close(found.stream, gives_place=True)
 
@@ -81,13 +81,13 @@ class Reads:
             close=close,
         )
 
-    async def _pieces(self, stream: Stream, left: int) -> AsyncIterator[bytes]:
+    async def _pieces(self, stream: DownloadStream, left: int) -> AsyncIterator[bytes]:
         while left:
             piece = await self._calls.ask(self._calls.large, partial(stream.read, min(PIECE_BYTES, left)))
             left -= len(piece)
             yield piece
 
-    def _close(self, stream: Stream, *, gives_place: bool = False) -> None:
+    def _close(self, stream: DownloadStream, *, gives_place: bool = False) -> None:
         """In the background: a read that nobody waits for may still run in it, for as long as the read time-out."""
 
         async def close() -> None:

@@ -35,7 +35,7 @@ class Blocks:
         return self._file.tell()
 
 
-class Spool:
+class BucketSpool:
     """One body in a file without a name. All methods block; one thread at a time. Raises StoreFull when the disk is full."""
 
     def __init__(self, directory: Path | None) -> None:

@@ -20,7 +20,7 @@ from crystal_relay.s3.calls import Calls
 from crystal_relay.s3.direct import is_reachable, signed_get, signed_put
 from crystal_relay.s3.reads import Reads
 from crystal_relay.s3.settings import PENDING_BYTES_MAX, WHOLE_BYTES_MAX, Conditions, S3Settings
-from crystal_relay.s3.spool import Spool
+from crystal_relay.s3.spool import BucketSpool
 from crystal_relay.s3.writes import Sending, Writes
 from crystal_relay.spooling import Budget
 from crystal_relay.store import (
@@ -192,7 +192,9 @@ class S3Store:
     async def _receive_large(self, key: str, body: Body, write: _Write) -> None:
         async with AsyncExitStack() as held:
             held.enter_context(self._spooled.of(body.size))
-            spool = await self._calls.receive(partial(Spool, self._settings.spool_directory), Spool.close)
+            spool = await self._calls.receive(
+                partial(BucketSpool, self._settings.spool_directory), BucketSpool.close
+            )
             held.callback(spool.close)
             gathered = bytearray()
             async for piece in checked_pieces(body):

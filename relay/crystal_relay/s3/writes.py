@@ -15,7 +15,7 @@ from crystal_relay.errors import AlreadyExists, Busy, NotFound, StoreFull, Store
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
 from crystal_relay.s3.calls import Calls
 from crystal_relay.s3.conflicts import conflict_pauses
-from crystal_relay.s3.pacing import Pace
+from crystal_relay.s3.pacing import KeyPacing
 from crystal_relay.s3.serialised import Doubts, KeyLines, digest_of
 from crystal_relay.s3.settings import R2_OVERWRITE_SECONDS, Conditions, S3Settings
 from crystal_relay.threads import Lane
@@ -53,7 +53,7 @@ class Writes:
         interval = settings.overwrite_seconds
         if interval is None:
             interval = R2_OVERWRITE_SECONDS if bucket.address.is_r2 else 0.0
-        self._pace = Pace(interval, clock=time.monotonic)
+        self._pace = KeyPacing(interval, clock=time.monotonic)
         self._lines = KeyLines()
         self._doubts = Doubts(settings.doubt_seconds, clock=time.monotonic)
 

@@ -43,8 +43,8 @@ from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
 from crystal_relay.server.requests import head_of, json_of, no_query, query, seconds
-from crystal_relay.server.scopes import Identity, Scope, mailbox_of
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.scopes import Identity, TokenScope, mailbox_of
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.server.sources import sources_of
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.timetable import Timetable
@@ -67,7 +67,7 @@ class Relay:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
+        settings: RelaySettings,
         peers: Peers | None = None,
         clock: Callable[[], float] = time.time,
         extensions: Sequence[Extension] = (),
@@ -114,7 +114,7 @@ class Relay:
     def routes(self) -> list[Route]:
         """All but those of `Objects`."""
         return [
-            Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),
+            Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),  # §R1-1
             *self._tokens.routes(),
             *self._invite_routes.routes(),
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
@@ -123,7 +123,7 @@ class Relay:
             *self.transfers.routes(),
             *self.health.routes(),
             *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
-            *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),
+            *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),  # §R7-1
             *(route for each in self.extensions.values() for route in each.routes()),
         ]
 
@@ -142,29 +142,29 @@ class Relay:
         prefix = vault_prefix(vault) + within
         timeout = seconds(asked.get("timeout", str(int(WAIT_SECONDS_MAX))))
         if (mailbox := mailbox_of(within)) is not None:
-            timeout = min(timeout, await self._invite_left(identity, mailbox))
+            timeout = min(timeout, await self._invite_left(identity, mailbox))  # §R5-3
         token = asked.get("token")
-        if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:
+        if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:  # §R3.8-3
             raise BadRequest(f"a token to wait with has at most {WAIT_TOKEN_CHARS_MAX} characters")
         with self.waits.place(identity):
             wait = self._store.wait(prefix, token=token, timeout=timeout)
             woken = await self.waits.race(wait, request.receive)
-        return JsonReply(WaitReply(token or "" if woken is None else woken))
+        return JsonReply(WaitReply(token or "" if woken is None else woken))  # §R3.8-2
 
     async def condemn(self, request: Request) -> Response:
         """Have objects deleted, by the sweeper, soon."""
         identity = await self._device(request)
-        identity.require(Scope.MIRROR)
+        identity.require(TokenScope.MIRROR)
         query(request, ())
         with self.objects.load.gathering(identity.vault, CONDEMNED_JSON_BYTES_MAX):
             asked = await json_of(request, Condemnation, self._settings, bytes_max=CONDEMNED_JSON_BYTES_MAX)
-        return JsonReply(CondemnedReply(await self.condemned.add(identity.vault, asked)), 202)
+        return JsonReply(CondemnedReply(await self.condemned.add(identity.vault, asked)), 202)  # §R3.4-2
 
     # --- who may ---
 
     async def create_vault(self, request: Request) -> Response:
         """Create a vault with its first device. Repeating it is no error."""
-        await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)
+        await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)  # §R4.1-1
         query(request, ())
         creation = await json_of(request, VaultCreation, self._settings)
         await self.registry.create_vault(creation)
@@ -206,7 +206,7 @@ class Relay:
         """Nobody sleeps beyond an invite's end."""
         if identity.mailbox is not None:
             return identity.seconds_left
-        identity.require(Scope.TOKENS)
+        identity.require(TokenScope.TOKENS)
         return await self.invites.check_open(identity.vault, mailbox)
 
     async def _device(self, request: Request) -> Identity:
@@ -233,7 +233,7 @@ class RelayApplication(Starlette):
 
 def create_app(
     store: Store,
-    settings: Settings,
+    settings: RelaySettings,
     *,
     peers: Peers | None = None,
     clock: Callable[[], float] = time.time,
@@ -252,4 +252,4 @@ def create_app(
 async def _no_route(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == NoSuchMethod.status:
         return error_reply(NoSuchMethod("that method is not served here"), headers=dict(error.headers or {}))
-    return error_reply(NoSuchRoute("there is nothing at that address"))
+    return error_reply(NoSuchRoute("there is nothing at that address"))  # §R3.2-2

@@ -26,7 +26,7 @@ from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.requests import head_of, text_of
-from crystal_relay.server.scopes import Identity, Scope
+from crystal_relay.server.scopes import Identity, TokenScope
 from crystal_relay.tokens import TOKEN, recovery_hash
 
 _BEARER = "Bearer "
@@ -50,11 +50,11 @@ async def device_of_header(
     """The device whose bearer token an Authorization header's value holds. Raises as `device_of`."""
     rates.admit(scope)
     header = text_of(value) or ""
-    match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None
+    match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None  # §R2-1
     if match is None:
         rates.failed(scope)
         raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
-    identity = registry.known(vault, match[1], match[0])
+    identity = registry.known(vault, match[1], match[0])  # §R9.2-3
     if identity is None:
         rates.before_lookup(scope)
         try:
@@ -74,7 +74,7 @@ async def party_of_header(
         return await device_of_header(value, registry, vault, rates, scope)
     mailbox, invite = await _newcomer(value, invites, vault, rates, scope)
     try:
-        left = invite.check_open(invites.now)
+        left = invite.check_open(invites.now)  # §R5-6
     except InviteOver:
         rates.failed(scope)
         raise
@@ -97,7 +97,7 @@ async def newcomer_of(request: Request, invites: Invites, vault: str, mailbox: s
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class TokenAuthority:
     """What a request that manages a vault's tokens has shown."""
 
     vault: str
@@ -111,7 +111,7 @@ class Authority:
             await registry.check_recovery(self.vault, self.recovery)
         else:
             identity = await registry.confirm(self.vault, self.token.partition(".")[0], self.token)
-            identity.require(Scope.TOKENS)
+            identity.require(TokenScope.TOKENS)
 
     @property
     def by_recovery(self) -> bool:
@@ -121,19 +121,19 @@ class Authority:
 
 async def require_token_authority(
     request: Request, registry: Registry, vault: str, rates: Rates
-) -> Authority:
+) -> TokenAuthority:
     """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
-    presented = recovery_of(request, rates)
+    presented = recovery_of(request, rates)  # §R2-5
     if presented is None:
-        (await device_of(request, registry, vault, rates)).require(Scope.TOKENS)
+        (await device_of(request, registry, vault, rates)).require(TokenScope.TOKENS)
         header = text_of(head_of(request.scope).get(b"authorization")) or ""
-        return Authority(vault, header.removeprefix(_BEARER))
+        return TokenAuthority(vault, header.removeprefix(_BEARER))
     try:
         await registry.check_recovery(vault, presented)
     except (Unauthorized, VaultDropped):
         rates.failed(request.scope)
         raise
-    return Authority(vault, None, presented)
+    return TokenAuthority(vault, None, presented)
 
 
 def recovery_of(request: Request, rates: Rates) -> str | None:
@@ -144,7 +144,7 @@ def recovery_of(request: Request, rates: Rates) -> str | None:
     rates.admit(request.scope)
     rates.before_lookup(request.scope)
     secret = header.removeprefix(_RECOVERY)
-    if _RECOVERY_SECRET.match(secret) is None:
+    if _RECOVERY_SECRET.match(secret) is None:  # §R2-1
         rates.failed(request.scope)
         raise Unauthorized("not a recovery secret")
     return recovery_hash(bytes.fromhex(secret))
@@ -156,7 +156,7 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
     rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-    if ENROLL_TOKEN.match(token) is not None:
+    if ENROLL_TOKEN.match(token) is not None:  # §R2-1
         if only is None:
             if await registry.is_enrollment(token):
                 return
@@ -175,7 +175,7 @@ def require_metrics_token(request: Request, token: str, rates: Rates) -> None:
     rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     shown = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-    if not hmac.compare_digest(_digest(shown), _digest(token)):
+    if not hmac.compare_digest(_digest(shown), _digest(token)):  # §R7-1
         rates.failed(request.scope)
         raise Unauthorized(
             "reading the metrics needs this relay's metrics token",
@@ -201,7 +201,7 @@ async def _newcomer(
 ) -> tuple[str, Invite]:
     rates.admit(scope)
     rates.before_lookup(scope)
-    match = _NEWCOMER.match(text_of(value) or "", len(_INVITE))
+    match = _NEWCOMER.match(text_of(value) or "", len(_INVITE))  # §R2-1
     try:
         if match is None:
             raise Unauthorized("not an invite's credential")

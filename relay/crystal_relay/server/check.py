@@ -15,7 +15,7 @@ _WRITTEN = b"written by crystal-relay check: " * 8192
 _OTHER = b"this must not be stored"
 
 
-class Step(msgspec.Struct, frozen=True):
+class CheckStep(msgspec.Struct, frozen=True):
     """One thing that was tried. `error` is empty when the store did it."""
 
     name: str
@@ -27,7 +27,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     """All steps, in order; those after one that failed were not tried, but the clearing up."""
 
     ok: bool
-    steps: list[Step]
+    steps: list[CheckStep]
 
 
 async def check_store(store: Store, *, clock: Callable[[], float] = time.perf_counter) -> CheckReport:
@@ -68,7 +68,7 @@ async def check_store(store: Store, *, clock: Callable[[], float] = time.perf_co
             return
         raise StoreDamaged("the object is still there after it was deleted")
 
-    steps: list[Step] = []
+    steps: list[CheckStep] = []
 
     async def step(name: str, call: Callable[[], Awaitable[None]]) -> bool:
         began, error = clock(), ""
@@ -76,7 +76,7 @@ async def check_store(store: Store, *, clock: Callable[[], float] = time.perf_co
             await call()
         except RelayError as failure:
             error = f"{failure.code}: {failure}"
-        steps.append(Step(name, round(clock() - began, 6), error))
+        steps.append(CheckStep(name, round(clock() - began, 6), error))
         return not error
 
     for name, call in (

@@ -16,7 +16,7 @@ import msgspec
 from crystal_relay.errors import BadRequest, Forbidden, NotFound, StoreDamaged, TooManyRequests
 from crystal_relay.keys import check_key, check_prefix
 from crystal_relay.limits import CONDEMNED_KEYS_MAX
-from crystal_relay.server.expiry import Kind, expiry_at, record_expiry
+from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
 from crystal_relay.server.scopes import CHANNELS, parse_place
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
@@ -49,12 +49,12 @@ class Condemned:
         self._adding[vault] += 1
         try:
             pending = await self._store.list(condemned_prefix(vault), limit=PENDING_MAX)
-            if len(pending.entries) + self._adding[vault] > PENDING_MAX:
+            if len(pending.entries) + self._adding[vault] > PENDING_MAX:  # §R3.4-5
                 raise TooManyRequests(
                     f"{PENDING_MAX} deletions are under way in this vault", retry_after=self._retry_seconds
                 )
             name = secrets.token_hex(ID_BYTES)
-            due = expiry_at(int(self._clock()), Kind.CONDEMNED, vault, name)
+            due = expiry_at(int(self._clock()), ExpiryKind.CONDEMNED, vault, name)
             await record_expiry(self._store, due)
             await self._store.put_new(condemned_prefix(vault) + name, msgspec.json.encode(condemnation))
             # A sweeper whose clock is ahead may have found nothing there and removed the record.
@@ -83,7 +83,7 @@ def check_condemnation(condemnation: Condemnation) -> None:
     """Raises BadRequest, Forbidden unless it names keys, or a range of them, that may be deleted."""
     keys, prefix, through = condemnation.keys, condemnation.prefix, condemnation.through
     if keys is not None and prefix is None and through is None:
-        if not 1 <= len(keys) <= CONDEMNED_KEYS_MAX:
+        if not 1 <= len(keys) <= CONDEMNED_KEYS_MAX:  # §R3.4-1
             raise BadRequest(f"one names 1 to {CONDEMNED_KEYS_MAX} keys")
         for key in keys:
             parse_place(key)
@@ -92,7 +92,7 @@ def check_condemnation(condemnation: Condemnation) -> None:
         check_prefix(prefix)
         check_key(through)
         _check_channel(prefix)
-        if not prefix.endswith("/") or not through.startswith(prefix):
+        if not prefix.endswith("/") or not through.startswith(prefix):  # §R3.4-1
             raise BadRequest("a prefix ends with a slash, and the last key begins with it")
     else:
         raise BadRequest("one names either `keys`, or `prefix` and `through`")

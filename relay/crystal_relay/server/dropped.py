@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from crystal_relay.errors import AlreadyExists, BadRequest, NotFound, StoreDamaged, VaultDropped
-from crystal_relay.server.expiry import Kind, expiry_at, record_expiry
+from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
 from crystal_relay.store import Store
 
 SETTLE_SECONDS = 1_800
@@ -51,7 +51,7 @@ class DroppedVaults:
         until = await self.until(vault)
         if until is not None:
             date = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%d %H:%M UTC")
-            raise VaultDropped(
+            raise VaultDropped(  # §R9.3-1
                 "this vault was dropped by whoever runs the relay",
                 hint=f"They can restore it until {date}. What your devices hold is not affected.",
             )
@@ -59,7 +59,7 @@ class DroppedVaults:
     async def drop(self, vault: str, until: float) -> int:
         """Close the vault, and have it deleted at `until` or after SETTLE_SECONDS. Returns when; if it is dropped already
         that stays as it was."""
-        when = expiry_at(max(until, self._clock() + SETTLE_SECONDS), Kind.DROPPED, vault)
+        when = expiry_at(max(until, self._clock() + SETTLE_SECONDS), ExpiryKind.DROPPED, vault)
         await record_expiry(self._store, when)
         try:
             await self._store.put_new(dropped_key(vault), msgspec.json.encode(_Record(when.when)))
@@ -67,7 +67,7 @@ class DroppedVaults:
             earlier = await self.until(vault)
             if earlier is None:
                 raise
-            await record_expiry(self._store, expiry_at(earlier, Kind.DROPPED, vault))
+            await record_expiry(self._store, expiry_at(earlier, ExpiryKind.DROPPED, vault))
             return earlier
         return when.when
 
@@ -76,7 +76,7 @@ class DroppedVaults:
         until = await self.until(vault)
         if until is None:
             return
-        if self._clock() > until - RESTORE_SECONDS_MIN:
+        if self._clock() > until - RESTORE_SECONDS_MIN:  # §R9.3-2
             raise BadRequest("the vault's time of grace is over: it is being deleted")
         await self._store.delete(dropped_key(vault))
 

@@ -27,7 +27,7 @@ _RECORD = re.compile(
 _WHEN = re.compile(rf"{EXPIRY_PREFIX}([0-9]{{{_DIGITS}}})/")
 
 
-class Kind(StrEnum):
+class ExpiryKind(StrEnum):
     """What a record is about."""
 
     INVITE = "invite"
@@ -41,7 +41,7 @@ class Expiry:
     """One record. `rest`: the invite's mailbox, the condemnation's id, nothing for a vault."""
 
     when: int
-    kind: Kind
+    kind: ExpiryKind
     vault: str
     rest: str = ""
 
@@ -52,7 +52,7 @@ class Expiry:
         return f"{EXPIRY_PREFIX}{self.when:0{_DIGITS}d}/{self.kind.value}.{self.vault}{tail}"
 
 
-def expiry_at(seconds: float, kind: Kind, vault: str, rest: str = "") -> Expiry:
+def expiry_at(seconds: float, kind: ExpiryKind, vault: str, rest: str = "") -> Expiry:
     """A record for a time (unix seconds), rounded up to a whole second."""
     return Expiry(math.ceil(seconds), kind, vault, rest)
 
@@ -74,6 +74,6 @@ def due_at(key: str) -> int | None:
 def parse_expiry(key: str) -> Expiry | None:
     """The record; None for one that this version does not know and leaves alone."""
     match = _RECORD.match(key)
-    if match is None or match["kind"] not in Kind.__members__.values():
+    if match is None or match["kind"] not in ExpiryKind.__members__.values():
         return None
-    return Expiry(int(match["when"]), Kind(match["kind"]), match["vault"], match["rest"] or "")
+    return Expiry(int(match["when"]), ExpiryKind(match["kind"]), match["vault"], match["rest"] or "")

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 
 
@@ -72,7 +72,7 @@ class Extension(Protocol):
         """Its OpenAPI paths."""
         ...
 
-    def mount(self, store: Store, settings: Settings, rates: Rates, load: Load) -> Mounted:
+    def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> Mounted:
         """Make its handlers for one relay process."""
         ...
 

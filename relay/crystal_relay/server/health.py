@@ -38,7 +38,7 @@ LOOK_SECONDS_MAX = 5.0
 _log = logging.getLogger("crystal_relay.server")
 
 
-class State(enum.Enum):
+class ProcessState(enum.Enum):
     """Of the process."""
 
     STARTING = "starting"
@@ -57,7 +57,7 @@ class Health:
         clock: Callable[[], float] = time.monotonic,
         look_seconds_max: float = LOOK_SECONDS_MAX,
     ) -> None:
-        self.state = State.STARTING
+        self.state = ProcessState.STARTING
         self._store = store
         self._clock = clock
         self._look_seconds_max = look_seconds_max
@@ -81,11 +81,11 @@ class Health:
 
     def serving(self) -> None:
         """Connections are accepted from now on."""
-        self.state = State.SERVING
+        self.state = ProcessState.SERVING
 
     def stopping(self) -> None:
         """The relay was told to stop."""
-        self.state = State.STOPPING
+        self.state = ProcessState.STOPPING
 
     async def health(self, request: Request) -> Response:
         """Whether the relay serves, and which protocol."""
@@ -101,7 +101,7 @@ class Health:
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent here."""
         no_query(request.scope)
-        if self.state is not State.SERVING:
+        if self.state is not ProcessState.SERVING:
             raise StoreUnavailable(f"the relay is {self.state.value}", hint="")
         await self.check_store()
         return JsonReply(StateReply(ok=True))
@@ -109,7 +109,7 @@ class Health:
     async def check_store(self) -> None:
         """Raises StoreUnavailable if the latest look found that the store does not answer."""
         now = self._clock()
-        if self._look is None or (self._look.done() and now >= self._look_again_at):
+        if self._look is None or (self._look.done() and now >= self._look_again_at):  # §R6-1
             self._look_again_at = now + LOOK_SECONDS
             self._look = asyncio.get_running_loop().create_task(self._look_at_store())
         # Waited for, not awaited: a client that goes must not end the look that others wait for.
@@ -119,7 +119,7 @@ class Health:
 
     async def _look_at_store(self) -> bool:
         try:
-            async with asyncio.timeout(self._look_seconds_max):
+            async with asyncio.timeout(self._look_seconds_max):  # §R6-1
                 await (await self._store.get(_NEVER_THERE)).aclose()
         except NotFound:
             return True

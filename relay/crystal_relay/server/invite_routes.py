@@ -15,8 +15,8 @@ from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, query
-from crystal_relay.server.scopes import Scope
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.scopes import TokenScope
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.wire import InviteCreation
 
 
@@ -27,7 +27,7 @@ class InviteRoutes:
         self,
         invites: Invites,
         registry: Registry,
-        settings: Settings,
+        settings: RelaySettings,
         rates: Rates,
         *,
         deleted: Callable[[str], None],
@@ -60,7 +60,7 @@ class InviteRoutes:
         vault = await self._inviter(request)
         mailbox = check_mailbox(request.path_params["mailbox"])
         text = query(request, ("reason",)).get("reason", "")
-        if text not in CloseReason.__members__.values():
+        if text not in CloseReason.__members__.values():  # §R5.3-1
             raise BadRequest(f"the reason is one of {', '.join(CloseReason)}")
         reply = await self._invites.close(vault, mailbox, CloseReason(text))
         self._deleted(vault)
@@ -76,9 +76,9 @@ class InviteRoutes:
             return JsonReply(invite.reply(self._invites.now))
         vault = await self._inviter(request)
         query(request, ())
-        return JsonReply(await self._invites.look_up(vault, mailbox))
+        return JsonReply(await self._invites.look_up(vault, mailbox))  # §R5.2-1
 
     async def _inviter(self, request: Request) -> str:
         vault = check_vault(request.path_params["vault"])
-        (await device_of(request, self._registry, vault, self._rates)).require(Scope.TOKENS)
+        (await device_of(request, self._registry, vault, self._rates)).require(TokenScope.TOKENS)
         return vault

@@ -33,8 +33,8 @@ from crystal_relay.errors import (
 from crystal_relay.invites import CloseReason, InviteState, mailbox_prefix
 from crystal_relay.limits import INVITE_KEPT_SECONDS, INVITE_SECONDS, INVITES_KEPT_MAX, INVITES_OPEN_MAX
 from crystal_relay.server.dropped import DroppedVaults
-from crystal_relay.server.expiry import Kind, expiry_at, record_expiry
-from crystal_relay.server.turns import Turns
+from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
+from crystal_relay.server.turns import VaultConcurrency
 from crystal_relay.store import Store
 from crystal_relay.wire import InviteCreation, InviteReply
 
@@ -71,7 +71,7 @@ class Invite:
         """What has become of it."""
         if self.closed is not None:
             return InviteState(self.closed.value)
-        return InviteState.OPEN if now < self.expires_at else InviteState.EXPIRED
+        return InviteState.OPEN if now < self.expires_at else InviteState.EXPIRED  # §21.4-6, §R5-1
 
     def reply(self, now: float) -> InviteReply:
         """The same, for a client."""
@@ -87,7 +87,7 @@ class Invite:
             case InviteState.OPEN:
                 return self.expires_at - now
             case InviteState.EXPIRED:
-                raise InviteExpired(f"this invite expired {_span(ago)} ago", seconds_ago=ago)
+                raise InviteExpired(f"this invite expired {_span(ago)} ago", seconds_ago=ago)  # §R5-4
             case InviteState.USED:
                 raise InviteUsed(f"this invite was used {_span(ago)} ago", seconds_ago=ago)
             case InviteState.WITHDRAWN:
@@ -108,7 +108,7 @@ class Invites:
         self._store = store
         self._clock = clock
         self._dropped = DroppedVaults(store, clock=clock)
-        self._opening = Turns(1)
+        self._opening = VaultConcurrency(1)
 
     @property
     def now(self) -> float:
@@ -128,7 +128,7 @@ class Invites:
                 found = await self._open(vault, creation)
         finally:
             self._opening.leave(vault)
-        if not hmac.compare_digest(found.access_hash, creation.access_hash):
+        if not hmac.compare_digest(found.access_hash, creation.access_hash):  # §R5.1-1
             raise AlreadyExists("the mailbox is open already, to another secret")
         found.check_open(self._clock())
         return found.reply(self._clock())
@@ -142,7 +142,7 @@ class Invites:
         prefix = mailbox_prefix(vault, mailbox)
         await self._put_once(prefix + _CLOSED_MARK, b"")
         for entry in (await self._store.list(prefix)).entries:
-            await self._store.delete(entry.key)
+            await self._store.delete(entry.key)  # §R5-5
         return await self.look_up(vault, mailbox)
 
     async def look_up(self, vault: str, mailbox: str) -> InviteReply:
@@ -171,7 +171,7 @@ class Invites:
             if isinstance(failed, BaseException):
                 raise failed
         expected = found.access_hash if isinstance(found, Invite) else "0" * 64
-        if not hmac.compare_digest(expected, presented_hash) or not isinstance(found, Invite):
+        if not hmac.compare_digest(expected, presented_hash) or not isinstance(found, Invite):  # §R2-3
             raise Unauthorized("the relay does not know these credentials")
         if until is not None:
             await self._dropped.check(vault)
@@ -193,9 +193,9 @@ class Invites:
     async def _open(self, vault: str, creation: InviteCreation) -> Invite:
         mailbox = creation.mailbox
         expires_at = int(self._clock()) + INVITE_SECONDS
-        await record_expiry(self._store, expiry_at(expires_at, Kind.INVITE, vault, mailbox))
+        await record_expiry(self._store, expiry_at(expires_at, ExpiryKind.INVITE, vault, mailbox))
         await record_expiry(
-            self._store, expiry_at(expires_at + INVITE_KEPT_SECONDS, Kind.MAILBOX, vault, mailbox)
+            self._store, expiry_at(expires_at + INVITE_KEPT_SECONDS, ExpiryKind.MAILBOX, vault, mailbox)
         )
         key = _opened_key(vault, mailbox)
         record = _Opened(_VERSION, creation.access_hash, expires_at)
@@ -223,7 +223,7 @@ class Invites:
             name, _, kind = entry.key.removeprefix(prefix).partition("/")
             records.setdefault(name, set()).add(kind)
         records.pop(mailbox, None)
-        if len(records) >= INVITES_KEPT_MAX:
+        if len(records) >= INVITES_KEPT_MAX:  # §R5.1-2
             raise TooManyInvites(
                 f"this vault has made {INVITES_KEPT_MAX} invites within a day", hint="Try again later."
             )
@@ -232,7 +232,7 @@ class Invites:
         found = await asyncio.gather(*(self._read(_opened_key(vault, name), _Opened) for name in maybe))
         left = sorted(each.expires_at - self._clock() for each in found if each is not None)
         still_open = [seconds for seconds in left if seconds > 0]
-        if len(still_open) >= INVITES_OPEN_MAX:
+        if len(still_open) >= INVITES_OPEN_MAX:  # §R5.1-2
             raise TooManyInvites(
                 f"this vault has {INVITES_OPEN_MAX} open invites",
                 hint=f"Withdraw one, or wait: the first of them expires in {_span(int(still_open[0]) + 1)}.",

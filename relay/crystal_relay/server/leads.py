@@ -27,7 +27,7 @@ class _Naming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: frozenset[str]
 
 
-class Leads:
+class CoreDevices:
     """All of a store."""
 
     def __init__(self, records: Records) -> None:
@@ -68,7 +68,7 @@ class Leads:
         if int(named[-1]) != number:
             return False
         raised, newest = await self._records.names(_raise_prefix(vault)), _digits(number)
-        old = [each for each in raised if each.partition("/")[0] < newest]
+        old = [each for each in raised if each.partition("/")[0] < newest]  # §R4.5-3
         await self._records.delete_all([_raise_prefix(vault) + each for each in old])
         return True
 
@@ -76,14 +76,14 @@ class Leads:
         """Under that number. Repeating it is no error. Raises QuotaExceeded."""
         raised = await self._records.names(f"{_raise_prefix(vault)}{_digits(number)}/")
         room = VAULT_DEVICES_MAX + (RAISES_RESERVED if by_recovery else 0)
-        if len(raised) >= room and device not in raised:
+        if len(raised) >= room and device not in raised:  # §R4.5-2
             raise QuotaExceeded(f"{VAULT_DEVICES_MAX} devices of this vault may lead already")
         await self._records.mark(_raise_key(vault, number, device))
 
     async def end_all_but(self, vault: str, devices: frozenset[str]) -> None:
         """End the raises of devices that are shut out: under their ids nobody comes back as one that leads."""
         raised = await self._records.names(_raise_prefix(vault))
-        gone = [each for each in raised if each.partition("/")[2] not in devices]
+        gone = [each for each in raised if each.partition("/")[2] not in devices]  # §R4.5-3
         await self._records.delete_all([_raise_prefix(vault) + each for each in gone])
 
 

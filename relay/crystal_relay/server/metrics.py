@@ -22,7 +22,7 @@ _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"
 _OTHER = "other"
 
 
-class Kind(enum.StrEnum):
+class MetricKind(enum.StrEnum):
     """What the numbers of a source are."""
 
     COUNTER = "counter"
@@ -31,7 +31,7 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MetricSource:
     """Numbers that something else keeps, read at each scrape: `read` gives them by the values of `labels`.
 
     With a counter `name` ends without `_total`, which is added. `read` is called on the event loop and does no I/O.
@@ -39,7 +39,7 @@ class Source:
 
     name: str
     text: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     read: Callable[[], Mapping[tuple[str, ...], float]]
 
@@ -71,7 +71,7 @@ class Metrics:
         self._series: dict[tuple[str, str, int], _Series] = {}
         self._latencies: dict[str, _Latency] = {}
         self._errors: dict[str, int] = {}
-        self._sources: list[Source] = []
+        self._sources: list[MetricSource] = []
 
     def request(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
         """Count an answered request (status 0: unanswered). Bytes are those of bodies."""
@@ -92,7 +92,7 @@ class Metrics:
         """How many combinations of route, method and status are counted."""
         return len(self._series)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: MetricSource) -> None:
         """Show the numbers of something else too."""
         self._sources.append(source)
 
@@ -133,7 +133,7 @@ class Metrics:
         yield errors
 
         for source in self._sources:
-            kind = CounterMetricFamily if source.kind is Kind.COUNTER else GaugeMetricFamily
+            kind = CounterMetricFamily if source.kind is MetricKind.COUNTER else GaugeMetricFamily
             family = kind(source.name, source.text, labels=source.labels)
             for labels, value in source.read().items():
                 family.add_metric(labels, value)

@@ -30,10 +30,10 @@ from crystal_relay.server.requests import (
     query_of,
     small_body,
 )
-from crystal_relay.server.scopes import Identity, Place, parse_place
-from crystal_relay.server.scopes import Scope as Right
-from crystal_relay.server.settings import Settings
-from crystal_relay.server.turns import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, Turns
+from crystal_relay.server.scopes import Identity, KeyPlace, parse_place
+from crystal_relay.server.scopes import TokenScope as Right
+from crystal_relay.server.settings import RelaySettings
+from crystal_relay.server.turns import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, VaultConcurrency
 from crystal_relay.server.usage import Usage
 from crystal_relay.store import Body, Page, Store
 from crystal_relay.wire import ListedObject, ListReply
@@ -61,7 +61,7 @@ class Objects:
         store: Store,
         registry: Registry,
         invites: Invites,
-        settings: Settings,
+        settings: RelaySettings,
         rates: Rates,
         usage: Usage,
     ) -> None:
@@ -72,8 +72,8 @@ class Objects:
         self._rates = rates
         self._usage = usage
         self.load = Load()
-        self._reads = Turns(READS_OF_VAULT_AT_ONCE)
-        self._lists = Turns(LISTS_OF_VAULT_AT_ONCE)
+        self._reads = VaultConcurrency(READS_OF_VAULT_AT_ONCE)
+        self._lists = VaultConcurrency(LISTS_OF_VAULT_AT_ONCE)
         self._handlers: dict[str, tuple[str, _Handler]] = {
             "PUT": ("put_object", self.put),
             "GET": ("get_object", self.get),
@@ -107,6 +107,7 @@ class Objects:
             await self._put(scope, receive, identity, place, head)
         except AlreadyExists:
             if identity.mailbox is not None:
+                # §R5-6
                 self._rates.failed(scope)  # an address that comes second again and again is guessing
             raise
         await send(_DONE if head.get(b"if-none-match") is None else _CREATED)
@@ -124,7 +125,7 @@ class Objects:
             found = await self._store.get(vault_prefix(vault) + place.key, start=start, length=length)
         finally:
             self._reads.leave(vault)
-        if wanted is not None and not found.length:
+        if wanted is not None and not found.length:  # §R3.2-1
             await found.aclose()
             beyond = BadRange("the range begins at the end of the object, or beyond it")
             unmet = {"content-range": f"bytes */{found.size}"}
@@ -134,6 +135,7 @@ class Objects:
             await send_object(scope, send, found, partial=wanted is not None)
             return
         async with found:
+            # §R9-10
             with self.load.answering(vault, found.length if found.held is not None else STREAM_BYTES):
                 await send_object(scope, taken(send), found, partial=wanted is not None)
 
@@ -163,7 +165,7 @@ class Objects:
         identity.require_prefix(within)
         prefix = mine + within
         after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
-        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))
+        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))  # §R3.7-1
         if limit <= SHORT_LIST_MAX:
             await send_json(
                 scope, send, _listed(await self._store.list(prefix, after=after, limit=limit), mine)
@@ -178,19 +180,19 @@ class Objects:
             await send_json(scope, taken(send), reply)
 
     async def _put(
-        self, scope: Scope, receive: Receive, identity: Identity, place: Place, head: Head
+        self, scope: Scope, receive: Receive, identity: Identity, place: KeyPlace, head: Head
     ) -> None:
         vault = identity.vault
         condition = head.get(b"if-none-match")
-        if condition not in (None, b"*"):
+        if condition not in (None, b"*"):  # §R3.1-1
             raise BadRequest("If-None-Match can only be *")
-        if condition is None and not place.channel.overwritten:
+        if condition is None and not place.channel.overwritten:  # §R3.1-2
             raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
-        size = content_length(head, place.channel.bytes_max)
+        size = content_length(head, place.channel.bytes_max)  # §R3-2
         await self._check_invite(identity, place)
         self._usage.admit(vault, size, vital=place.channel.vital)
         if size > SMALL_BYTES_MAX:
-            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):
+            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):  # §R9-9
                 body = arriving_body(scope, receive, size, self._settings)
                 await self._keep(vault, place, body, create=condition is not None)
         elif has_arrived(scope):
@@ -203,21 +205,21 @@ class Objects:
                 await self._keep(vault, place, whole, create=condition is not None)
         self._usage.stored(vault, size)
 
-    async def _keep(self, vault: str, place: Place, body: bytes | Body, *, create: bool) -> None:
+    async def _keep(self, vault: str, place: KeyPlace, body: bytes | Body, *, create: bool) -> None:
         name = vault_prefix(vault) + place.key
         if not create:
             await self._store.put(name, body)
             return
-        await self._store.put_new(name, body)
+        await self._store.put_new(name, body)  # §R3.1-1
 
-    async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, Place]:
+    async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, KeyPlace]:
         no_query(scope)
         place = parse_place(key)
         value = head.get(b"authorization")
         identity = await party_of_header(value, self._registry, self._invites, vault, self._rates, scope)
         return identity, place
 
-    async def _check_invite(self, identity: Identity, place: Place) -> None:
+    async def _check_invite(self, identity: Identity, place: KeyPlace) -> None:
         """That an inviter's mailbox is open. A newcomer's was looked at when it was let in."""
         if place.mailbox is not None and identity.mailbox is None:
             await self._invites.check_open(identity.vault, place.mailbox)

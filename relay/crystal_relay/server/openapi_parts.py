@@ -4,11 +4,11 @@ from typing import Any
 
 from crystal_relay.errors import (
     BadRequest,
+    BodyTooLarge,
     Busy,
     LengthRequired,
     RelayError,
     StoreFull,
-    TooLarge,
     TooManyRequests,
     TooSlow,
 )
@@ -21,7 +21,7 @@ OF_ROOT: Security = [{"recovery": []}]
 OF_HOLDER: Security = [{"device": []}, {"recovery": []}]
 OF_PARTY: Security = [{"device": []}, {"invite": []}]
 HEX_ID = "^[0-9a-f]{32}$"
-WITH_BODY: tuple[type[RelayError], ...] = (LengthRequired, TooLarge, TooSlow, StoreFull)
+WITH_BODY: tuple[type[RelayError], ...] = (LengthRequired, BodyTooLarge, TooSlow, StoreFull)
 
 
 _ALWAYS: tuple[type[RelayError], ...] = (BadRequest, TooManyRequests, RelayError, Busy)

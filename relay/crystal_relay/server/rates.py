@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from crystal_relay.errors import TooManyRequests
 from crystal_relay.server.scopes import Identity
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 
 BURST_SECONDS = 10.0
 """Worth of the rate that may be used at once."""
@@ -35,7 +35,7 @@ _PREFIX_BITS = 64
 class Rates:
     """One for each relay process. Nothing here waits."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: RelaySettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._devices = _Credits(settings.rate_per_token)
         self._addresses = _Credits(settings.rate_per_address)
@@ -125,7 +125,7 @@ class _Credits:
             return 0.0
         times = self._whole
         due = max(times.get(key, 0.0), now) + self._interval
-        if due > now + max(BURST_SECONDS, self._interval):
+        if due > now + max(BURST_SECONDS, self._interval):  # §R9.2-1
             return due - now - max(BURST_SECONDS, self._interval)
         times[key] = due
         times.move_to_end(key)

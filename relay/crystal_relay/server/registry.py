@@ -23,10 +23,10 @@ import msgspec
 
 from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from crystal_relay.server.dropped import DroppedVaults
-from crystal_relay.server.leads import Leads
+from crystal_relay.server.leads import CoreDevices
 from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
-from crystal_relay.server.scopes import SCOPES, Identity, Scope
+from crystal_relay.server.scopes import SCOPES, Identity, TokenScope
 from crystal_relay.server.token_records import TokenRecord, TokenRecords
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
@@ -65,7 +65,7 @@ class Registry:
         self._recovery = RecoverySecrets(store)
         self._records = Records(store)
         self._tokens = TokenRecords(self._records)
-        self._leads = Leads(self._records)
+        self._leads = CoreDevices(self._records)
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device that this token (of the right form) stands for, if it was looked up lately."""
@@ -112,7 +112,7 @@ class Registry:
                 raise failed
         assert isinstance(record, _VaultRecord)
         assert isinstance(newest, tuple)
-        if not hmac.compare_digest(newest[1] or record.recovery_hash, presented_hash):
+        if not hmac.compare_digest(newest[1] or record.recovery_hash, presented_hash):  # §R4.6-2
             raise await self._recovery.refusal(vault, record.recovery_hash, newest[0], presented_hash)
         if dropped is not None:
             await self._dropped.check(vault)
@@ -138,7 +138,7 @@ class Registry:
         try:
             await self._store.put_new(f"r/vault/{creation.vault}/record", msgspec.json.encode(record))
         except AlreadyExists:
-            if await self._vault(creation.vault) != record:
+            if await self._vault(creation.vault) != record:  # §R4.1-1
                 raise AlreadyExists("the vault exists already") from None
         try:
             # Under no naming of leads: a vault that has one already is not made again by this.
@@ -157,7 +157,7 @@ class Registry:
         Raises Forbidden (it was shut out), AlreadyExists (other preset), QuotaExceeded (too many, those shut out included).
         """
         device, name, preset = registration.device, registration.token_hash, registration.preset
-        if await self._tokens.is_revoked(vault, device, name):
+        if await self._tokens.is_revoked(vault, device, name):  # §R4.2-2
             raise Forbidden("this token was revoked", hint="Make a new token and register that.")
         number = number if preset is Preset.LEAD else 0
         try:
@@ -168,7 +168,7 @@ class Registry:
             except NotFound:
                 raise Forbidden("this token was revoked meanwhile") from None
             leads = preset is Preset.LEAD and await self._may_lead(vault, device, record)
-            if record.preset is not preset or leads is not (preset is Preset.LEAD):
+            if record.preset is not preset or leads is not (preset is Preset.LEAD):  # §R4.2-2
                 raise AlreadyExists(
                     "this token is registered with another preset", hint="Make a new token and register that."
                 ) from None
@@ -196,10 +196,10 @@ class Registry:
         """
         shut_out = 0
         try:
-            while strangers := await self._tokens.shut_out_strangers(vault, devices):
+            while strangers := await self._tokens.shut_out_strangers(vault, devices):  # §R4.4-1
                 shut_out += strangers
             await self._leads.end_all_but(vault, frozenset(devices))
-            if by_recovery:
+            if by_recovery:  # §R4.4-5
                 await self._tokens.make_room(vault, devices)
         finally:
             self.forget(vault)
@@ -223,8 +223,8 @@ class Registry:
 
         Raises NotFound (it has no token that is let in), QuotaExceeded.
         """
-        if not await self._tokens.is_in(vault, device):
-            raise NotFound("the device has no token that is let in")
+        if not await self._tokens.is_in(vault, device):  # §R4.5-1
+            raise NotFound("the device has no token that is let in")  # §R3.2-2
         try:
             await self._leads.raise_device(vault, number, device, by_recovery=by_recovery)
         finally:
@@ -289,21 +289,21 @@ class Registry:
 
     # --- inside ---
 
-    async def _scopes(self, vault: str, device: str, name: str) -> frozenset[Scope]:
+    async def _scopes(self, vault: str, device: str, name: str) -> frozenset[TokenScope]:
         # The mark first: it goes after the record (see `token_records`).
         revoked = await self._tokens.is_revoked(vault, device, name)
         try:
             record = await self._tokens.find(vault, device, name)
         except NotFound:
             raise _unauthorized() from None
-        if revoked or not hmac.compare_digest(record.token_hash, name):
+        if revoked or not hmac.compare_digest(record.token_hash, name):  # §R2-3
             raise _unauthorized()
         return SCOPES[Preset.LEAD if await self._may_lead(vault, device, record) else Preset.DEVICE]
 
     async def _may_lead(self, vault: str, device: str, record: TokenRecord) -> bool:
         number, named = await self._leads.newest(vault)
-        by_preset = record.preset is Preset.LEAD and record.number == number
-        return device in named or by_preset or await self._leads.is_raised(vault, number, device)
+        by_preset = record.preset is Preset.LEAD and record.number == number  # §R4.4-4
+        return device in named or by_preset or await self._leads.is_raised(vault, number, device)  # §R4.4-3
 
     def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
         # From when it was asked: what a slow store said may be old already.

@@ -10,8 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope
 
-from crystal_relay.errors import BadRequest, LengthRequired, SizeMismatch, TooLarge, TooSlow
-from crystal_relay.server.settings import QUERY_BYTES_MAX, Settings
+from crystal_relay.errors import BadRequest, BodyTooLarge, LengthRequired, SizeMismatch, TooSlow
+from crystal_relay.server.settings import QUERY_BYTES_MAX, RelaySettings
 from crystal_relay.store import Body
 from crystal_relay.wire import REQUEST_JSON_BYTES_MAX
 
@@ -37,7 +37,7 @@ def head_of(scope: Scope) -> Head:
     head: Head = {}
     for name, value in scope["headers"]:
         if name in _COUNTED:
-            if name in head:
+            if name in head:  # §R1-3
                 raise BadRequest(f"the header {name.decode()} came more than once")
             head[name] = value
     return head
@@ -54,7 +54,7 @@ def text_of(value: bytes | None) -> str | None:
 def no_query(scope: Scope) -> None:
     """Raises BadRequest for an address with parameters."""
     if scope["query_string"]:
-        raise BadRequest("the query holds a parameter that is not known here")
+        raise BadRequest("the query holds a parameter that is not known here")  # §R1-3
 
 
 def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
@@ -65,7 +65,7 @@ def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
 def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
     """As `query`."""
     text: bytes = scope["query_string"]
-    if len(text) > QUERY_BYTES_MAX:
+    if len(text) > QUERY_BYTES_MAX:  # §R9-2
         raise BadRequest(f"the query has more than {QUERY_BYTES_MAX} bytes")
     try:
         pairs = parse_qsl(
@@ -77,7 +77,7 @@ def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
     except ValueError:
         raise BadRequest("the query is not understood") from None
     found = dict(pairs)
-    if len(found) != len(pairs) or not found.keys() <= set(allowed):
+    if len(found) != len(pairs) or not found.keys() <= set(allowed):  # §R1-3
         raise BadRequest("the query holds a parameter twice, or one that is not known here")
     return found
 
@@ -107,7 +107,7 @@ def part(head: Head) -> tuple[int, int | None] | None:
     start = int(match[1])
     if match[2] is None:
         return start, None
-    if int(match[2]) < start:
+    if int(match[2]) < start:  # §R3.2-1
         raise BadRequest("the range ends before it starts")
     return start, int(match[2]) - start + 1
 
@@ -115,22 +115,22 @@ def part(head: Head) -> tuple[int, int | None] | None:
 def content_length(head: Head, limit: int) -> int:
     """The body's declared size. Raises LengthRequired, TooLarge, BadRequest."""
     text = text_of(head.get(b"content-length"))
-    if text is None or b"transfer-encoding" in head:
+    if text is None or b"transfer-encoding" in head:  # §R3.1-3
         raise LengthRequired("the size of the body has to be declared (Content-Length)")
     if _NUMBER.match(text) is None:
         raise BadRequest("Content-Length is not a number")
     size = int(text)
     if size > limit:
-        raise TooLarge(f"at most {limit} bytes are taken here")
+        raise BodyTooLarge(f"at most {limit} bytes are taken here")
     return size
 
 
-def arriving_body(scope: Scope, receive: Receive, size: int, settings: Settings) -> Body:
+def arriving_body(scope: Scope, receive: Receive, size: int, settings: RelaySettings) -> Body:
     """The request's body as it arrives."""
     return Body(size, lambda: _arriving(scope, receive, size, settings), repeatable=False)
 
 
-async def small_body(scope: Scope, receive: Receive, size: int, settings: Settings) -> bytes:
+async def small_body(scope: Scope, receive: Receive, size: int, settings: RelaySettings) -> bytes:
     """The request's whole body. Raises SizeMismatch, TooSlow, ClientGone."""
     if has_arrived(scope):
         message = await receive()
@@ -148,14 +148,14 @@ def has_arrived(scope: Scope) -> bool:
 
 
 async def json_of(
-    request: Request, kind: type[Parsed], settings: Settings, *, bytes_max: int = REQUEST_JSON_BYTES_MAX
+    request: Request, kind: type[Parsed], settings: RelaySettings, *, bytes_max: int = REQUEST_JSON_BYTES_MAX
 ) -> Parsed:
     """The request's body, parsed. Raises BadRequest and its kin."""
     head = head_of(request.scope)
     media = (text_of(head.get(b"content-type")) or "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise BadRequest("the body has to be JSON (Content-Type: application/json)")
-    size = content_length(head, bytes_max)
+    size = content_length(head, bytes_max)  # §R9-3
     text = await small_body(request.scope, request.receive, size, settings)
     try:
         return msgspec.json.decode(text, type=kind)
@@ -172,18 +172,19 @@ async def gone(receive: Receive) -> None:
 
 
 async def _gathered(
-    first: Message | None, scope: Scope, receive: Receive, size: int, settings: Settings
+    first: Message | None, scope: Scope, receive: Receive, size: int, settings: RelaySettings
 ) -> bytes:
     return b"".join([piece async for piece in _arriving(scope, receive, size, settings, first)])
 
 
 async def _arriving(
-    scope: Scope, receive: Receive, size: int, settings: Settings, first: Message | None = None
+    scope: Scope, receive: Receive, size: int, settings: RelaySettings, first: Message | None = None
 ) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
-    end = loop.time() + settings.body_seconds_max(size)
+    end = loop.time() + settings.body_seconds_max(size)  # §R9-4
     left = size
     while True:
+        # §R9-4
         message = first or await _next(scope, receive, min(loop.time() + settings.body_idle_seconds, end))
         first = None
         if message["type"] == "http.disconnect":

@@ -26,7 +26,7 @@ from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_M
 from crystal_relay.tokens import Preset
 
 
-class Scope(Enum):
+class TokenScope(Enum):
     """See the table above."""
 
     READ = "read"
@@ -36,19 +36,19 @@ class Scope(Enum):
     TOKENS = "tokens"
 
 
-SCOPES: dict[Preset, frozenset[Scope]] = {
-    Preset.DEVICE: frozenset({Scope.READ, Scope.OWN}),
-    Preset.LEAD: frozenset(Scope),
+SCOPES: dict[Preset, frozenset[TokenScope]] = {
+    Preset.DEVICE: frozenset({TokenScope.READ, TokenScope.OWN}),
+    Preset.LEAD: frozenset(TokenScope),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class KeyChannel:
     """One channel: the form of its keys (named groups: the device that owns the key, an invite's mailbox and slot), who
     writes, how much at most."""
 
     form: re.Pattern[str]
-    writer: Scope
+    writer: TokenScope
     bytes_max: int = ENTRY_BYTES_MAX
     overwritten: bool = False
     vital: bool = False
@@ -61,16 +61,18 @@ _STREAM = rf"{_DEVICE}\.[0-9a-f]{{16}}"
 
 _MAILBOX = re.compile(r"invite/([0-9a-f]{32})/")
 
-CHANNELS: dict[str, Channel] = {
-    "devlog": Channel(re.compile(rf"devlog/{_NAME}\Z"), Scope.DEVLOG, LOG_ENTRY_BYTES_MAX, vital=True),
-    "conversations": Channel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), Scope.OWN),
-    "mirror": Channel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), Scope.MIRROR),
-    "commands": Channel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), Scope.OWN),
-    "cursor": Channel(re.compile(rf"cursor/{_DEVICE}\Z"), Scope.OWN, overwritten=True, vital=True),
-    "blob": Channel(re.compile(rf"blob/{_NAME}\Z"), Scope.OWN, BLOB_BYTES_MAX),
-    "invite": Channel(
+CHANNELS: dict[str, KeyChannel] = {
+    "devlog": KeyChannel(
+        re.compile(rf"devlog/{_NAME}\Z"), TokenScope.DEVLOG, LOG_ENTRY_BYTES_MAX, vital=True
+    ),
+    "conversations": KeyChannel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), TokenScope.OWN),
+    "mirror": KeyChannel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), TokenScope.MIRROR),
+    "commands": KeyChannel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), TokenScope.OWN),
+    "cursor": KeyChannel(re.compile(rf"cursor/{_DEVICE}\Z"), TokenScope.OWN, overwritten=True, vital=True),
+    "blob": KeyChannel(re.compile(rf"blob/{_NAME}\Z"), TokenScope.OWN, BLOB_BYTES_MAX),
+    "invite": KeyChannel(
         re.compile(rf"invite/(?P<mailbox>[0-9a-f]{{32}})/(?P<slot>{'|'.join(InviteSlot)})\Z"),
-        Scope.TOKENS,
+        TokenScope.TOKENS,
         INVITE_BYTES_MAX,
         vital=True,
     ),
@@ -78,11 +80,11 @@ CHANNELS: dict[str, Channel] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KeyPlace:
     """An object's key within its vault, parsed."""
 
     key: str
-    channel: Channel
+    channel: KeyChannel
     owner: str | None
     """The device that alone may write it, if the channel has owners."""
     mailbox: str | None = None
@@ -96,56 +98,56 @@ class Identity:
 
     vault: str
     device: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     mailbox: str | None = None
     seconds_left: float = 0.0
     """Of a newcomer's invite."""
 
-    def require(self, scope: Scope) -> None:
+    def require(self, scope: TokenScope) -> None:
         """Raises Forbidden."""
-        if scope not in self.scopes:
+        if scope not in self.scopes:  # §R2-6
             raise Forbidden(f"this token lacks the scope `{scope.value}`")
 
-    def require_write(self, place: Place) -> None:
+    def require_write(self, place: KeyPlace) -> None:
         """Raises Forbidden."""
         newcomers = place.slot in NEWCOMER_SLOTS
         if self.mailbox is not None:
-            if self.mailbox != place.mailbox or not newcomers:
+            if self.mailbox != place.mailbox or not newcomers:  # §R2-5
                 raise Forbidden("a newcomer writes its own slots of its mailbox only")
             return
         self.require(place.channel.writer)
         if newcomers:
-            raise Forbidden("only the newcomer writes this slot")
-        if place.owner is not None and place.owner != self.device:
+            raise Forbidden("only the newcomer writes this slot")  # §R5-2
+        if place.owner is not None and place.owner != self.device:  # §R2-6
             raise Forbidden("a device writes its own keys only")
 
-    def require_read(self, place: Place) -> None:
+    def require_read(self, place: KeyPlace) -> None:
         """Raises Forbidden."""
         if self.mailbox is None:
-            self.require(Scope.READ if place.mailbox is None else Scope.TOKENS)
-        elif self.mailbox != place.mailbox:
+            self.require(TokenScope.READ if place.mailbox is None else TokenScope.TOKENS)
+        elif self.mailbox != place.mailbox:  # §R2-5
             raise Forbidden("a newcomer reads its mailbox only")
 
     def require_prefix(self, prefix: str) -> None:
         """Of a list or a wait. Raises Forbidden."""
         if self.mailbox is None:
-            self.require(Scope.READ)
-        elif not prefix.startswith(f"invite/{self.mailbox}/"):
+            self.require(TokenScope.READ)
+        elif not prefix.startswith(f"invite/{self.mailbox}/"):  # §R2-5
             raise Forbidden("a newcomer reads its mailbox only")
 
 
-def parse_place(key: str) -> Place:
+def parse_place(key: str) -> KeyPlace:
     """Parse a key within a vault. Raises BadRequest."""
     check_key(key)
     channel = CHANNELS.get(key.partition("/")[0])
     match = channel.form.match(key) if channel is not None else None
-    if channel is None or match is None:
+    if channel is None or match is None:  # §R3-1
         raise BadRequest("no channel has such keys", hint="See the table of channels in docs/relay-api.md.")
     if not match.re.groups:
-        return Place(key, channel, None)
+        return KeyPlace(key, channel, None)
     named = match.groupdict()
     slot = named.get("slot")
-    return Place(
+    return KeyPlace(
         key, channel, named.get("owner"), named.get("mailbox"), None if slot is None else InviteSlot(slot)
     )
 

@@ -28,7 +28,7 @@ SWEEP_SECONDS_BUCKET = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RelaySettings:
     """Of one relay. `enroll_token`: the only one that creates vaults; None: those whose hashes the store holds do."""
 
     enroll_token: str | None = field(default=None, repr=False)
@@ -51,7 +51,7 @@ class Settings:
     """Who may read `/metrics`. None: there is no such route."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose word on a client's address counts."""
-    auth_cache_seconds: float = 300.0
+    auth_cache_seconds: float = 300.0  # §R4.3-1
     """How long a revocation may go unnoticed at a process that the revoking one cannot reach. Elsewhere it counts at once."""
 
     def body_seconds_max(self, size: int) -> float:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Protocol, runtime_checkable
 
 from crystal_relay.server.closing import Waits
-from crystal_relay.server.metrics import Kind, Source
+from crystal_relay.server.metrics import MetricKind, MetricSource
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.sweeper import Sweeper
@@ -26,31 +26,31 @@ class CountsOperations(Protocol):
 
 def sources_of(
     *, store: Store, waits: Waits, rates: Rates, usage: Usage, sweeper: Sweeper, peers: Peers | None
-) -> Iterator[Source]:
+) -> Iterator[MetricSource]:
     """All of one relay process."""
     installed = version("memory-crystal")
-    yield Source(
+    yield MetricSource(
         "crystal_relay_info",
         "Always 1; which version runs.",
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         ("version",),
         lambda: {(installed,): 1},
     )
-    yield Source(
-        "crystal_relay_waits", "Long polls that sleep.", Kind.GAUGE, (), lambda: {(): waits.sleeping}
+    yield MetricSource(
+        "crystal_relay_waits", "Long polls that sleep.", MetricKind.GAUGE, (), lambda: {(): waits.sleeping}
     )
     if isinstance(store, CountsOperations):
-        yield Source(
+        yield MetricSource(
             "crystal_relay_store_operations",
             "Requests to the service behind the store, repeated ones included.",
-            Kind.COUNTER,
+            MetricKind.COUNTER,
             ("operation",),
             lambda: {(name,): count for name, count in tuple(store.operations.items())},
         )
-    yield Source(
+    yield MetricSource(
         "crystal_relay_limited",
         "Requests that went over a limit, by whose limit it is.",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         ("limit",),
         lambda: {
             ("device",): rates.refused_devices,
@@ -60,10 +60,10 @@ def sources_of(
             ("waits",): waits.refused,
         },
     )
-    yield Source(
+    yield MetricSource(
         "crystal_relay_quota_listings",
         "Vaults that were listed to count what they have.",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         (),
         lambda: {(): usage.listings},
     )
@@ -72,25 +72,27 @@ def sources_of(
         yield from _of_peers(peers)
 
 
-def _of_sweeper(sweeper: Sweeper) -> Iterator[Source]:
-    yield Source("crystal_relay_sweeps", "Sweeps that ended.", Kind.COUNTER, (), lambda: {(): sweeper.sweeps})
-    yield Source(
+def _of_sweeper(sweeper: Sweeper) -> Iterator[MetricSource]:
+    yield MetricSource(
+        "crystal_relay_sweeps", "Sweeps that ended.", MetricKind.COUNTER, (), lambda: {(): sweeper.sweeps}
+    )
+    yield MetricSource(
         "crystal_relay_sweep_failures",
         "Failures of the store during sweeps.",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         (),
         lambda: {(): sweeper.failures},
     )
-    yield Source(
+    yield MetricSource(
         "crystal_relay_swept_objects",
         "Objects that sweeps deleted, by what named them.",
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         ("kind",),
         lambda: {(kind,): count for kind, count in sweeper.deleted.items()},
     )
 
 
-def _of_peers(peers: Peers) -> Iterator[Source]:
+def _of_peers(peers: Peers) -> Iterator[MetricSource]:
     def now() -> Mapping[tuple[str, ...], float]:
         status = peers.status()
         return {("known",): status.known, ("reached",): status.reached}
@@ -104,7 +106,13 @@ def _of_peers(peers: Peers) -> Iterator[Source]:
             ("missed",): status.missed,
         }
 
-    yield Source("crystal_relay_peers", "Other processes over the store.", Kind.GAUGE, ("state",), now)
-    yield Source(
-        "crystal_relay_peer_messages", "Messages between processes.", Kind.COUNTER, ("outcome",), messages
+    yield MetricSource(
+        "crystal_relay_peers", "Other processes over the store.", MetricKind.GAUGE, ("state",), now
+    )
+    yield MetricSource(
+        "crystal_relay_peer_messages",
+        "Messages between processes.",
+        MetricKind.COUNTER,
+        ("outcome",),
+        messages,
     )

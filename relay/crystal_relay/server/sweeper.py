@@ -25,7 +25,7 @@ from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import INVITE_KEPT_SECONDS
 from crystal_relay.server.condemned import Condemned, condemned_prefix
 from crystal_relay.server.dropped import DroppedVaults, dropped_key
-from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, Kind, due_at, parse_expiry
+from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_at, parse_expiry
 from crystal_relay.server.invites import Invites, record_keys
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
@@ -96,7 +96,7 @@ class Sweeper:
         try:
             async for page in self._due():
                 # What is short first: an invite does not wait for a vault.
-                for expiry in sorted(page, key=lambda each: (each.kind is not Kind.INVITE, each.when)):
+                for expiry in sorted(page, key=lambda each: (each.kind is not ExpiryKind.INVITE, each.when)):
                     if expiry.key in swept.failed:
                         continue
                     try:
@@ -132,10 +132,10 @@ class Sweeper:
 
     async def _carry_out(self, expiry: Expiry, swept: Swept) -> None:
         remove = {
-            Kind.INVITE: self._remove_slots,
-            Kind.MAILBOX: self._remove_invite,
-            Kind.CONDEMNED: self._remove_condemned,
-            Kind.DROPPED: self._remove_vault,
+            ExpiryKind.INVITE: self._remove_slots,
+            ExpiryKind.MAILBOX: self._remove_invite,
+            ExpiryKind.CONDEMNED: self._remove_condemned,
+            ExpiryKind.DROPPED: self._remove_vault,
         }[expiry.kind]
         if await remove(expiry, swept):
             await self._store.delete(expiry.key)
@@ -164,7 +164,7 @@ class Sweeper:
             return self._clock() - expiry.when > CONDEMNED_SETTLE_SECONDS
         mine = vault_prefix(expiry.vault)
         if condemnation.keys is not None:
-            await self._delete([mine + key for key in condemnation.keys], expiry, swept)
+            await self._delete([mine + key for key in condemnation.keys], expiry, swept)  # §R3.4-3
         elif not await self._remove_range(condemnation, expiry, swept):
             swept.unfinished = True
             return False

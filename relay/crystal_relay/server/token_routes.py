@@ -8,7 +8,7 @@ from crystal_relay.errors import BadRequest, Forbidden, Unauthorized
 from crystal_relay.keys import check_vault
 from crystal_relay.limits import DEVICES_JSON_BYTES_MAX, RECOVERIES_MAX
 from crystal_relay.server.authorization import (
-    Authority,
+    TokenAuthority,
     device_of,
     recovery_of,
     require_token_authority,
@@ -19,8 +19,8 @@ from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, number, query
-from crystal_relay.server.scopes import Scope
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.scopes import TokenScope
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.tokens import DEVICE, HASH, Preset
 from crystal_relay.wire import (
     Devices,
@@ -36,7 +36,7 @@ class TokenRoutes:
     """All under `/v2/vaults/{vault}/`."""
 
     def __init__(
-        self, registry: Registry, settings: Settings, rates: Rates, load: Load, peers: Peers | None
+        self, registry: Registry, settings: RelaySettings, rates: Rates, load: Load, peers: Peers | None
     ) -> None:
         self._registry = registry
         self._settings = settings
@@ -62,6 +62,7 @@ class TokenRoutes:
         authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
         registration = await json_of(request, TokenRegistration, self._settings)
+        # §R4.2-1
         number = await self._leads_number(vault, authority) if registration.preset is Preset.LEAD else 0
         by_recovery = authority.by_recovery
         if await self._registry.register(vault, registration, number=number, by_recovery=by_recovery):
@@ -69,7 +70,7 @@ class TokenRoutes:
                 await authority.confirm(self._registry)
             except (Unauthorized, Forbidden):
                 # Shut out meanwhile: what it let in goes with it, whichever of the two was first.
-                await self._registry.revoke(vault, registration.device, registration.token_hash)
+                await self._registry.revoke(vault, registration.device, registration.token_hash)  # §R4.4-2
                 raise
         return JsonReply(TokenReply(registration.device), 201)
 
@@ -81,7 +82,7 @@ class TokenRoutes:
         name = query(request, ("token_hash",)).get("token_hash")
         if DEVICE.match(device) is None or (name is not None and HASH.match(name) is None):
             raise BadRequest("a device's id is 32 lower-case hex digits, a token's hash 64")
-        await self._registry.revoke(vault, device, name)
+        await self._registry.revoke(vault, device, name)  # §R4.3-1
         await self._tell(vault)
         return JsonReply(TokenReply(device))
 
@@ -97,7 +98,9 @@ class TokenRoutes:
         if named.leads is not None:
             leads = frozenset(named.leads)
             while not await self._registry.name_leads(
-                vault, leads, after=await self._leads_number(vault, authority)
+                vault,
+                leads,
+                after=await self._leads_number(vault, authority),  # §R4.4-3
             ):
                 continue  # another naming was first: who asks may not lead by it
         shut_out = await self._registry.retain(vault, kept, by_recovery=authority.by_recovery)
@@ -120,9 +123,9 @@ class TokenRoutes:
     async def show_recovery(self, request: Request) -> Response:
         """How often the recovery secret was replaced."""
         vault = check_vault(request.path_params["vault"])
-        (await device_of(request, self._registry, vault, self._rates)).require(Scope.READ)
+        (await device_of(request, self._registry, vault, self._rates)).require(TokenScope.READ)
         query(request, ())
-        return JsonReply(RecoveryReply(await self._registry.recovery_number(vault)))
+        return JsonReply(RecoveryReply(await self._registry.recovery_number(vault)))  # §R4.6-1
 
     async def replace_recovery(self, request: Request) -> Response:
         """Have another recovery secret count. Only the one that counts allows it: a stolen token must not stay in for good."""
@@ -130,10 +133,10 @@ class TokenRoutes:
         presented = recovery_of(request, self._rates)
         if presented is None:
             await device_of(request, self._registry, vault, self._rates)
-            raise Forbidden("only who shows the recovery secret that counts replaces it")
+            raise Forbidden("only who shows the recovery secret that counts replaces it")  # §R4.6-2
         query(request, ())
         wanted = number(request.path_params["number"])
-        if not 1 <= wanted <= RECOVERIES_MAX:
+        if not 1 <= wanted <= RECOVERIES_MAX:  # §R4.6-3
             raise BadRequest(f"replacements are numbered from 1 to {RECOVERIES_MAX}")
         replacement = await json_of(request, RecoveryReplacement, self._settings)
         try:
@@ -145,7 +148,7 @@ class TokenRoutes:
             raise
         return JsonReply(RecoveryReply(wanted))
 
-    async def _leads_number(self, vault: str, authority: Authority) -> int:
+    async def _leads_number(self, vault: str, authority: TokenAuthority) -> int:
         """Under which naming of leads this authority, looked up anew, may let others lead (see `leads`)."""
         number = await self._registry.leads_number(vault)
         await authority.confirm(self._registry)

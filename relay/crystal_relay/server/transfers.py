@@ -27,8 +27,8 @@ from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import json_of, query
-from crystal_relay.server.scopes import Identity, Scope, parse_place
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.scopes import Identity, TokenScope, parse_place
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import DirectRequest, DirectStore, Store
 from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
 
@@ -58,7 +58,7 @@ class Transfers:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
+        settings: RelaySettings,
         device_of: Callable[[Request], Awaitable[Identity]],
         *,
         quota: Quota | None = None,
@@ -89,10 +89,10 @@ class Transfers:
         asked = await json_of(request, TransferRequest, self._settings)
         place = parse_place(asked.key)
         if asked.direction is Direction.GET:
-            identity.require(Scope.READ)
-            return await self._begin_get(vault_prefix(identity.vault) + place.key)
+            identity.require(TokenScope.READ)
+            return await self._begin_get(vault_prefix(identity.vault) + place.key)  # §R3.5-1
         identity.require_write(place)
-        if not asked.md5:
+        if not asked.md5:  # §R3.5-1
             raise BadRequest("a direct put needs the size and the MD5 of its body")
         return await self._begin_put(identity.vault, place.key, asked.size, bytes.fromhex(asked.md5))
 
@@ -106,12 +106,12 @@ class Transfers:
         if self._puts is None:
             raise BadRequest("no transfer was begun here")
         key = vault_prefix(identity.vault) + place.key
-        found = await self._puts.head(key)
+        found = await self._puts.head(key)  # §R3.6-2
         # Whoever put it: a device that died before it could say so has woken nobody.
-        self._puts.announce(key)
-        if found.receipt != done.receipt:
+        self._puts.announce(key)  # §R3.6-1
+        if found.receipt != done.receipt:  # §R3.6-1
             self._grants.drop(done.receipt, key)
-            raise AlreadyExists("the key is taken")
+            raise AlreadyExists("the key is taken")  # §R3.6-2
         if found.size != done.size:
             raise SizeMismatch("the object has another size")
         self._grants.stored(done.receipt, key)
@@ -122,7 +122,7 @@ class Transfers:
     async def _begin_get(self, key: str) -> Response:
         if self._gets is None:
             return JsonReply(_NEVER)
-        size = (await self._gets.head(key)).size
+        size = (await self._gets.head(key)).size  # §R3.5-5
         if size < DIRECT_BYTES_MIN:
             return JsonReply(_NOT_THIS_ONE)
         return _granted(await self._gets.direct_get(key), size)
@@ -136,7 +136,7 @@ class Transfers:
         if granted is None:
             return JsonReply(_NOT_THIS_ONE)
         if self._quota is not None:
-            self._quota.admit(vault, granted + size)
+            self._quota.admit(vault, granted + size)  # §R3.5-5
         name = vault_prefix(vault) + key
         with self._grants.signing(vault, size):
             signed = await self._puts.direct_put(name, size=size, md5=md5)

@@ -12,7 +12,7 @@ LISTS_OF_VAULT_AT_ONCE = 4
 """Of long lists, which take the store and this process longest."""
 
 
-class Turns:
+class VaultConcurrency:
     """Of one kind. Belongs to one event loop. Each `enter` that returned needs a `leave`."""
 
     def __init__(self, at_once: int) -> None:

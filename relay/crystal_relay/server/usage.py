@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from crystal_relay.errors import QuotaExceeded, RelayError
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 
 VAULTS_MAX = 65_536
@@ -97,7 +97,7 @@ class Usage:
     def __init__(
         self,
         store: Store,
-        settings: Settings,
+        settings: RelaySettings,
         *,
         clock: Callable[[], float] = time.monotonic,
         prefix_of: Callable[[str], str] = vault_prefix,
@@ -136,7 +136,7 @@ class Usage:
         if count is None:
             yield
             return
-        count.arriving_bytes += size
+        count.arriving_bytes += size  # §R9.1-3
         count.arriving_entries += 1
         try:
             yield
@@ -196,10 +196,10 @@ class Usage:
 
     def _is_full(self, count: _Count, size: int, *, vital: bool) -> bool:
         share = VITAL_SHARE if vital else 0
-        most_bytes = self._quota_bytes + (self._quota_bytes // share if share else 0)
+        most_bytes = self._quota_bytes + (self._quota_bytes // share if share else 0)  # §R9.1-2
         most_entries = self._quota_entries + (self._quota_entries // share + 1 if share else 0)
         return bool(
-            (self._quota_bytes and count.bytes + count.arriving_bytes + size > most_bytes)
+            (self._quota_bytes and count.bytes + count.arriving_bytes + size > most_bytes)  # §R9.1-1
             or (self._quota_entries and count.entries + count.arriving_entries >= most_entries)
         )
 
@@ -243,4 +243,4 @@ class Usage:
 
 
 def _mark(counted: int, quota: int) -> int:
-    return min(quota, counted + max(1, quota // GROWTH_SHARE)) if quota else 1 << 62
+    return min(quota, counted + max(1, quota // GROWTH_SHARE)) if quota else 1 << 62  # §R9.1-3

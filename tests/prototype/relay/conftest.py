@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_relay.local import LocalStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from tests.prototype.device import V1Device
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, served
 
@@ -15,7 +15,7 @@ from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, served
 @pytest_asyncio.fixture
 async def relay(tmp_path: Path) -> AsyncGenerator[ServedRelay]:
     store = LocalStore(tmp_path / "relay")
-    async with served(store, Settings(enroll_token=ENROLL_TOKEN), extensions=[PROTOTYPE]) as running:
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN), extensions=[PROTOTYPE]) as running:
         yield running
     await store.aclose()
 

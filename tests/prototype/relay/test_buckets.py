@@ -4,7 +4,7 @@ import random
 
 from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_relay.s3 import Conditions
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from tests.prototype.device import V1Device
 from tests.support.relay_server import served
 from tests.support.s3_servers import running_moto
@@ -18,8 +18,8 @@ async def test_two_relays_over_one_bucket_lose_nothing_and_double_nothing() -> N
         async with (
             s3_store_on(server, Conditions.HONOURED) as first,
             s3_store_on(server, Conditions.HONOURED) as second,
-            served(first, Settings(), extensions=[PROTOTYPE]) as one,
-            served(second, Settings(), extensions=[PROTOTYPE]) as two,
+            served(first, RelaySettings(), extensions=[PROTOTYPE]) as one,
+            served(second, RelaySettings(), extensions=[PROTOTYPE]) as two,
             await V1Device.added(one.url, first, "cc-core", "core") as core,
             await V1Device.added(one.url, first, "cc-near", "node") as near,
             await V1Device.added(two.url, second, "cc-far", "node") as far,

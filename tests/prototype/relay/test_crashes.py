@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from crystal_prototype.relay.drops import Drops, Waiting
-from crystal_prototype.relay.names import Channel, DropId, Role
-from crystal_prototype.relay.tokens import Holder, Tokens
+from crystal_prototype.relay.names import DropId, Role, V1Channel
+from crystal_prototype.relay.tokens import Tokens, V1Holder
 from crystal_relay.errors import Busy, StoreFull, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
@@ -22,7 +22,7 @@ from tests.support.dying_store import Died, DyingStore
 from tests.support.relay_process import RelayProcess
 
 DELTAS = [b"delta %d" % number for number in range(3)]
-MIRROR = Channel.MIRROR
+MIRROR = V1Channel.MIRROR
 
 Result = TypeVar("Result")
 
@@ -47,11 +47,11 @@ class Relays:
             return await request(self.drops)
 
 
-async def live(relays: Relays, core: Holder, nodes: list[Holder]) -> dict[str, list[bytes]]:
+async def live(relays: Relays, core: V1Holder, nodes: list[V1Holder]) -> dict[str, list[bytes]]:
     """Three drops, read by all. What each reader has got, in its order."""
     got: dict[str, list[bytes]] = {node.id: [] for node in nodes}
 
-    async def poll(node: Holder) -> None:
+    async def poll(node: V1Holder) -> None:
         async def listed(drops: Drops) -> list[Waiting]:
             return await drops.waiting(node, MIRROR)
 
@@ -136,7 +136,7 @@ async def test_readers_at_once_over_a_relay_that_dies_lose_nothing() -> None:
         confirmed: set[tuple[str, DropId]] = set()
 
         async def confirm(
-            node: Holder, name: DropId, drops: Drops = drops, confirmed: set[tuple[str, DropId]] = confirmed
+            node: V1Holder, name: DropId, drops: Drops = drops, confirmed: set[tuple[str, DropId]] = confirmed
         ) -> None:
             await drops.confirm(node, MIRROR, name)
             confirmed.add((node.id, name))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
 from crystal_prototype.relay.extension import PROTOTYPE
-from crystal_prototype.relay.names import Channel, Role
+from crystal_prototype.relay.names import Role, V1Channel
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings, create_app
+from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.openapi import openapi_document
 from tests.prototype.device import let_in
 from tests.relay.test_openapi import CHECKS
@@ -47,8 +47,8 @@ pytestmark = pytest.mark.filterwarnings(
 def relay() -> Generator[tuple[str, dict[Role, str]]]:
     store = MemoryStore()
     tokens = {role: asyncio.run(let_in(store, f"cc-{role}", role))[0] for role in Role}
-    with threaded_relay(lambda: store, Settings(), extensions=[PROTOTYPE]) as url:
-        for channel in Channel:
+    with threaded_relay(lambda: store, RelaySettings(), extensions=[PROTOTYPE]) as url:
+        for channel in V1Channel:
             dropper = Role.NODE if channel.reader is Role.CORE else Role.CORE
             headers = {"Authorization": f"Bearer {tokens[dropper]}"}
             httpx.post(f"{url}/drop/{channel}", content=b"sealed", headers=headers).raise_for_status()
@@ -83,7 +83,7 @@ def test_the_server_does_what_its_description_says(
 
 
 def test_every_route_of_the_prototype_is_described_and_no_other() -> None:
-    app = create_app(MemoryStore(), Settings(), extensions=[PROTOTYPE])
+    app = create_app(MemoryStore(), RelaySettings(), extensions=[PROTOTYPE])
     served = {
         (route.path, method.lower())
         for route in app.state.relay.extensions["v1"].routes()
@@ -91,4 +91,4 @@ def test_every_route_of_the_prototype_is_described_and_no_other() -> None:
     }
     assert served == {(path, method) for path in PATHS for method in DOCUMENT["paths"][path]}
     assert len(served) == 4
-    assert create_app(MemoryStore(), Settings()).state.relay.extensions == {}
+    assert create_app(MemoryStore(), RelaySettings()).state.relay.extensions == {}

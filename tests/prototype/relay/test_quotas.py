@@ -7,7 +7,7 @@ from starlette.requests import Request
 from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.routes import V1Routes
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from crystal_relay.server.rates import Rates
 from tests.prototype.device import V1Device
 from tests.support.relay_server import served
@@ -16,7 +16,7 @@ from tests.support.relay_server import served
 async def test_a_full_space_is_507_and_harms_no_other() -> None:
     store = MemoryStore()
     async with (
-        served(store, Settings(quota_bytes=10_000), extensions=[PROTOTYPE]) as relay,
+        served(store, RelaySettings(quota_bytes=10_000), extensions=[PROTOTYPE]) as relay,
         await V1Device.added(relay.url, store, "cc-core", "core", "full") as core,
         await V1Device.added(relay.url, store, "cc-core", "core", "roomy") as other,
     ):
@@ -32,7 +32,7 @@ async def test_a_full_space_is_507_and_harms_no_other() -> None:
 async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
     store = MemoryStore()
     async with (
-        served(store, Settings(rate_per_token=0.5), extensions=[PROTOTYPE]) as relay,
+        served(store, RelaySettings(rate_per_token=0.5), extensions=[PROTOTYPE]) as relay,
         await V1Device.added(relay.url, store, "cc-one", "core") as one,
         await V1Device.added(relay.url, store, "cc-two", "core") as two,
     ):
@@ -47,7 +47,7 @@ async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
 
 async def test_an_address_that_guesses_tokens_is_stopped_before_the_store_is_asked() -> None:
     store = MemoryStore()
-    settings = Settings(rate_unauthorized=0.5)
+    settings = RelaySettings(rate_unauthorized=0.5)
     routes = V1Routes(store, settings, Rates(settings))
     scope: dict[str, Any] = {
         "type": "http",

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from crystal_prototype.relay.drops import Drops
-from crystal_prototype.relay.names import Channel, Role
+from crystal_prototype.relay.names import Role, V1Channel
 from crystal_prototype.relay.tokens import Tokens
 from crystal_relay.memory import MemoryStore
 from crystal_relay.store import Body
@@ -68,7 +68,7 @@ async def test_order_is_kept_when_the_clock_goes_back_and_the_relay_starts_anew(
     for seconds in (2_000_000_000.5, 2_000_000_000.5, 1_000_000_000.0):
         drops = Drops(relay.store, tokens, clock=partial(float, seconds))
         names += [await dropped(drops, sender, secrets.token_bytes(9)) for _ in range(3)]
-    waiting = await Drops(relay.store, tokens).waiting(reader, Channel.MIRROR)
+    waiting = await Drops(relay.store, tokens).waiting(reader, V1Channel.MIRROR)
     assert [str(blob.id) for blob in waiting] == names
 
 
@@ -244,7 +244,7 @@ async def test_a_repeated_drop_is_known_the_next_day_and_forgotten_later(relay: 
     assert await dropped(next_day, sender, b"delta") == first
     later = Drops(relay.store, tokens, clock=lambda: noon + 2 * day)
     assert await dropped(later, sender, b"delta") != first
-    waiting = await later.waiting(reader, Channel.MIRROR)
+    waiting = await later.waiting(reader, V1Channel.MIRROR)
     assert [blob.size for blob in waiting].count(5) == 2
     for number in range(8):
         await dropped(later, sender, b"later %d" % number)
@@ -288,7 +288,7 @@ async def test_a_later_drop_is_not_seen_before_an_earlier_one_that_takes_long() 
     second = asyncio.create_task(dropped(drops, sender, b"second"))
     for _ in range(50):
         await asyncio.sleep(0)
-        assert await drops.waiting(reader, Channel.MIRROR) == []
+        assert await drops.waiting(reader, V1Channel.MIRROR) == []
     store.go.set()
     names = [await first, await second]
-    assert [str(blob.id) for blob in await drops.waiting(reader, Channel.MIRROR)] == names
+    assert [str(blob.id) for blob in await drops.waiting(reader, V1Channel.MIRROR)] == names

@@ -13,7 +13,7 @@ from crystal_prototype.relay.tokens import Tokens
 from crystal_relay.client import HttpStore
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import Settings
+from crystal_relay.server import RelaySettings
 from tests.prototype.device import V1Device, let_in
 from tests.support.raw_http import RawConnection, raw_request
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
@@ -226,7 +226,7 @@ async def test_neither_tokens_nor_bodies_are_kept_in_clear_or_logged(
     caplog.set_level("DEBUG")
     store = LocalStore(tmp_path / "relay")
     secret = secrets.token_hex(16).encode()
-    settings = Settings(enroll_token=ENROLL_TOKEN)
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN)
     async with (
         served(store, settings, extensions=[PROTOTYPE]) as relay,
         await V1Device.added(relay.url, store, "cc", "core") as core,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_prototype.relay.spool import IN_FILES_BYTES_MAX, IN_MEMORY_BYTES_MAX, MEMORY_BYTES_MAX, Spool
+from crystal_prototype.relay.spool import IN_FILES_BYTES_MAX, IN_MEMORY_BYTES_MAX, MEMORY_BYTES_MAX, V1Spool
 from crystal_relay.errors import Busy, SizeMismatch, StoreFull
 from crystal_relay.limits import MIB
 from crystal_relay.store import Body, body_of, whole_body
@@ -18,7 +18,7 @@ from crystal_relay.store import Body, body_of, whole_body
 async def test_what_was_received_can_be_read_again_and_again(size: int) -> None:
     whole = bytes(range(256)) * (size // 256 + 1)
     whole = whole[:size]
-    async with Spool().receive(body_of(whole)) as received:
+    async with V1Spool().receive(body_of(whole)) as received:
         assert received.digest == hashlib.sha256(whole).hexdigest()[:32]
         for _ in range(2):
             assert await whole_body(received.body) == whole
@@ -30,14 +30,14 @@ async def test_a_body_of_another_size_than_declared_is_refused(size: int, off: i
     async def pieces() -> AsyncGenerator[bytes]:
         yield b"x" * (size + off)
 
-    spool = Spool()
+    spool = V1Spool()
     with pytest.raises(SizeMismatch):
         async with spool.receive(Body(size, pieces)):
             pytest.fail("it was taken")
 
 
 def test_what_is_in_flight_is_bounded_and_given_back() -> None:
-    spool = Spool()
+    spool = V1Spool()
     for size, limit in ((MEMORY_BYTES_MAX, IN_MEMORY_BYTES_MAX), (100 * MIB, IN_FILES_BYTES_MAX)):
         for _ in range(2):
             with ExitStack() as held:
@@ -50,7 +50,7 @@ def test_what_is_in_flight_is_bounded_and_given_back() -> None:
 async def test_no_room_for_temporary_files_is_said_as_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool = Spool()
+    spool = V1Spool()
     body = body_of(b"x" * (4 * MIB))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, hard))

@@ -16,7 +16,7 @@ import pytest
 from crystal_relay.errors import Busy, StoreFull
 from crystal_relay.limits import MIB
 from crystal_relay.s3 import Conditions, S3Store
-from crystal_relay.s3.pacing import WAIT_SECONDS_MAX, Pace
+from crystal_relay.s3.pacing import WAIT_SECONDS_MAX, KeyPacing
 from crystal_relay.s3.settings import WHOLE_BYTES_MAX
 from crystal_relay.store import Body
 from tests.contract.opened import read
@@ -187,7 +187,7 @@ class Time:
 
 async def test_overwrites_of_one_key_are_a_second_apart_and_of_others_are_not() -> None:
     time = Time()
-    pace = Pace(1.0, clock=time.clock, sleep=time.sleep)
+    pace = KeyPacing(1.0, clock=time.clock, sleep=time.sleep)
     for key in ("a", "b", "a", "a", "b"):
         await pace.turn(key)
     assert time.slept == [1.0, 2.0, 1.0]

@@ -12,7 +12,7 @@ import pytest
 from crystal_relay.errors import AlreadyExists, Busy, InUse, StoreDamaged, StoreUnavailable
 from crystal_relay.s3 import Conditions, S3Settings, S3Store
 from crystal_relay.s3.bucket import LISTS_MAX, Bucket, Content
-from crystal_relay.s3.claim import Claim, boot_time
+from crystal_relay.s3.claim import BucketClaim, boot_time
 from tests.contract.opened import read
 from tests.support.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.support.s3_holder import holder_of
@@ -91,12 +91,12 @@ async def test_a_relay_that_slept_too_long_does_not_drive_out_its_follower(serve
                 await follower.put_new(f"v/a/{time.monotonic_ns()}", b"x")
 
 
-def claim_on(server: S3Server, endpoint: str) -> Claim:
+def claim_on(server: S3Server, endpoint: str) -> BucketClaim:
     bucket = Bucket(address_of(server, endpoint=endpoint), replace(QUICK, attempts=1), session_of(server))
-    return Claim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
+    return BucketClaim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
 
 
-async def until_it_writes(claim: Claim, *, writes: bool) -> None:
+async def until_it_writes(claim: BucketClaim, *, writes: bool) -> None:
     async with asyncio.timeout(10):
         while True:
             try:
@@ -172,10 +172,10 @@ class _ListsTwice(Bucket):
         return answer
 
 
-def claim_on_a_bucket_that_lists_twice(server: S3Server, times: int) -> Claim:
+def claim_on_a_bucket_that_lists_twice(server: S3Server, times: int) -> BucketClaim:
     bucket = _ListsTwice(address_of(server), replace(QUICK, attempts=1), session_of(server))
     bucket.twice = times
-    return Claim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
+    return BucketClaim(bucket, QUICK_CLAIM, clock=boot_time, announce=quiet)
 
 
 async def test_a_list_that_shows_a_claim_twice_while_it_is_renewed_is_asked_for_again(

@@ -6,7 +6,7 @@ import pytest
 
 from crystal_relay.errors import StoreUnavailable, Unusable
 from crystal_relay.s3 import Conditions, S3Store, open_s3_store
-from crystal_relay.s3.probe import Finding, probe
+from crystal_relay.s3.probe import ProbeResult, probe
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.s3_servers import S3Server
 from tests.support.s3_stores import QUICK, QUICK_CLAIM, address_of, opened_s3_store, quiet, session_of
@@ -45,7 +45,7 @@ def objects_in(place: S3Server) -> list[str]:
     return [entry["Key"] for entry in listed.get("Contents", ())]
 
 
-def probed(store: S3Store, rounds: int = 3) -> Finding:
+def probed(store: S3Store, rounds: int = 3) -> ProbeResult:
     return probe(store.bucket, rounds=rounds)
 
 

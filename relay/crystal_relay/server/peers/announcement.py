@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 
 from crystal_relay.server.peers.messages import News
-from crystal_relay.server.peers.post import AnotherProcess, Line, NotHeard
+from crystal_relay.server.peers.post import AnotherProcess, NotHeard, PeerConnection
 from crystal_relay.server.peers.records import ProcessRecords
 from crystal_relay.store import Store
 
@@ -13,19 +13,19 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class AnnouncementResult:
     """How many running processes know of it now. The others, if they run, find out by themselves within five minutes."""
 
     heard: int
     not_heard: int
 
 
-async def announce_forget(store: Store, vault: str) -> Announced:
+async def announce_forget(store: Store, vault: str) -> AnnouncementResult:
     """Tell all relay processes over the store that the vault's credentials, or its state, changed."""
     records = ProcessRecords(store)
     secret = await records.known_secret()
     if secret is None:
-        return Announced(0, 0)
+        return AnnouncementResult(0, 0)
     origin = secrets.token_hex(8)
     places = asyncio.Semaphore(_AT_ONCE)
 
@@ -35,7 +35,7 @@ async def announce_forget(store: Store, vault: str) -> Announced:
             if process is None:
                 return False
             try:
-                line = Line(process.url)
+                line = PeerConnection(process.url)
             except NotHeard:
                 return False
             try:
@@ -47,4 +47,4 @@ async def announce_forget(store: Store, vault: str) -> Announced:
             return True
 
     told = await asyncio.gather(*(tell(name) for name in await records.names()))
-    return Announced(sum(told), len(told) - sum(told))
+    return AnnouncementResult(sum(told), len(told) - sum(told))

@@ -25,14 +25,14 @@ from starlette.routing import Route
 from crystal_relay.errors import RelayError
 from crystal_relay.limits import WAIT_TOKEN_ORIGINS_MAX
 from crystal_relay.notify import Notifier
-from crystal_relay.server.peers.hearer import Forget, Hearer
+from crystal_relay.server.peers.hearer import Forget, PeerReceiver
 from crystal_relay.server.peers.messages import PATH, News
 from crystal_relay.server.peers.post import NotHeard
 from crystal_relay.server.peers.records import Process, ProcessRecords
 from crystal_relay.server.peers.sender import Sender
 from crystal_relay.server.peers.times import PeerTimes
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 
 RELAY_KEYS = "r/"
@@ -81,7 +81,7 @@ class Peers:
         self._times = times or PeerTimes()
         self._clock = clock
         self._secret: bytes | None = None
-        self.hearer = Hearer(notifier, secret=lambda: self._secret, met=self._met)
+        self.hearer = PeerReceiver(notifier, secret=lambda: self._secret, met=self._met)
         self._peers: dict[str, _Peer] = {}
         self._left: dict[str, float] = {}
         """When the processes left whose last writes are still known."""
@@ -93,7 +93,7 @@ class Peers:
 
     # --- for the relay ---
 
-    def routes(self, settings: Settings, rates: Rates, forget: Forget) -> list[Route]:
+    def routes(self, settings: RelaySettings, rates: Rates, forget: Forget) -> list[Route]:
         """What the others call. `forget` is told whose credentials may have changed elsewhere."""
         self.hearer.forget = forget
 

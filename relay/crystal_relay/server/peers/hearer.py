@@ -16,7 +16,7 @@ from crystal_relay.server.peers.post import AnotherProcess
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import content_length, head_of, no_query, small_body, text_of
-from crystal_relay.server.settings import Settings
+from crystal_relay.server.settings import RelaySettings
 
 ORIGINS_MAX = 1024
 """Whose last message is remembered."""
@@ -30,7 +30,7 @@ Forget = Callable[[str | None], None]
 """Given a vault whose credentials may have changed; None: any."""
 
 
-class Hearer:
+class PeerReceiver:
     """The receiving side."""
 
     def __init__(
@@ -47,12 +47,12 @@ class Hearer:
         self._load = Load(bytes_max=BODIES_BYTES_MAX, bytes_of_vault_max=BODIES_BYTES_MAX)
         self._sequences: OrderedDict[str, int] = OrderedDict()
 
-    async def answer(self, request: Request, settings: Settings, rates: Rates) -> Response:
+    async def answer(self, request: Request, settings: RelaySettings, rates: Rates) -> Response:
         """One message over HTTP. Raises Unauthorized, AnotherProcess, BadRequest and its kin."""
         rates.before_lookup(request.scope)
         no_query(request.scope)
         head = head_of(request.scope)
-        size = content_length(head, BODY_BYTES_MAX)
+        size = content_length(head, BODY_BYTES_MAX)  # §R10.1-1
         if _CODE.match(text_of(head.get(b"authorization")) or "") is None:
             rates.failed(request.scope)
             raise Unauthorized("the relay does not know these credentials")
@@ -71,7 +71,7 @@ class Hearer:
 
     def take(self, news: News) -> None:
         """A verified message. One that was taken before changes nothing. Raises AnotherProcess."""
-        if news.to != self._notifier.name or news.origin == self._notifier.name:
+        if news.to != self._notifier.name or news.origin == self._notifier.name:  # §R10.1-2
             raise AnotherProcess("the message is for another process")
         if news.sequence <= self._sequences.get(news.origin, 0):
             return

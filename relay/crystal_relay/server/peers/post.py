@@ -29,7 +29,7 @@ class AnotherProcess(RelayError):
     code = "another-process"
 
 
-class Line:
+class PeerConnection:
     """To the process at one address. `aclose` it."""
 
     def __init__(self, url: str) -> None:

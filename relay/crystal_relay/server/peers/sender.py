@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crystal_relay.server.peers.messages import FORGET_MAX, GROUPS_BYTES_MAX, News
-from crystal_relay.server.peers.post import AnotherProcess, Line, NotHeard
+from crystal_relay.server.peers.post import AnotherProcess, NotHeard, PeerConnection
 from crystal_relay.server.peers.records import Process
 from crystal_relay.server.peers.times import PeerTimes
 
@@ -65,7 +65,7 @@ class Sender:
         self._clock = clock
         self._times = times
         self._pause = pause
-        self._line = Line(peer.url)
+        self._line = PeerConnection(peer.url)
         self._pending = _Pending()
         self._last = number
         """Up to here it is known what was written: `note` may be behind the notifier."""

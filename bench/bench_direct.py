@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from statistics import median
 
 from bench.harness import Row, ratio_at_least, value_at_most
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.limits import BLOB_BYTES_MAX
 from tests.support.direct_relay import BucketRelay, bucket_relay
 from tests.support.relay_server import Member, enrolled

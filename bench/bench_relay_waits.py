@@ -10,7 +10,7 @@ import msgspec
 
 from bench.harness import Row, percentile, value_at_most
 from bench.relay_load import UNLIMITED, headers, on_uvloop, put
-from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX
+from crystal_relay.server.waits import WAITS_OF_DEVICE_MAX
 from tests.support.raw_http import RawConnection
 from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import Member, enrolled

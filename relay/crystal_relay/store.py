@@ -307,3 +307,18 @@ async def whole_body(body: bytes | Body) -> bytes:
 async def _pieces_of(whole: bytes, start: int, end: int) -> AsyncIterator[bytes]:
     for at in range(start, end, PIECE_BYTES):
         yield whole[at : min(at + PIECE_BYTES, end)]
+
+
+@runtime_checkable
+class Renewable(Protocol):
+    """What has connections."""
+
+    async def renew(self) -> None:
+        """Close them all; the store goes on with new ones."""
+        ...
+
+
+async def renew(store: Store) -> None:
+    """Does it, if there is anything to do."""
+    if isinstance(store, Renewable):
+        await store.renew()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from crystal_relay import client_direct, client_grants
-from crystal_relay.client import HttpStore
+from crystal_relay import client_grants
+from crystal_relay.client import direct as client_direct
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import AlreadyExists
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from crystal_relay.server import transfers

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.limits import BLOB_BYTES_MAX, MIB, OBJECT_BYTES_MAX, WAIT_SECONDS_MAX
 from crystal_relay.server.settings import KEEP_ALIVE_SECONDS

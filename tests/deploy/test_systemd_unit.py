@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from tests.support.relay_server import enrolled
 from tests.support.s3_servers import S3Server
 from tests.support.systemd_unit import Unit, complaints, exposure

@@ -12,7 +12,7 @@ from crystal_mirror.requests import Flow
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device, opened
 from crystal_node.device.runner import Runner
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
 from tests.node.test_devices import device_id
 from tests.node.test_revoking import concerns

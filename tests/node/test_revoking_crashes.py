@@ -15,7 +15,7 @@ from crystal_node.device.device import Device, opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.sync.administration.revocation import revoke_device
 from crystal_node.sync.members.duties_due import duties_due, settling_due
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from tests.node.test_devices import device_id
 from tests.node.test_revoking import concerns, lets_in, root_of
 from tests.support.invited import invite, settings_of

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crystal_relay.address import check_relay_url
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import BadReply, BadRequest, StoreUnavailable, Unauthorized
 from tests.support.odd_server import KEY, PREFIX, TOKEN, VAULT, client_of, odd_server, reply, says
 from tests.support.relay_server import ServedRelay

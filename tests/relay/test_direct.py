@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crystal_relay.client import HttpStore
-from crystal_relay.client_grants import GrantRefused, checked_grant
+from crystal_relay.client.direct import GrantRefused, checked_grant
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import AlreadyExists, Closed, NotFound, StoreUnavailable
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from crystal_relay.wire import Direction, TransferReply, TransferRequest

@@ -14,7 +14,7 @@ import pytest
 
 from crystal_relay.errors import NotFound, StoreFull
 from crystal_relay.local import LocalStore
-from crystal_relay.local.room import RESERVE_BYTES
+from crystal_relay.local.disk_space import RESERVE_BYTES
 from crystal_relay.store import Body
 from tests.support.hand_written import connected, put_head
 from tests.support.relay_server import enrolled, served

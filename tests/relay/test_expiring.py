@@ -12,7 +12,7 @@ from crystal_relay.limits import CONDEMNED_KEYS_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
 from crystal_relay.server.condemned import PENDING_MAX
-from crystal_relay.server.dropped import RESTORE_SECONDS_MIN, SETTLE_SECONDS
+from crystal_relay.server.dropped_vaults import RESTORE_SECONDS_MIN, SETTLE_SECONDS
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.store import Store

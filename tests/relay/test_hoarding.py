@@ -14,13 +14,13 @@ from crystal_relay.limits import KIB, MIB
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, connection, create_app
-from crystal_relay.server.closing import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
+from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.connection import Addresses, TooManyConnections
 from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.token_records import TOKENS_MAX
-from crystal_relay.server.turns import VaultConcurrency
+from crystal_relay.server.waits import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection, RawReply
 from tests.support.relay_process import RelayProcess

@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import (
     AlreadyExists,
     BadRequest,

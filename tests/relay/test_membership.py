@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import (
     BadRequest,
     Forbidden,

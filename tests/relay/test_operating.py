@@ -9,9 +9,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from crystal_relay.cli.durations import seconds_of
 from crystal_relay.cli.failures import RelayExitCode
 from crystal_relay.cli.output import size
+from crystal_relay.cli.vaults import seconds_of
 from crystal_relay.errors import BadRequest, RelayError, Unauthorized, VaultDropped
 from crystal_relay.local import LocalStore
 from tests.support.operating import Said, crystal_relay, run_crystal_relay

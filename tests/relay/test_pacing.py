@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from crystal_relay.decorators import BURST_SECONDS, RATE_MIN, STREAMS_MAX, Pace, PacedStore
 from crystal_relay.errors import NotFound, StoreUnavailable
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.memory import MemoryStore
-from crystal_relay.pacing import BURST_SECONDS, RATE_MIN, STREAMS_MAX, Pace, PacedStore
 from crystal_relay.store import Body, Object, Store
 from tests.support.relay_server import enrolled, served
 

@@ -21,8 +21,8 @@ from crystal_relay.server.peers.messages import (
     answer,
     sign,
 )
-from crystal_relay.server.peers.post import NotHeard, PeerConnection
 from crystal_relay.server.peers.records import SECRET_KEY, ProcessRecords
+from crystal_relay.server.peers.transport import NotHeard, PeerConnection
 from tests.support.odd_server import odd_server, reply, says
 from tests.support.processes import RunningProcess, eventually, process
 from tests.support.raw_http import RawConnection

@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from crystal_relay.address import http_client
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import QuotaExceeded, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Scope
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.decorators import TOLD_SECONDS_MAX, RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest, TooManyRequests, Unauthorized
 from crystal_relay.invites import access_hash, invite_credential

@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crystal_relay.client import HttpStore
-from crystal_relay.decorators import RetryingStore
+from crystal_relay.client.http import HttpStore
+from crystal_relay.decorators import Pace, PacedStore, RetryingStore
 from crystal_relay.errors import Closed, StoreUnavailable
 from crystal_relay.memory import MemoryStore
-from crystal_relay.pacing import Pace, PacedStore
-from crystal_relay.renewing import renew
+from crystal_relay.store import renew
 from tests.support.relay_server import Member, ServedRelay
 
 

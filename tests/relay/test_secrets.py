@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crystal_relay.client_invite import InviteStore
+from crystal_relay.client.invite import InviteStore
 from crystal_relay.errors import AlreadyExists, Unauthorized
 from crystal_relay.invites import InviteSlot, access_hash
 from crystal_relay.server import RelaySettings

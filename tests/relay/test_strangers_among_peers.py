@@ -11,7 +11,7 @@ import pytest
 from crystal_relay.limits import KIB
 from crystal_relay.server.load import Load
 from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, PATH, News
-from crystal_relay.server.peers.post import ANSWER_BYTES_MAX, NotHeard, PeerConnection
+from crystal_relay.server.peers.transport import ANSWER_BYTES_MAX, NotHeard, PeerConnection
 from tests.relay.test_peer_messages import at, news, tell
 from tests.support.hand_written import connected
 from tests.support.processes import RunningProcess

@@ -20,7 +20,7 @@ from crystal_relay.invites import InviteSlot
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.condemned import condemned_prefix
-from crystal_relay.server.dropped import dropped_key
+from crystal_relay.server.dropped_vaults import dropped_key
 from crystal_relay.server.expiry import Expiry, ExpiryKind, parse_expiry
 from crystal_relay.server.sweeper import (
     CONDEMNED_SETTLE_SECONDS,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crystal_relay.address import http_client
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import BadRequest, QuotaExceeded
 from crystal_relay.invites import access_hash
 from crystal_relay.memory import MemoryStore

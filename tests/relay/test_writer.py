@@ -8,7 +8,7 @@ import pytest
 
 from crystal_relay.errors import AlreadyExists, Closed, StoreFull, StoreUnavailable
 from crystal_relay.local.database import open_for_writing
-from crystal_relay.local.room import DiskSpace
+from crystal_relay.local.disk_space import DiskSpace
 from crystal_relay.local.writer import GROUP_BYTES_MAX, Results, RowChange, RowWriter, Write, WriteOutcome
 
 

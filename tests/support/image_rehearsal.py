@@ -33,7 +33,7 @@ print(pathlib.Path(crystal_relay.__file__).parent)
 """
 WRITE_AND_READ = """
 import asyncio, secrets
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 async def main():
     device = secrets.token_hex(16)

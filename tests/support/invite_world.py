@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from crystal_relay.client import HttpStore
-from crystal_relay.client_invite import InviteStore
+from crystal_relay.client.http import HttpStore
+from crystal_relay.client.invite import InviteStore
 from crystal_relay.invites import (
     InviteSlot,
     access_hash,

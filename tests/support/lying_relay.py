@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.limits import DIRECT_BYTES_MIN
 from tests.support.odd_server import PREFIX, client_of, reply
 from tests.support.recorder import Answer, Asked, Recorder, error_reply, json_reply, recorder

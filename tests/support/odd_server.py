@@ -5,7 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.tokens import new_token
 
 VAULT = "ab" * 16

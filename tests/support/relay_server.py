@@ -11,7 +11,7 @@ from threading import Thread
 
 from starlette.applications import Starlette
 
-from crystal_relay.client import HttpStore, Timeouts
+from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.serving import Server, listen

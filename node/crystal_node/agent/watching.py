@@ -33,7 +33,7 @@ from crystal_node.sync.members.news import line_of
 from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.watch import Watch, WatchTimes
 from crystal_node.sync.work import JobContext
-from crystal_relay.renewing import renew
+from crystal_relay.store import renew
 
 if TYPE_CHECKING:
     from crystal_relay.store import Store

@@ -29,7 +29,7 @@ from crystal_node.device.keys.roots import kept_roots
 if TYPE_CHECKING:
     from crystal_node.device.relay import FreshToken
     from crystal_node.models.embedding import HeldEmbedder
-    from crystal_relay.client import HttpStore
+    from crystal_relay.client.http import HttpStore
     from crystal_relay.store import Store
 
 META_PENDING_SINCE = "node.pending-since"

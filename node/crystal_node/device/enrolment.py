@@ -42,7 +42,7 @@ from crystal_node.device.keys.roots import kept_roots, take_root
 from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
 from crystal_node.device.relay import open_http
 from crystal_node.device.runner import Runner
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 
 _SETUP_WAIT_SECONDS = 5.0
 

@@ -8,7 +8,7 @@ from crystal_crypto.identity import DeviceIdentity
 from crystal_node.base.errors import BadConfig, WrongCode
 from crystal_node.device.keys.device_keys import DeviceKeys
 from crystal_node.device.runner import store_failure
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import (
     AlreadyExists,
     Forbidden,

@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 
 from crystal_crypto.invite_code import InviteCode
 from crystal_node.base.settings import Settings
-from crystal_relay.client import HttpStore, Timeouts
-from crystal_relay.client_invite import InviteStore
-from crystal_relay.decorators import RetryingStore, RetryPolicy
+from crystal_relay.client.http import HttpStore, Timeouts
+from crystal_relay.client.invite import InviteStore
+from crystal_relay.decorators import Pace, PacedStore, RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest
-from crystal_relay.pacing import Pace, PacedStore
 from crystal_relay.store import Store
 
 CONNECT_SECONDS_MAX = 5.0

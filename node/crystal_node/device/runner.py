@@ -9,7 +9,7 @@ which is enough to see that it is none. Whether something is there (``Has``) is 
 relay says to that proves nothing.
 
 ``Condemn`` goes to the store if it takes condemnations, as a relay does; on any other store the objects are deleted
-there and then (``crystal_relay.condemning``).
+there and then (``crystal_relay.deletion``).
 
 Databases are used between requests on the event loop's thread; embedding runs in a thread, since it takes
 seconds.
@@ -40,7 +40,7 @@ from crystal_mirror.requests import (
     StoreFailure,
 )
 from crystal_node.base.errors import ExitCode
-from crystal_relay.condemning import condemner_of
+from crystal_relay.deletion import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
     BadRequest,

@@ -21,13 +21,13 @@ from crystal_prototype.relay.names import BLOB_BYTES_MAX, DropId, V1Channel, par
 from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, V1Spool
 from crystal_prototype.relay.tokens import Tokens, V1Holder, WrongToken
 from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
+from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, RelaySettings
-from crystal_relay.server.turns import VaultConcurrency
 from crystal_relay.server.usage import Usage
 from crystal_relay.store import Store
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from crystal_prototype.relay.names import DIGEST_DIGITS
 from crystal_relay.limits import MIB, PIECE_BYTES
-from crystal_relay.spooling import Budget, nameless_file, write_all
+from crystal_relay.spool import Budget, nameless_file, write_all
 from crystal_relay.store import Body, body_of, checked_pieces, whole_body
 
 MEMORY_BYTES_MAX = 1 * MIB

@@ -13,18 +13,85 @@ import typer
 
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
-from crystal_relay.cli.peering import peer_url_of
-from crystal_relay.cli.settings import (
-    ENROLL_VARIABLE,
-    METRICS_VARIABLE,
-    secret_of_environment,
-    secrets_of_environment,
-)
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
     from crystal_relay.server import RelaySettings
+import socket
+
+from crystal_relay.address import check_relay_url
+
+ENROLL_VARIABLE = "CRYSTAL_RELAY_ENROLL_TOKEN"
+METRICS_VARIABLE = "CRYSTAL_RELAY_METRICS_TOKEN"
+_FILE_CHARS_MAX = 1024
+_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+
+
+def secret_of_environment(variable: str) -> str | None:
+    """The token in that variable, or in the file that `<variable>_FILE` names. Raises BadRequest, which does not repeat it."""
+    from crystal_relay.server.authorization import ENROLL_TOKEN
+
+    # Taken out, so that it is not in the environment of anything started from here.
+    token = os.environ.pop(variable, "")
+    file = os.environ.pop(f"{variable}_FILE", "")
+    if token and file:
+        raise BadRequest(f"{variable} and {variable}_FILE are both set", hint="Set one of them.")
+    if file:
+        token = _token_in(Path(file), f"{variable}_FILE")
+    elif not token:
+        return None
+    if ENROLL_TOKEN.match(token) is None:
+        raise BadRequest(
+            f"{variable}{'_FILE' if file else ''} holds no usable token",
+            hint="It has 16 to 256 visible ASCII characters. `openssl rand -hex 32` makes a good one.",
+        )
+    return token
+
+
+def _token_in(file: Path, variable: str) -> str:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(_FILE_CHARS_MAX).strip()
+    except OSError as error:
+        raise BadRequest(
+            f"the file that {variable} names cannot be read ({error.strerror})",
+            hint="It has to be readable by the user that the relay runs as.",
+        ) from None
+
+
+def secrets_of_environment() -> tuple[str, ...]:
+    """What others read from the environment, for the log never to hold it."""
+    return tuple(value for name in _SECRET_VARIABLES if (value := os.environ.get(name)))
+
+
+_WILDCARDS = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}  # noqa: S104
+"""Hosts that stand for all addresses, and for each kind one that is nobody's: to ask which of ours would be used."""
+_DISCARD_PORT = 9
+
+
+def peer_url_of(asked: str | None, listener: socket.socket) -> str:
+    """The address that was asked for, else that of the listening socket. Raises BadRequest."""
+    if asked is not None:
+        return check_relay_url(asked, allow_insecure=True)
+    host, port = listener.getsockname()[:2]
+    if host in _WILDCARDS:
+        host = _own_address(*_WILDCARDS[host])
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _own_address(family: socket.AddressFamily, nobody: str) -> str:
+    """The address that this machine shows to others. Sends nothing."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect((nobody, _DISCARD_PORT))
+            return str(asking.getsockname()[0])
+    except OSError:
+        raise BadRequest(
+            "this machine has no address that the other relay processes could use",
+            hint="Name one: --peer-url http://10.0.0.5:18791",
+        ) from None
+
 
 PORT = 18791
 SWITCH_SECONDS = 0.0005

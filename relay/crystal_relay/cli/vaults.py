@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crystal_relay.cli.durations import seconds_of
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
@@ -15,6 +14,19 @@ from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
     from crystal_relay.server.operator import Operations, VaultState, VaultSummary
+import re
+
+_FORM = re.compile(r"([0-9]{1,6})([smhdw])\Z")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def seconds_of(text: str) -> int:
+    """The seconds that it stands for. Raises BadRequest."""
+    found = _FORM.match(text)
+    if found is None:
+        raise BadRequest(f"{text}: not a time", hint="Give a number and a unit: 90s, 30m, 12h, 7d, 2w.")
+    return int(found[1]) * _SECONDS[found[2]]
+
 
 vaults = typer.Typer(help="The vaults of a relay, by their opaque ids.")
 

@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from crystal_relay.local.room import Reservation
+from crystal_relay.local.disk_space import Reservation
 
 _TEMPORARY = ".tmp"
 _PLACED = ".obj"

@@ -34,11 +34,11 @@ from crystal_relay.local.database import (
     lock,
     open_for_writing,
 )
+from crystal_relay.local.disk_space import DiskSpace, Reservation
 from crystal_relay.local.files import FileInProgress, ObjectFiles
 from crystal_relay.local.lookups import Lookups
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.recent import Recent
-from crystal_relay.local.room import DiskSpace, Reservation
 from crystal_relay.local.writer import Results, RowChange, RowWriter, Write, WriteOutcome
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (

@@ -22,7 +22,7 @@ import apsw
 from crystal_relay.errors import AlreadyExists, Busy, Closed, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.limits import KIB, MIB
 from crystal_relay.local.database import BUSY_MS, SCHEMA_VERSION, error_of_sqlite
-from crystal_relay.local.room import DiskSpace
+from crystal_relay.local.disk_space import DiskSpace
 
 GROUP_WRITES_MAX = 256
 GROUP_BYTES_MAX = 8 * MIB

@@ -6,8 +6,8 @@ when a store is opened.
 """
 
 from crystal_relay.s3.address import S3Address, parse_s3_address
-from crystal_relay.s3.opening import open_s3_store
 from crystal_relay.s3.settings import Conditions, S3Settings
+from crystal_relay.s3.startup import open_s3_store
 from crystal_relay.s3.store import S3Store
 
 __all__ = ["Conditions", "S3Address", "S3Settings", "S3Store", "open_s3_store", "parse_s3_address"]

@@ -14,8 +14,8 @@ from threading import Barrier
 from crystal_relay.errors import Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.keys import PROBE_PREFIX
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
-from crystal_relay.s3.conflicts import conflict_pauses
 from crystal_relay.s3.settings import Conditions
+from crystal_relay.s3.writes import conflict_pauses
 
 ROUNDS = 12
 RACERS = 16

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from crystal_relay.limits import PIECE_BYTES
 from crystal_relay.s3.bucket import Content
-from crystal_relay.spooling import nameless_file, write_all
+from crystal_relay.spool import nameless_file, write_all
 
 
 class Blocks:

@@ -22,7 +22,7 @@ from crystal_relay.s3.reads import Reads
 from crystal_relay.s3.settings import PENDING_BYTES_MAX, WHOLE_BYTES_MAX, Conditions, S3Settings
 from crystal_relay.s3.spool import BucketSpool
 from crystal_relay.s3.writes import Sending, Writes
-from crystal_relay.spooling import Budget
+from crystal_relay.spool import Budget
 from crystal_relay.store import (
     Body,
     DirectRequest,

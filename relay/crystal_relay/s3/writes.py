@@ -5,20 +5,143 @@ Where the bucket honours conditions, it decides who is first. Where it does not,
 """
 
 import asyncio
+import hashlib
+import random
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from crystal_relay.errors import AlreadyExists, Busy, NotFound, StoreFull, StoreUnavailable
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
 from crystal_relay.s3.calls import Calls
-from crystal_relay.s3.conflicts import conflict_pauses
-from crystal_relay.s3.pacing import KeyPacing
-from crystal_relay.s3.serialised import Doubts, KeyLines, digest_of
 from crystal_relay.s3.settings import R2_OVERWRITE_SECONDS, Conditions, S3Settings
 from crystal_relay.threads import Lane
+
+DOUBTS_MAX = 10_000
+"""With more keys than that in doubt the store is not taking writes anyway: all further ones are refused."""
+_READ_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Line:
+    """Who waits for one key."""
+
+    lock: asyncio.Lock
+    users: int = 0
+
+
+class KeyLines:
+    """One line for each key that is being written. One event loop."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncGenerator[None]:
+        """Hold the key."""
+        line = self._lines.setdefault(key, _Line(asyncio.Lock()))
+        line.users += 1
+        try:
+            async with line.lock:
+                yield
+        finally:
+            line.users -= 1
+            if not line.users:
+                del self._lines[key]
+
+
+class Doubts:
+    """Keys of which a write of unknown outcome may still be on its way. One event loop."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._keys: OrderedDict[str, tuple[float, bytes | None]] = OrderedDict()
+
+    def note(self, key: str, digest: bytes | None) -> None:
+        """The outcome of a write of `key` is unknown. `digest`: of its bytes; None for a deletion."""
+        self._keys[key] = (self._clock() + self._seconds, digest)
+        self._keys.move_to_end(key)
+
+    def about(self, key: str) -> bool:
+        """Whether `key` is in doubt."""
+        self._forget_old()
+        return key in self._keys
+
+    def check(self, key: str, digest: bytes) -> None:
+        """Raises Busy if bytes of another digest may still arrive at the key."""
+        self._forget_old()
+        if len(self._keys) >= DOUBTS_MAX:
+            raise Busy("the object store has failed too often just now")
+        if key in self._keys and self._keys[key][1] != digest:
+            raise Busy("an earlier write of this key may still be on its way")
+
+    def _forget_old(self) -> None:
+        now = self._clock()
+        while self._keys and next(iter(self._keys.values()))[0] <= now:
+            self._keys.popitem(last=False)
+
+
+def digest_of(content: Content) -> bytes:
+    """SHA-256 of what is to be stored. Blocks."""
+    if isinstance(content.source, bytes):
+        return hashlib.sha256(content.source).digest()
+    digest = hashlib.sha256()
+    content.source.seek(0)
+    while piece := content.source.read(_READ_BYTES):
+        digest.update(piece)
+    return digest.digest()
+
+
+WAIT_SECONDS_MAX = 10.0
+"""Whoever would have to wait for longer is told to come again."""
+
+
+class KeyPacing:
+    """At most one start for each key in `interval` seconds, in the order of the calls. One event loop."""
+
+    def __init__(
+        self,
+        interval: float,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._interval = interval
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at: OrderedDict[str, float] = OrderedDict()
+        """When the next may start, of the keys written in the last interval; the oldest first."""
+
+    async def turn(self, key: str) -> None:
+        """Return when it is this call's turn. Raises Busy."""
+        if self._interval <= 0:
+            return
+        now = self._clock()
+        while self._free_at and next(iter(self._free_at.values())) <= now:
+            self._free_at.popitem(last=False)
+        at = max(now, self._free_at.get(key, now))
+        if at - now > WAIT_SECONDS_MAX:
+            raise Busy("this object is overwritten too often")
+        self._free_at[key] = at + self._interval
+        self._free_at.move_to_end(key)
+        if at > now:
+            await self._sleep(at - now)
+
+
+TRIES = 7
+FIRST_PAUSE_SECONDS = 0.02
+PAUSE_SECONDS_MAX = 1.0
+
+
+def conflict_pauses() -> Iterator[float]:
+    """Seconds to wait after each try that met a conflict: growing, and different for each who asks."""
+    for number in range(TRIES):
+        longest = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 3**number)
+        yield longest * random.uniform(0.5, 1.0)  # noqa: S311  (to be apart, not to be secret)
 
 
 @dataclass(frozen=True, slots=True)

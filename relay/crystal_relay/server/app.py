@@ -28,14 +28,12 @@ from crystal_relay.server.authorization import (
     require_enrollment,
     require_metrics_token,
 )
-from crystal_relay.server.closing import Waits
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
-from crystal_relay.server.invite_routes import InviteRoutes
-from crystal_relay.server.invites import Invites
-from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics
+from crystal_relay.server.invites import InviteRoutes, Invites
+from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.peers import Peers
@@ -45,12 +43,12 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, e
 from crystal_relay.server.requests import head_of, json_of, no_query, query, seconds
 from crystal_relay.server.scopes import Identity, TokenScope, mailbox_of
 from crystal_relay.server.settings import RelaySettings
-from crystal_relay.server.sources import sources_of
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.timetable import Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage
+from crystal_relay.server.waits import Waits
 from crystal_relay.store import Store
 from crystal_relay.wire import (
     Condemnation,

@@ -12,13 +12,191 @@ from collections import Counter
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
+import msgspec
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from crystal_relay.server.protocol import LimitedHttp
+from crystal_relay.errors import BadRequest
+from crystal_relay.server.logs import new_request_id
 from crystal_relay.server.rates import address_of
-from crystal_relay.server.settings import CONNECTIONS_OF_ADDRESS_MAX, SEND_STALL_SECONDS_MAX
+from crystal_relay.server.settings import (
+    CONNECTIONS_OF_ADDRESS_MAX,
+    HEAD_BYTES_MAX,
+    HEAD_SECONDS_MAX,
+    SEND_STALL_SECONDS_MAX,
+)
+from crystal_relay.wire import ErrorReply
+
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+)
+
+
+_HEAD_START = b"HTTP/"
+"""What every head begins with. A piece of a body that does so too waits for a turn of the loop, no more."""
+
+
+class OneWrite:
+    """What an answer is written to: its head waits for its body, and both leave by one system call.
+
+    A head whose body does not follow in the same turn of the loop leaves by itself.
+    """
+
+    __slots__ = ("_head", "_leaving", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._leaving: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Of a head, a piece of a body, or the empty end of one."""
+        if self._head is None:
+            if data.startswith(_HEAD_START):
+                self._head = data
+                self._leaving = self._loop.call_soon(self.flush)
+            else:
+                self._transport.write(data)
+            return
+        head = self._taken()
+        if data:
+            self._transport.writelines((head, data))
+        else:
+            self._transport.write(head)
+
+    def flush(self) -> None:
+        """Let go of what waits. Before anything else is written to the connection."""
+        if self._head is not None:
+            self._transport.write(self._taken())
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        if self._head is not None:
+            self._taken()
+
+    def close(self) -> None:
+        """As the transport's."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """As the transport's."""
+        return self._transport.is_closing()
+
+    def _taken(self) -> bytes:
+        head, self._head = self._head, None
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        assert head is not None, "looked at before"
+        return head
+
+
+class LimitedHttp(HttpToolsProtocol):
+    """One connection.
+
+    reading a head --complete--> serving --answered, body read--> reading a head
+    reading a head --too large, too slow--> closed;  serving --answer left unread--> closed
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._reading_head = True
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_head_timer()
+        self._answer = OneWrite(transport, self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._answer.forget()
+        self._stop_head_timer()
+        self._stop_stall_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._reading_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._reading_head and self._head_bytes and not self.transport.is_closing():
+            self._start_head_timer()
+            # A head that is complete is measured by the application, which can answer properly.
+            if self._head_bytes > HEAD_BYTES_MAX:  # §R9-1
+                self._answer.flush()
+                self.transport.write(_HEAD_TOO_LARGE)
+                self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an error of the same form as all others, and the end of the connection."""
+        body = msgspec.json.encode(ErrorReply(BadRequest.code, "this is no valid HTTP request"))
+        head = (
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
+            f"x-request-id: {new_request_id()}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self._answer.flush()
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._reading_head = False
+        self._stop_head_timer()
+        super().on_headers_complete()
+        # Whoever reads the body sees by it whether that can wait.
+        self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
+        self.cycle.transport = self._answer  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        self._reading_head = True
+        self._head_bytes = 0
+        self._stop_head_timer()
+        super().on_message_complete()
+        if self.cycle.response_complete and self.timeout_keep_alive_task is None and not self.pipeline:
+            # The skipped rest of a body has stopped uvicorn's own timer.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._reading_head:
+            # Answered before the body was read: what is left of it is skipped, but not for ever.
+            self._start_head_timer()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
 
 class Addresses:
@@ -34,7 +212,7 @@ class Addresses:
         address = address_of({"client": client})
         if client is None or address is None or self._is_proxy(client[0]):
             return None
-        if self._connections[address] >= CONNECTIONS_OF_ADDRESS_MAX:
+        if self._connections[address] >= CONNECTIONS_OF_ADDRESS_MAX:  # §R9-7
             raise TooManyConnections
         self._connections[address] += 1
         return address

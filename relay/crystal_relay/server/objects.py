@@ -13,6 +13,7 @@ from crystal_relay.errors import AlreadyExists, BadRange, BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import KEY_CHARS_MAX, KIB, LIST_LIMIT_MAX
 from crystal_relay.server.authorization import party_of_header
+from crystal_relay.server.concurrency import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, VaultConcurrency
 from crystal_relay.server.invites import Invites
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
@@ -33,7 +34,6 @@ from crystal_relay.server.requests import (
 from crystal_relay.server.scopes import Identity, KeyPlace, parse_place
 from crystal_relay.server.scopes import TokenScope as Right
 from crystal_relay.server.settings import RelaySettings
-from crystal_relay.server.turns import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, VaultConcurrency
 from crystal_relay.server.usage import Usage
 from crystal_relay.store import Body, Page, Store
 from crystal_relay.wire import ListedObject, ListReply

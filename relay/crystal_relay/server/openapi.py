@@ -2,51 +2,54 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 
 from crystal_relay.errors import (
     AlreadyExists,
     BadRange,
+    BadRequest,
+    BodyTooLarge,
+    Busy,
     Forbidden,
     InviteOver,
+    LengthRequired,
     NotFound,
+    RelayError,
+    StoreFull,
+    TooManyInvites,
+    TooManyRequests,
+    TooSlow,
     Unauthorized,
+    WrongNumber,
 )
-from crystal_relay.invites import InviteSlot
+from crystal_relay.invites import CloseReason, InviteSlot
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import (
     KEY_CHARS_MAX,
     LIST_LIMIT_MAX,
+    RECOVERIES_MAX,
     WAIT_SECONDS_MAX,
     WAIT_TOKEN_CHARS_MAX,
 )
 from crystal_relay.server.extension import Extension
-from crystal_relay.server.openapi_access import ACCESS_STRUCTS, access_paths
-from crystal_relay.server.openapi_parts import (
-    HEX_ID,
-    OF_DEVICE,
-    OF_PARTY,
-    WITH_BODY,
-    Json,
-    body,
-    content,
-    errors,
-    header,
-    json_reply,
-    operation,
-    path_parameter,
-    query,
-    reference,
-)
 from crystal_relay.server.scopes import CHANNELS
 from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,
+    Devices,
+    DevicesReply,
     ErrorReply,
     HealthReply,
+    InviteCreation,
+    InviteReply,
     ListReply,
+    RecoveryReplacement,
+    RecoveryReply,
     StateReply,
+    TokenRegistration,
+    TokenReply,
     TransferDone,
     TransferDoneReply,
     TransferReply,
@@ -55,6 +58,208 @@ from crystal_relay.wire import (
     VaultReply,
     WaitReply,
 )
+
+Json = dict[str, Any]
+Security = list[dict[str, list[str]]]
+
+OF_DEVICE: Security = [{"device": []}]
+OF_ROOT: Security = [{"recovery": []}]
+OF_HOLDER: Security = [{"device": []}, {"recovery": []}]
+OF_PARTY: Security = [{"device": []}, {"invite": []}]
+HEX_ID = "^[0-9a-f]{32}$"
+WITH_BODY: tuple[type[RelayError], ...] = (LengthRequired, BodyTooLarge, TooSlow, StoreFull)
+
+
+_ALWAYS: tuple[type[RelayError], ...] = (BadRequest, TooManyRequests, RelayError, Busy)
+
+
+def operation(
+    name: str,
+    summary: str,
+    parameters: list[Json],
+    responses: Json,
+    *,
+    security: Security | None = None,
+    body: Json | None = None,
+) -> Json:
+    """One method of a route. `errors` that every route has are added."""
+    operation: Json = {
+        "operationId": name,
+        "summary": summary,
+        "parameters": parameters,
+        "responses": responses | errors(*_ALWAYS),
+        "security": security or [],
+    }
+    return operation if body is None else operation | {"requestBody": body}
+
+
+def errors(*kinds: type[RelayError]) -> Json:
+    """What each of these errors is answered with."""
+    return {
+        str(kind.status): {"description": (kind.__doc__ or "").partition("\n")[0]}
+        | {"content": {"application/json": {"schema": reference("ErrorReply")}}}
+        for kind in kinds
+    }
+
+
+def json_reply(name: str) -> Json:
+    """A struct, by its name."""
+    return content("application/json", reference(name))
+
+
+def content(media: str, schema: Json) -> Json:
+    """A successful answer."""
+    return {"description": "Done.", "content": {media: {"schema": schema}}}
+
+
+def body(media: str, schema: Json) -> Json:
+    """What a request carries."""
+    return {"required": True, "content": {media: {"schema": schema}}}
+
+
+def reference(name: str) -> Json:
+    """To a struct in the components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def path_parameter(name: str, pattern: str) -> Json:
+    """A part of the address."""
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": pattern}}
+
+
+def query(name: str, schema: Json) -> Json:
+    """A parameter that can be left out."""
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def header(name: str, schema: Json, *, required: bool = False) -> Json:
+    """A header of the request."""
+    return {"name": name, "in": "header", "required": required, "schema": schema}
+
+
+ACCESS_STRUCTS = (
+    TokenRegistration,
+    TokenReply,
+    Devices,
+    DevicesReply,
+    RecoveryReplacement,
+    RecoveryReply,
+    InviteCreation,
+    InviteReply,
+)
+
+
+def access_paths() -> Json:
+    """By path and method."""
+    return _token_paths() | _recovery_paths() | _invite_paths()
+
+
+def _token_paths() -> Json:
+    vault, device = path_parameter("vault", HEX_ID), path_parameter("device", HEX_ID)
+    return {
+        "/v2/vaults/{vault}/tokens": {
+            "post": operation(
+                "registerToken",
+                "Let a device's token in. Repeating it is no error.",
+                [vault],
+                {"201": json_reply("TokenReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
+                security=OF_HOLDER,
+                body=body("application/json", reference("TokenRegistration")),
+            )
+        },
+        "/v2/vaults/{vault}/tokens/{device}": {
+            "delete": operation(
+                "revokeToken",
+                "Shut out a device's tokens, or one of them, for good.",
+                [vault, device, query("token_hash", {"type": "string", "pattern": "^[0-9a-f]{64}$"})],
+                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, StoreFull),
+                security=OF_HOLDER,
+            )
+        },
+        "/v2/vaults/{vault}/members": {
+            "put": operation(
+                "retainMembers",
+                "Shut out, for good, the tokens of all devices but those named. With `leads` no other devices lead. "
+                "Repeating it is no error.",
+                [vault],
+                {"200": json_reply("DevicesReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
+                security=OF_HOLDER,
+                body=body("application/json", reference("Devices")),
+            )
+        },
+        "/v2/vaults/{vault}/leads/{device}": {
+            "put": operation(
+                "raiseDevice",
+                "Tokens of the device, which has one, and those to come too, have the preset `lead` from now on.",
+                [vault, device],
+                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
+                security=OF_HOLDER,
+            )
+        },
+    }
+
+
+def _recovery_paths() -> Json:
+    vault = path_parameter("vault", HEX_ID)
+    number: Json = {"type": "integer", "minimum": 1, "maximum": RECOVERIES_MAX}
+    return {
+        "/v2/vaults/{vault}/recovery": {
+            "get": operation(
+                "showRecovery",
+                "How often the recovery secret was replaced.",
+                [vault],
+                {"200": json_reply("RecoveryReply")} | errors(Unauthorized, Forbidden),
+                security=OF_DEVICE,
+            )
+        },
+        "/v2/vaults/{vault}/recovery/{number}": {
+            "put": operation(
+                "replaceRecovery",
+                "Have another recovery secret count, and none before it. The number is one more than the present one.",
+                [vault, {"name": "number", "in": "path", "required": True, "schema": number}],
+                {"200": json_reply("RecoveryReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, WrongNumber),
+                security=OF_ROOT,
+                body=body("application/json", reference("RecoveryReplacement")),
+            )
+        },
+    }
+
+
+def _invite_paths() -> Json:
+    vault, mailbox = path_parameter("vault", HEX_ID), path_parameter("mailbox", HEX_ID)
+    reason: Json = {"type": "string", "enum": list(CloseReason)}
+    return {
+        "/v2/vaults/{vault}/invites": {
+            "post": operation(
+                "createInvite",
+                "Open a mailbox to a newcomer, for ten minutes. Repeating it is no error.",
+                [vault],
+                {"201": json_reply("InviteReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists, InviteOver, TooManyInvites),
+                security=OF_DEVICE,
+                body=body("application/json", reference("InviteCreation")),
+            )
+        },
+        "/v2/vaults/{vault}/invites/{mailbox}": {
+            "get": operation(
+                "showInvite",
+                "What has become of an invite, also when it is over.",
+                [vault, mailbox],
+                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound),
+                security=OF_PARTY,
+            ),
+            "delete": operation(
+                "closeInvite",
+                "End an invite. Repeating it is no error; the first reason stays.",
+                [vault, mailbox, query("reason", reason) | {"required": True}],
+                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
+                security=OF_DEVICE,
+            ),
+        },
+    }
+
 
 _STRUCTS = (
     VaultCreation,

@@ -22,8 +22,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import msgspec
 
 from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
-from crystal_relay.server.dropped import DroppedVaults
-from crystal_relay.server.leads import CoreDevices
+from crystal_relay.server.core_devices import CoreDevices
+from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, TokenScope

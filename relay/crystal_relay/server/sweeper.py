@@ -24,7 +24,7 @@ from crystal_relay.invites import InviteState, mailbox_prefix
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import INVITE_KEPT_SECONDS
 from crystal_relay.server.condemned import Condemned, condemned_prefix
-from crystal_relay.server.dropped import DroppedVaults, dropped_key
+from crystal_relay.server.dropped_vaults import DroppedVaults, dropped_key
 from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_at, parse_expiry
 from crystal_relay.server.invites import Invites, record_keys
 from crystal_relay.store import Store

@@ -10,7 +10,7 @@ import pytest
 from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.names import Role
 from crystal_prototype.relay.tokens import Tokens
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from crystal_relay.client import HttpStore
-from crystal_relay.client_invite import InviteStore
+from crystal_relay.client.http import HttpStore
+from crystal_relay.client.invite import InviteStore
 from crystal_relay.errors import AlreadyExists, InviteExpired, InviteUsed, TooManyInvites, Unauthorized
 from crystal_relay.invites import InviteSlot, InviteState, access_hash
 from crystal_relay.limits import INVITE_SECONDS, INVITES_OPEN_MAX

@@ -16,8 +16,8 @@ import pytest
 from crystal_relay.errors import Busy, StoreFull
 from crystal_relay.limits import MIB
 from crystal_relay.s3 import Conditions, S3Store
-from crystal_relay.s3.pacing import WAIT_SECONDS_MAX, KeyPacing
 from crystal_relay.s3.settings import WHOLE_BYTES_MAX
+from crystal_relay.s3.writes import WAIT_SECONDS_MAX, KeyPacing
 from crystal_relay.store import Body
 from tests.contract.opened import read
 from tests.support.fault_proxy import Fault, FaultProxy

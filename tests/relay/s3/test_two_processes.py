@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import StoreUnavailable, Unauthorized
 from tests.support.relay_process import RelayProcess
 from tests.support.relay_server import Member, enrolled, joined

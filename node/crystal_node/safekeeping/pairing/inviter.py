@@ -50,7 +50,7 @@ from crystal_relay.invites import CloseReason, InviteSlot, InviteState, access_h
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_relay.client import HttpStore
+    from crystal_relay.client.http import HttpStore
 
 DONE_SECONDS_MAX = 600.0
 """So long the newcomer's last word is waited for at most, if the invite lives as long: its person may have to find it first."""
@@ -178,7 +178,7 @@ class _Serving:
                 self._person.unreadable()
                 continue
             self._person.wrong(self._side.tries_left)
-            if not self._side.tries_left:
+            if not self._side.tries_left:  # §21.4-3
                 raise DigitsDiffer("other digits three times: the invite is burnt")
         info = await self._post.info()
         if info.state is not InviteState.OPEN:
@@ -226,13 +226,13 @@ class _Serving:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if self._standing() is not Membership.OUT:
-                await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)
+                await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)  # §21.4-7
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             raise
 
     async def _add_and_welcome(self, newcomer: Newcomer) -> Admission:
-        self.step = InviteStep.ADDING
+        self.step = InviteStep.ADDING  # §21.4-7
         self._registrar.intend(newcomer)
         self._newcomer = newcomer
         admission = await self._post.patiently(lambda: self._registrar.admit(newcomer))

@@ -14,8 +14,8 @@ from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.wording import ago
 from crystal_node.safekeeping.pairing.errors import Expired, UnknownInvite, Used, Withdrawn
-from crystal_relay.client import HttpStore
-from crystal_relay.client_invite import InviteStore
+from crystal_relay.client.http import HttpStore
+from crystal_relay.client.invite import InviteStore
 from crystal_relay.errors import (
     AlreadyExists,
     Busy,

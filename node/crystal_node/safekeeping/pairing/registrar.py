@@ -30,7 +30,7 @@ from crystal_relay.tokens import Preset
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
-    from crystal_relay.client import HttpStore
+    from crystal_relay.client.http import HttpStore
 
 META_INTENT = "pairing.intent"
 

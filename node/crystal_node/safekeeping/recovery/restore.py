@@ -60,7 +60,7 @@ from crystal_node.safekeeping.recovery.home_copy import (
 from crystal_node.safekeeping.recovery.source_home import DamagedHome, find_source_home
 from crystal_node.sync.maintenance.verification import verify
 from crystal_node.sync.syncer import Syncer
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RecoveryReplaced
 

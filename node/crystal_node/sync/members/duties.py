@@ -41,7 +41,7 @@ from crystal_node.sync.members.duties_due import (
     settling_due,
     told_leads,
 )
-from crystal_relay.client import HttpStore
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import Forbidden, NotFound, RelayError, Unauthorized, WrongNumber
 from crystal_relay.tokens import recovery_hash, token_hash
 
@@ -155,7 +155,7 @@ async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
     known = {each: name for each, name in used.items() if each in active}
     await _authorised(
         device,
-        lambda by: relay.retain_tokens(active, tokens=known, leads=leads, recovery=by),
+        lambda by: relay.retain_tokens(active, tokens=known, leads=leads, recovery=by),  # §9.8-4
         # By it the relay forgets what was shut out, so that a thief's tokens take up no room.
         root_first=device.holds_root,
     )

@@ -5,8 +5,8 @@ import secrets
 from dataclasses import dataclass
 
 from crystal_relay.server.peers.messages import News
-from crystal_relay.server.peers.post import AnotherProcess, NotHeard, PeerConnection
 from crystal_relay.server.peers.records import ProcessRecords
+from crystal_relay.server.peers.transport import AnotherProcess, NotHeard, PeerConnection
 from crystal_relay.store import Store
 
 _AT_ONCE = 16

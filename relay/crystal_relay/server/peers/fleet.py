@@ -25,12 +25,12 @@ from starlette.routing import Route
 from crystal_relay.errors import RelayError
 from crystal_relay.limits import WAIT_TOKEN_ORIGINS_MAX
 from crystal_relay.notify import Notifier
-from crystal_relay.server.peers.hearer import Forget, PeerReceiver
 from crystal_relay.server.peers.messages import PATH, News
-from crystal_relay.server.peers.post import NotHeard
+from crystal_relay.server.peers.receiver import Forget, PeerReceiver
 from crystal_relay.server.peers.records import Process, ProcessRecords
 from crystal_relay.server.peers.sender import Sender
 from crystal_relay.server.peers.times import PeerTimes
+from crystal_relay.server.peers.transport import NotHeard
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from crystal_relay.server.peers.messages import FORGET_MAX, GROUPS_BYTES_MAX, News
-from crystal_relay.server.peers.post import AnotherProcess, NotHeard, PeerConnection
 from crystal_relay.server.peers.records import Process
 from crystal_relay.server.peers.times import PeerTimes
+from crystal_relay.server.peers.transport import AnotherProcess, NotHeard, PeerConnection
 
 PENDING_GROUPS_MAX = 16_384
 _GROUP_BYTES = 26

@@ -16,8 +16,8 @@ import httpx
 import msgspec
 
 from crystal_relay.address import check_relay_url, http_client
-from crystal_relay.client_direct import DirectTransfers
-from crystal_relay.client_replies import (
+from crystal_relay.client.direct import DirectTransfers
+from crystal_relay.client.replies import (
     beyond_the_end,
     error_of,
     header_number,
@@ -25,8 +25,8 @@ from crystal_relay.client_replies import (
     pieces_of,
     size_of,
 )
-from crystal_relay.client_vaults import VaultCalls, header_safe
-from crystal_relay.condemning import check_condemned
+from crystal_relay.client.vaults import VaultCalls, header_safe
+from crystal_relay.deletion import check_condemned
 from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import httpx
 
-from crystal_relay.client import HttpStore, Timeouts
-from crystal_relay.client_vaults import invite_info
+from crystal_relay.client.http import HttpStore, Timeouts
+from crystal_relay.client.vaults import invite_info
 from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.invites import InviteInfo, InviteSlot, check_mailbox, invite_credential, mailbox_prefix
 from crystal_relay.limits import INVITE_BYTES_MAX

@@ -47,7 +47,7 @@ class Waits:
         """Room for one more wait of a device. Raises TooManyRequests."""
         mine, all_of_vault = (identity.vault, identity.device), (identity.vault, "")
         if (
-            self._held.get(mine, 0) >= WAITS_OF_DEVICE_MAX
+            self._held.get(mine, 0) >= WAITS_OF_DEVICE_MAX  # §R9-8
             or self._held.get(all_of_vault, 0) >= WAITS_OF_VAULT_MAX
         ):
             self.refused += 1

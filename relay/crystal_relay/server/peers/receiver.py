@@ -12,7 +12,7 @@ from crystal_relay.limits import MIB
 from crystal_relay.notify import Notifier
 from crystal_relay.server.load import Load
 from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, Heard, News, answer, read
-from crystal_relay.server.peers.post import AnotherProcess
+from crystal_relay.server.peers.transport import AnotherProcess
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import content_length, head_of, no_query, small_body, text_of

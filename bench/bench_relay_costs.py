@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import Row, value_at_most
-from crystal_node.agent.watching import POSITION_SECONDS
+from crystal_node.agent.watcher import POSITION_SECONDS
 from crystal_node.base.settings import child_environment
 from crystal_node.surfaces.demo.machines import DemoDevice
 from crystal_node.sync.watch import WatchTimes

@@ -26,8 +26,8 @@ from crystal_node.agent.notices import needs as needs_module
 from crystal_node.agent.notices.desktop import FreeDesktop, MacOs, command, desktop_here
 from crystal_node.agent.notices.job import LINES_MAX, SHOWN_MS_MIN, Notices, body, look_around, needs
 from crystal_node.device.device import Device, opened
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.machine import Vault
 from tests.support.secret_service import secret_service

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from crystal_mirror.operations import Capture, Piece
-from crystal_node.agent.watching import reporter
+from crystal_node.agent.watcher import reporter
 from crystal_node.base.events import WatchEvent
 from crystal_node.device.device import opened
 from tests.support.invited import settings_of

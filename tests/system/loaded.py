@@ -13,7 +13,7 @@ import watchfiles
 # Loaded before a child is forked; no thread, connection or model is made by importing these.
 import crystal_core.embed.builtin
 import crystal_core.search
-import crystal_node.agent.watching
+import crystal_node.agent.watcher
 import crystal_node.capture.recorder
 import crystal_node.device.enrolment
 import crystal_node.sync.syncer
@@ -27,7 +27,7 @@ LOADED = (
     crystal_node.device.enrolment,
     crystal_node.capture.recorder,
     crystal_node.sync.syncer,
-    crystal_node.agent.watching,
+    crystal_node.agent.watcher,
     httpx,
     onnxruntime,
     tokenizers,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.commands.service import Do, Done, Tell
 from crystal_node.base.errors import UsageError
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings

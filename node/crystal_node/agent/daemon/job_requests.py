@@ -1,24 +1,30 @@
-"""What a person asks of the jobs: run one now, pause one. A running agent is asked through jobs.db, else it is done here."""
+"""Requests of a person to the jobs: run one now, pause one. The background service does it; without one, this process."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from crystal_node.agent.daemon.registry import duties
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.agent.jobs.status import agent_standing
+from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import JobOutcome, JobStatus
+from crystal_node.base.local_api import NotUnderstood, ServiceAway
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
+from crystal_node.search.finding.client import decoded_answer
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import syncing
-from crystal_node.sync.work import JobContext
 
 _LOOK_SECONDS = 0.1
+_ANSWER_SECONDS = 10.0
+"""For the service to answer, beside the job."""
 _PURPOSE = "crystal jobs run"
 
 
@@ -46,18 +52,40 @@ def pause_job(settings: Settings, name: str, *, paused: bool) -> JobStatus:
 
 
 def run_job(settings: Settings, name: str, *, seconds: float, say: Callable[[str], None]) -> JobRun:
-    """Has it run, and waits for its end.
+    """Have a job run, and wait for its end.
 
     Raises:
         NoSuchEntry: there is no such job.
         HomeBusy: `crystal sync --watch` holds this home, which runs no jobs.
     """
     if agent_standing(settings.home).running:
-        return _by_agent(settings, name, seconds)
+        return _by_service(settings, name, seconds)
     return asyncio.run(_here(settings, name, say))
 
 
-def _by_agent(settings: Settings, name: str, seconds: float) -> JobRun:
+def want_job(settings: Settings, name: str) -> JobStatus:
+    """Have the running service begin a job now, without waiting for its end. Raises NoSuchEntry."""
+    return _by_service(settings, name, 0.0).standing
+
+
+def _by_service(settings: Settings, name: str, seconds: float) -> JobRun:
+    home = settings.home
+    target = f"/api/jobs/{quote(name, safe='')}/run?seconds={seconds:g}"
+    try:
+        answer = local_api.ask(str(home.root), "POST", target, seconds=seconds + _ANSWER_SECONDS)
+        return decoded_answer(answer, JobRun)
+    except ServiceAway:
+        return _by_database(settings, name, seconds)
+    except (
+        OSError,
+        NotUnderstood,
+    ):  # it ended meanwhile, or is busy; the request stands in jobs.db, or nobody has it
+        with JobStore.open(home.jobs_database) as store:
+            return JobRun(store.one(name), "agent", finished=False)
+
+
+def _by_database(settings: Settings, name: str, seconds: float) -> JobRun:
+    """By a request that stands in jobs.db: where there are no sockets, and for a service of an earlier version."""
     deadline = time.monotonic() + seconds
     with JobStore.open(settings.home.jobs_database) as store:
         number = store.ask_for(name)
@@ -69,7 +97,7 @@ def _by_agent(settings: Settings, name: str, seconds: float) -> JobRun:
 
 
 async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> JobRun:
-    """Under the lock of whoever watches, so that it does not run twice at once."""
+    """Under the watch lock, so that it does not run twice at once."""
 
     def report(event: WatchEvent, text: str) -> None:
         if event is WatchEvent.PROGRESS:
@@ -81,15 +109,11 @@ async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> Jo
         JobStore.open(settings.home.jobs_database) as store,
     ):
         async with syncing(device, _PURPOSE, say) as syncer:
-            jobs = duties(JobContext(device, syncer, report))
-            store.register(jobs)
-            number = store.ask_for(name)
-            # Nothing but what was asked for runs: the others wait for an agent. How it went is told by who called.
+            # Nothing but what was asked for runs: the others wait for the service. The caller tells how it went.
             schedule = Schedule(store, lambda _event, _text: None, lambda low, high: high, alone=name)
-            schedule.start(jobs)
+            schedule.start(duties(JobContext(device, syncer, report)))
             try:
-                while store.one(name).served < number:  # noqa: ASYNC110  another process may write it as well
-                    await asyncio.sleep(_LOOK_SECONDS)
+                standing, finished = await schedule.run_now(name)
             finally:
                 await schedule.aclose()
-            return JobRun(store.one(name), "here", finished=True)
+            return JobRun(standing, "here", finished)

@@ -31,7 +31,7 @@ from crystal_node.agent.heartbeat import Mark, Pulse, is_metered, mark_of
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Schedule
 from crystal_node.agent.jobs.status import PURPOSE, Noted
-from crystal_node.agent.watching import Watching, watch_lock, watching
+from crystal_node.agent.watcher import Watcher, run_watcher, watch_lock
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, describe, passes
 from crystal_node.base.events import Report, WatchEvent
@@ -42,7 +42,7 @@ from crystal_node.base.settings.again import options_again
 from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.serving import FinderService
 from crystal_node.search.recall.service import recall_of
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 END_SECONDS_MAX = 10.0
 """After the last round a thread of a job may go on for so long; a kill loses nothing, so it then ends with the process."""
@@ -86,7 +86,7 @@ class _Agent:
         self._settings = device.settings
         self._battery = self._metered = False
         self._asking: asyncio.Task[None] | None = None
-        self._watching: Watching | None = None
+        self._watching: Watcher | None = None
         self._desk: CommandDesk | None = None
         self._ending: threading.Timer | None = None
         self._finder = FinderService(lambda: self._settings, {"recall": recall_of})
@@ -105,7 +105,7 @@ class _Agent:
         store = self._store()
         ends = int(ExitCode.OK)
         try:
-            await watching(
+            await run_watcher(
                 self._device,
                 self._report,
                 PURPOSE,
@@ -140,7 +140,7 @@ class _Agent:
             )
             return JobStore.in_memory()
 
-    def _beside(self, found: Watching) -> list[Coroutine[Any, Any, None]]:
+    def _beside(self, found: Watcher) -> list[Coroutine[Any, Any, None]]:
         self._watching = found
         schedule = found.schedule
         self._look_around()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from crystal_node.agent.jobs.status import agent_standing
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import Job
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 
 def duties(work: JobContext) -> list[Job]:

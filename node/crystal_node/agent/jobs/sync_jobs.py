@@ -3,7 +3,7 @@
 import os
 
 from crystal_node.base.jobs import Job
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 SNAPSHOT_SECONDS = 30.0
 MODEL_SECONDS = 10.0

@@ -17,7 +17,7 @@ from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
 from crystal_node.device.device import Device
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 LINES_MAX = 4
 

@@ -8,7 +8,7 @@ from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted
 
 if TYPE_CHECKING:
-    from crystal_node.sync.work import JobContext
+    from crystal_node.sync.job_context import JobContext
 
 EVERY_SECONDS = 120.0
 

@@ -14,7 +14,7 @@ from crystal_node.base.jobs import Job
 
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
-    from crystal_node.sync.work import JobContext
+    from crystal_node.sync.job_context import JobContext
 
 HOUR_SECONDS = 3600.0
 FORGET_EVERY_SECONDS = 300.0

@@ -9,7 +9,7 @@ from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted, size
 from crystal_node.device.activity import Activity, note
 from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 
 JITTER_SECONDS = 300.0
 _HOUR_SECONDS = 3600.0

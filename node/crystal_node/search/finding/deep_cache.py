@@ -26,7 +26,7 @@ from crystal_node.search.finding.deep import forget_mark
 
 if TYPE_CHECKING:
     from crystal_node.base.jobs import Job
-    from crystal_node.sync.work import JobContext
+    from crystal_node.sync.job_context import JobContext
 
 KEPT_MS = 7 * 86_400_000
 ANSWERS_MAX = 500

@@ -2,17 +2,27 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from datetime import datetime
+from importlib.metadata import version as installed_version
+from typing import Annotated, Any
 
 import typer
 
+from crystal_node.agent.daemon.logs import follow as following
+from crystal_node.agent.daemon.logs import last_lines
+from crystal_node.agent.daemon.process import run_agent
+from crystal_node.agent.jobs.status import AgentStanding, agent_standing, job_standings
+from crystal_node.agent.service import Manager, ServiceState, manager_for
+from crystal_node.agent.service.control import install_and_start, stop_agent
+from crystal_node.agent.service.control import start as start_service
+from crystal_node.agent.watcher import reporter
+from crystal_node.base.errors import describe, passes
+from crystal_node.base.jobs import JobStatus
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.wording import clock_time, iso, printable
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.agent.jobs.status import AgentStanding
-    from crystal_node.agent.service import Manager, ServiceState
-    from crystal_node.base.settings import Settings
 
 group = typer.Typer(
     help="Run Crystal in the background: record, sync, and do what is due.",
@@ -45,9 +55,6 @@ def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, deb
         crystal agent run
     """
     from crystal_node.agent.daemon import logs
-    from crystal_node.agent.daemon.process import run_agent
-    from crystal_node.agent.watching import reporter
-    from crystal_node.base.settings import resolve
 
     for pair in variables or []:
         name, _, value = pair.partition("=")
@@ -65,8 +72,6 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent install
     """
-    from crystal_node.agent.service import manager_for
-    from crystal_node.agent.service.control import install_and_start
 
     settings = _settings()
     manager = manager_for(settings)
@@ -85,8 +90,6 @@ def start(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent start
     """
-    from crystal_node.agent.service import manager_for
-    from crystal_node.agent.service.control import start as start_service
 
     settings = _settings()
     manager = manager_for(settings)
@@ -105,9 +108,6 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent stop
     """
-    from crystal_node.agent.jobs.status import agent_standing
-    from crystal_node.agent.service import manager_for
-    from crystal_node.agent.service.control import stop_agent
 
     settings = _settings()
     if not as_json and agent_standing(settings.home).running:
@@ -129,10 +129,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent status
     """
-    from crystal_node.agent.jobs.status import agent_standing, job_standings
-    from crystal_node.agent.service import manager_for
-    from crystal_node.base.errors import describe, passes
-    from crystal_node.base.jobs import JobStatus
 
     settings = _settings()
     standing = agent_standing(settings.home)
@@ -175,8 +171,6 @@ def logs(count: Count = 50, follow: Follow = False, as_json: Json = False, debug
 
         crystal agent logs -n 20 --follow
     """
-    from crystal_node.agent.daemon.logs import follow as following
-    from crystal_node.agent.daemon.logs import last_lines
 
     path = _settings().home.log_file
     show = emit_line if as_json else _print_line
@@ -197,7 +191,6 @@ def uninstall(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent uninstall
     """
-    from crystal_node.agent.service import ServiceState, manager_for
 
     manager = manager_for(_settings())
     was = manager.state()
@@ -210,14 +203,12 @@ def uninstall(as_json: Json = False, debug: Debug = False) -> None:
         say(f"The service is removed ({manager.name}).")
 
 
-def _settings() -> "Settings":
-    from crystal_node.base.settings import resolve
+def _settings() -> Settings:
 
     return resolve()
 
 
-def _agent_document(standing: "AgentStanding") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _agent_document(standing: AgentStanding) -> dict[str, object]:
 
     holder = standing.holder
     return {
@@ -231,7 +222,7 @@ def _agent_document(standing: "AgentStanding") -> dict[str, object]:
     }
 
 
-def _service_document(manager: "Manager", state: "ServiceState | None" = None) -> dict[str, Any]:
+def _service_document(manager: Manager, state: ServiceState | None = None) -> dict[str, Any]:
     return {
         "service": manager.name,
         "state": (manager.state() if state is None else state).value,
@@ -239,10 +230,7 @@ def _service_document(manager: "Manager", state: "ServiceState | None" = None) -
     }
 
 
-def _print(standing: "AgentStanding", manager: "Manager", state: "ServiceState") -> None:
-    from importlib.metadata import version as installed_version
-
-    from crystal_node.base.wording import clock_time
+def _print(standing: AgentStanding, manager: Manager, state: ServiceState) -> None:
 
     holder = standing.holder
     if holder is None:
@@ -269,10 +257,6 @@ _STATES = {
 
 
 def _print_line(line: dict[str, Any]) -> None:
-    from contextlib import suppress
-    from datetime import datetime
-
-    from crystal_node.base.wording import clock_time, printable
 
     moment = str(line.get("at") or "")
     with suppress(ValueError):  # a line that was damaged is shown as it is

@@ -7,7 +7,7 @@ import typer
 
 from crystal_mirror.membership.status import status
 from crystal_node.agent.daemon.registry import keep_up
-from crystal_node.agent.watching import watch_device
+from crystal_node.agent.watcher import watch_device
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, size
@@ -15,8 +15,8 @@ from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.files.rounds import words as file_words
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import SyncResult, sync_once, syncing
-from crystal_node.sync.work import JobContext
 
 Watch = Annotated[
     bool,

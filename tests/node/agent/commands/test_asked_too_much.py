@@ -16,8 +16,8 @@ from crystal_node.capture.history import step_over
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.backup.folder import backups
 from crystal_node.surfaces.cli.console.output import json_line
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.llm_server import llm_server
 from tests.support.machine import Machine, Vault, transcript

@@ -11,7 +11,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.derive.artefacts import job as artefacts_job
 from crystal_node.derive.staging import job as staging_job
 from crystal_node.device.device import opened
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 from tests.support.machine import Machine, Vault, transcript
 
 LAPTOP = "laptop-agent"

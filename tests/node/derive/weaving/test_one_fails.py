@@ -16,7 +16,7 @@ from crystal_node.derive.staging.service import advance
 from crystal_node.derive.weaving import job as weaving_job
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import PrivateNow
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.job_context import JobContext
 from tests.support.machine import Machine, Vault
 
 

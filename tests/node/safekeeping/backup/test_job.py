@@ -12,8 +12,8 @@ from crystal_node.device.activity import Activity, read_moments
 from crystal_node.device.device import Device, opened
 from crystal_node.safekeeping.backup.job import jobs
 from crystal_node.safekeeping.backup.verification import verify_backup
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.work import JobContext
 from tests.support.invited import settings_of
 from tests.support.machine import Machine, Vault
 

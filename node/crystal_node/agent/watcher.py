@@ -28,11 +28,10 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.wording import clock_time, iso, printable
 from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device
-from crystal_node.sync.files.watching import FilesWatch
+from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.members.news import line_of
 from crystal_node.sync.syncer import Syncer
-from crystal_node.sync.watch import Watch, WatchTimes
-from crystal_node.sync.work import JobContext
+from crystal_node.sync.watch import FilesLoop, Watch, WatchTimes
 from crystal_relay.store import renew
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ POSITION_SECONDS = 900.0
 """A watcher tells the others how far it is at most this often: with ten devices each message would else cost ten writes."""
 
 
-class DeviceWork:
+class DeviceTarget:
     """What the watcher drives, on a real device."""
 
     def __init__(
@@ -151,12 +150,12 @@ class DeviceWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class Watcher:
     """What runs, for those beside it."""
 
     work: JobContext
     watch: Watch
-    files: FilesWatch
+    files: FilesLoop
     store: "Store"
     schedule: Schedule
     stop: asyncio.Event
@@ -174,22 +173,22 @@ class Watching:
     renewals: "set[asyncio.Task[None]]" = field(default_factory=set["asyncio.Task[None]"])
 
 
-Beside = Callable[[Watching], list[Coroutine[Any, Any, None]]]
+Beside = Callable[[Watcher], list[Coroutine[Any, Any, None]]]
 """What goes on beside the rounds until it is cancelled. If one of them ends, by an error, that ends the program."""
 
 
 async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | None = None) -> None:
-    """Watches until SIGTERM, SIGINT or SIGHUP. Raises as ``watching``, and HomeBusy if another process watches this home."""
+    """Watches until SIGTERM, SIGINT or SIGHUP. Raises as ``run_watcher``, and HomeBusy if another process watches this home."""
     from crystal_node.agent.jobs import sync_jobs
 
-    def beside(found: Watching) -> list[Coroutine[Any, Any, None]]:
+    def beside(found: Watcher) -> list[Coroutine[Any, Any, None]]:
         found.schedule.start(sync_jobs.jobs(found.work))
         pulse = Pulse(device.settings.home.config_file, found.again, lambda: None, lambda: None)
         return [pulse.run()]
 
     purpose = "crystal sync --watch"
     with watch_lock(device.settings.home, purpose):
-        await watching(device, reporter(as_json), purpose, JobStore.in_memory(), beside, times)
+        await run_watcher(device, reporter(as_json), purpose, JobStore.in_memory(), beside, times)
 
 
 def watch_lock(home: Home, purpose: str) -> FileLock:
@@ -197,7 +196,7 @@ def watch_lock(home: Home, purpose: str) -> FileLock:
     return FileLock(home.watch_lock, purpose=purpose, wait_seconds=_WATCH_LOCK_SECONDS)
 
 
-async def watching(
+async def run_watcher(
     device: Device,
     report: Report,
     purpose: str,
@@ -229,12 +228,12 @@ async def watching(
             gives_way=True,
         )
         uniform = SystemRandom().uniform
-        files = FilesWatch(device, syncer, report, uniform)
-        device_work = DeviceWork(device, store, syncer, report, files.moved)
+        files = FilesLoop(device, syncer, report, uniform)
+        device_work = DeviceTarget(device, store, syncer, report, files.moved)
         watch = Watch(device_work, report=report, stop=stop, uniform=uniform, times=times)
         work = JobContext(device, syncer, report, latest)
         schedule = Schedule(jobs, report, uniform, put_off)
-        found = Watching(work, watch, files, store, schedule, stop)
+        found = Watcher(work, watch, files, store, schedule, stop)
         tasks = [asyncio.create_task(each) for each in (files.run(), *beside(found))]
         for task in tasks:  # they end by an error only, and that ends the program
             task.add_done_callback(lambda _: stop.set())

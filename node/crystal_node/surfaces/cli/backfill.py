@@ -1,15 +1,17 @@
 """``crystal backfill``: records what stands in transcripts and is not in the memory yet."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, counted, one_line, size
+from crystal_node.capture.backfill import BackfillRequest, BackfillResult, backfill
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.capture.backfill import BackfillResult
 
 Tool = Annotated[
     str | None,
@@ -42,11 +44,6 @@ def run(
         crystal backfill --dry-run
         crystal backfill --tool codex --yes
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.capture.backfill import BackfillRequest, backfill
-    from crystal_node.device.device import opened
 
     def progress(text: str, _done: int, _total: int) -> None:
         if not as_json:
@@ -71,8 +68,7 @@ def run(
         note(f"! {_line(path)} {problem}")
 
 
-def _tell(found: "BackfillResult") -> None:
-    from crystal_node.base.wording import ago, counted, size
+def _tell(found: BackfillResult) -> None:
 
     tools = ", ".join(f"{name} {count:,}" for name, count in found.tools.items())
     say(f"transcripts  {found.files:,} ({tools or 'none'}), {size(found.bytes)}")
@@ -92,8 +88,7 @@ def _tell(found: "BackfillResult") -> None:
         )
 
 
-def _tell_done(done: "BackfillResult") -> None:
-    from crystal_node.base.wording import counted
+def _tell_done(done: BackfillResult) -> None:
 
     say(f"Recorded {counted(done.taken, 'chunk')}." if done.taken else "Nothing new.")
     if done.more:
@@ -101,6 +96,5 @@ def _tell_done(done: "BackfillResult") -> None:
 
 
 def _line(text: str) -> str:
-    from crystal_node.base.wording import one_line
 
     return one_line(text, 300)

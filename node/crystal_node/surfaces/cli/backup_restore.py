@@ -1,18 +1,26 @@
 """``crystal backup restore``: a backup brought back, as the device that it is of or, with the recovery kit, as a new one."""
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import Flags, enrolment_token, resolve
+from crystal_node.base.wording import counted, iso
+from crystal_node.safekeeping.backup.manifest import BackupManifest, Keys, read_manifest
+from crystal_node.safekeeping.backup.restore import (
+    RestoredAsNew,
+    RestoredDevice,
+    relay_of,
+    restore_as_new,
+    restore_device,
+)
 from crystal_node.surfaces.cli.console.kit import read_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
-
-if TYPE_CHECKING:
-    from crystal_node.safekeeping.backup.manifest import BackupManifest
-    from crystal_node.safekeeping.backup.restore import RestoredAsNew, RestoredDevice
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
 KitFile = Annotated[
@@ -63,7 +71,6 @@ def run(
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z --kit kit.txt
     """
-    from crystal_node.base.errors import UsageError
 
     folder = folder.expanduser().absolute()
     if kit is not None:
@@ -78,9 +85,6 @@ def run(
 
 
 def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
-    from crystal_node.base.settings import resolve
-    from crystal_node.safekeeping.backup.manifest import Keys, read_manifest
-    from crystal_node.safekeeping.backup.restore import restore_device
 
     if not yes and read_manifest(folder).keys is not Keys.NONE:
         confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
@@ -94,11 +98,6 @@ def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
 def _as_new(
     folder: Path, kit: str, relay: str | None, enroll_token: str | None, *, claim: bool, as_json: bool
 ) -> None:
-    import asyncio
-
-    from crystal_node.base.settings import Flags, enrolment_token, resolve
-    from crystal_node.safekeeping.backup.manifest import read_manifest
-    from crystal_node.safekeeping.backup.restore import relay_of, restore_as_new
 
     manifest = read_manifest(folder)
     settings = resolve(Flags(relay_url=relay))
@@ -119,8 +118,7 @@ def _as_new(
     _tell_anew(anew)
 
 
-def _tell(done: "RestoredDevice") -> None:
-    from crystal_node.base.wording import counted, iso
+def _tell(done: RestoredDevice) -> None:
 
     manifest = done.manifest
     say(
@@ -141,7 +139,7 @@ def _tell(done: "RestoredDevice") -> None:
     note("If that device is still in use somewhere, stop one of the two: they would be in each other's way.")
 
 
-def _tell_anew(anew: "RestoredAsNew") -> None:
+def _tell_anew(anew: RestoredAsNew) -> None:
     restored = anew.restored
     say(
         f"Vault {restored.vault.hex()[:8]} is back, and this machine is a new device of it ({restored.device.hex()[:8]})."
@@ -152,9 +150,7 @@ def _tell_anew(anew: "RestoredAsNew") -> None:
     say(f"If the device that the backup is of is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
 
 
-def _document(manifest: "BackupManifest", done: "RestoredDevice | RestoredAsNew") -> dict[str, object]:
-    from crystal_node.base.wording import iso
-    from crystal_node.safekeeping.backup.restore import RestoredAsNew
+def _document(manifest: BackupManifest, done: RestoredDevice | RestoredAsNew) -> dict[str, object]:
 
     anew = isinstance(done, RestoredAsNew)
     found: dict[str, object] = {

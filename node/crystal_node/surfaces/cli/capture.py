@@ -1,17 +1,23 @@
 """``crystal capture``: records transcripts, one pass; or turns recording on and off, and says how it stands."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.settings import Flags, Settings, resolve
+from crystal_node.base.wording import ago, counted, printable, size
+from crystal_node.capture.recorder import Recorder
+from crystal_node.capture.tools import TOOLS
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.tools import AiTool
+from crystal_node.surfaces.cli.up_dialogue import document
+from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states, switch
 
 Words = Annotated[
     list[str] | None,
@@ -49,13 +55,6 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False, debug: 
 
 
 def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
-    import asyncio
-
-    from crystal_node.base.errors import NoSuchEntry
-    from crystal_node.base.settings import Flags, resolve
-    from crystal_node.base.wording import printable
-    from crystal_node.capture.recorder import Recorder
-    from crystal_node.device.device import opened
 
     missing = [path for path in paths if not path.exists()]
     if missing:
@@ -103,9 +102,6 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
 
 def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
     """Turns recording on or off, as a whole or of these tools, and wakes the agent."""
-    from crystal_node.base.settings import resolve
-    from crystal_node.capture.tools import TOOLS
-    from crystal_node.surfaces.setup.tools import switch
 
     before = resolve()
     switch(before, TOOLS, names, on=on)
@@ -131,17 +127,12 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
 
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     """Each tool: found or not, on or not, how much there is, and how much of it waits."""
-    from crystal_node.base.settings import resolve
-    from crystal_node.capture.tools import TOOLS
-    from crystal_node.surfaces.setup.tools import check_names, find_tools, read_states
 
     settings = resolve()
     check_names(TOOLS, names)
     private, states = read_states(settings)
     tools = [tool for tool in find_tools(settings, states) if not names or tool.name in names]
     if as_json:
-        from crystal_node.surfaces.cli.up_dialogue import document
-
         emit(_document(settings) | {"private": private, "tools": [document(tool) for tool in tools]})
         return
     say("Recording is on." if settings.capture.on else "Recording is OFF: `crystal capture on` ends that.")
@@ -153,9 +144,7 @@ def show_tools(names: Sequence[str], *, as_json: bool) -> None:
             note(f"! {path} {problem}")
 
 
-def _tool_status(settings: "Settings", tool: "AiTool") -> str:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago, counted, size
+def _tool_status(settings: Settings, tool: AiTool) -> str:
 
     if not tool.there:
         return "not here" if tool.wanted else "not here, and off"
@@ -166,5 +155,5 @@ def _tool_status(settings: "Settings", tool: "AiTool") -> str:
     return ", ".join(parts)
 
 
-def _document(settings: "Settings") -> dict[str, object]:
+def _document(settings: Settings) -> dict[str, object]:
     return {"capture": settings.capture.on, "without": sorted(settings.capture.without)}

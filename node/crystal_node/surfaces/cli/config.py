@@ -5,6 +5,9 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
+from crystal_node.base.errors import NotSetUp, UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.settings.options import BY_NAME
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
@@ -24,7 +27,6 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
     """
     if context.invoked_subcommand is not None:
         return
-    from crystal_node.base.settings import resolve
 
     settings = resolve()
     shown = settings.shown()
@@ -59,9 +61,6 @@ def unset_option(name: Name, as_json: Json = False, debug: Debug = False) -> Non
 
 
 def _change(name: str, value: str | None, *, as_json: bool) -> None:
-    from crystal_node.base.errors import NotSetUp, UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.settings.options import BY_NAME
 
     option = BY_NAME.get(name)
     if option is None:

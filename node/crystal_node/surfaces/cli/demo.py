@@ -1,14 +1,14 @@
 """``crystal demo``: everything at work, on this machine, within a minute."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.surfaces.demo.steps import DemoStep
+from crystal_node.surfaces.demo import source as sources
+from crystal_node.surfaces.demo.steps import Demo, DemoStep, describe_step, make_folder, remove_folder
 
 Mine = Annotated[
     bool,
@@ -29,9 +29,6 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
 
         crystal demo --mine
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.demo import source as sources
-    from crystal_node.surfaces.demo.steps import Demo, make_folder, remove_folder
 
     source = sources.mine(resolve()) if mine else sources.sample()
     folder = make_folder()
@@ -71,7 +68,6 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
         say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")
 
 
-def _tell(step: "DemoStep") -> None:
-    from crystal_node.surfaces.demo.steps import describe_step
+def _tell(step: DemoStep) -> None:
 
     say(f"  ✓ {describe_step(step)}")

@@ -1,14 +1,14 @@
 """``crystal doctor``: what is wrong with this machine's Crystal, and what mends it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.agent.health.doctor import examine, exit_code, mend
+from crystal_node.agent.health.findings import Check
+from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.agent.health.findings import Check
 
 Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody: leave the relay out.")]
 Deep = Annotated[
@@ -40,12 +40,10 @@ def run(
         crystal doctor --offline
         crystal doctor --fix
     """
-    from crystal_node.agent.health.doctor import examine, exit_code, mend
-    from crystal_node.base.settings import resolve
 
     settings = resolve()
 
-    def look() -> "list[Check]":
+    def look() -> list[Check]:
         return examine(settings, offline=offline, deep=deep)
 
     done, checks = mend(look, (lambda _: None) if as_json else _told) if fix else ([], look())

@@ -1,6 +1,11 @@
 """``crystal down``: undoes what `crystal up` put into this system, and keeps everything else."""
 
+from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
+from crystal_node.surfaces.setup.down import lowering
+from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
 
 def run(as_json: Json = False, debug: Debug = False) -> int:
@@ -12,11 +17,6 @@ def run(as_json: Json = False, debug: Debug = False) -> int:
 
         crystal down
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.cli.console.output import emit, say
-    from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
-    from crystal_node.surfaces.setup.down import lowering
-    from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     settings = resolve()
     outcomes: list[StepOutcome] = []

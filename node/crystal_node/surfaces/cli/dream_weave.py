@@ -1,20 +1,26 @@
 """``crystal dream-weave``: what an agent lived through becomes journals, pages and memories. On the Core, or asked of it."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_mirror.commands.messages import Action, Arguments, CommandState
+from crystal_node.agent.commands.client import ask_core
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import CommandFailed, NoAnswer, UsageError
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.timespans import parse_since
+from crystal_node.base.wording import counted, iso, one_line, size
+from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult, llm_of, weave
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.derive.weaving import WeaveRequest, WeaveResult
-    from crystal_node.device.device import Device
 
 WAIT_SECONDS = 24 * 3600.0
 """A Core may be asleep, and a full run takes hours."""
@@ -91,11 +97,6 @@ def run(
         crystal dream-weave --dry-run
         crystal dream-weave --mode full --budget 500000
     """
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.timespans import parse_since
-    from crystal_node.derive.weaving import WeaveMode, WeaveRequest
-    from crystal_node.device.device import opened
 
     settings = resolve()
     request = WeaveRequest(
@@ -113,12 +114,7 @@ def run(
     _at_core(settings, request, as_json=as_json)
 
 
-def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool) -> None:
-    import asyncio
-    from dataclasses import replace
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.derive.weaving import llm_of, weave
+def _here(device: Device, request: WeaveRequest, *, yes: bool, as_json: bool) -> None:
 
     budget = request.budget or device.settings.dreams.tokens_max
     estimate = asyncio.run(weave(device, replace(request, dry_run=True)))
@@ -156,8 +152,7 @@ def _here(device: "Device", request: "WeaveRequest", *, yes: bool, as_json: bool
     _print(result)
 
 
-def _print_estimate(result: "WeaveResult", budget: int, out: Callable[[str], None] = say) -> None:
-    from crystal_node.base.wording import counted, one_line, size
+def _print_estimate(result: WeaveResult, budget: int, out: Callable[[str], None] = say) -> None:
 
     estimate = result.estimate
     assert estimate is not None
@@ -184,8 +179,7 @@ def _print_estimate(result: "WeaveResult", budget: int, out: Callable[[str], Non
         out("The model is on this machine: nothing is sent elsewhere, and nothing costs anything.")
 
 
-def _print(result: "WeaveResult") -> None:
-    from crystal_node.base.wording import counted, one_line
+def _print(result: WeaveResult) -> None:
 
     say(one_line(result.text, 400))
     if result.tokens_in or result.tokens_out:
@@ -204,14 +198,8 @@ def _print(result: "WeaveResult") -> None:
         say(f"  {name}")
 
 
-def _at_core(settings: "Settings", request: "WeaveRequest", *, as_json: bool) -> None:
+def _at_core(settings: Settings, request: WeaveRequest, *, as_json: bool) -> None:
     """Raises CommandFailed, NoAnswer."""
-    import asyncio
-
-    from crystal_mirror.commands.messages import Action, Arguments, CommandState
-    from crystal_node.agent.commands.client import ask_core
-    from crystal_node.base.errors import CommandFailed, NoAnswer, UsageError
-    from crystal_node.base.wording import iso, one_line
 
     if request.provider:
         raise UsageError(

@@ -1,16 +1,31 @@
 """``crystal embed``: what turns texts into vectors, and from one model to another."""
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from contextlib import closing
+from typing import Annotated
 
 import typer
 
+from crystal_core.embed.prices import PRICES_OF
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago, counted, size
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.sync.maintenance.embedding_migration import MigrationPlan, Reembedded
-    from crystal_node.sync.maintenance.embedding_status import EmbeddingStatus
+from crystal_node.sync.maintenance.embedding_migration import (
+    MigrationPlan,
+    Reembedded,
+    change_over,
+    make_all,
+    planned,
+    save,
+    settings_for,
+    target,
+)
+from crystal_node.sync.maintenance.embedding_status import EmbeddingStatus, embedding_status
+from crystal_node.sync.members.rights import check_is_core
+from crystal_node.sync.progress import ProgressLines
 
 group = typer.Typer(
     no_args_is_help=True, help="What turns texts into vectors, and from one model to another."
@@ -46,9 +61,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal embed status
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.maintenance.embedding_status import embedding_status
 
     with opened(resolve()) as device:
         found = embedding_status(device)
@@ -81,21 +93,6 @@ def migrate(
 
         crystal embed migrate openai --dry-run
     """
-    import asyncio
-    from contextlib import closing
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.maintenance.embedding_migration import (
-        change_over,
-        make_all,
-        planned,
-        save,
-        settings_for,
-        target,
-    )
-    from crystal_node.sync.members.rights import check_is_core
-    from crystal_node.sync.progress import ProgressLines
 
     settings = resolve()
     with opened(settings) as device:
@@ -120,11 +117,11 @@ def migrate(
     _done(plan, done, made, as_json=as_json)
 
 
-def _asks(plan: "MigrationPlan") -> bool:
+def _asks(plan: MigrationPlan) -> bool:
     return plan.changes_over or (bool(plan.texts) and not plan.free)
 
 
-def _plan(plan: "MigrationPlan", *, as_json: bool) -> None:
+def _plan(plan: MigrationPlan, *, as_json: bool) -> None:
     if as_json:
         emit(
             {
@@ -146,9 +143,7 @@ def _plan(plan: "MigrationPlan", *, as_json: bool) -> None:
         say(line)
 
 
-def _words(plan: "MigrationPlan") -> list[str]:
-    from crystal_core.embed.prices import PRICES_OF
-    from crystal_node.base.wording import ago, counted, size
+def _words(plan: MigrationPlan) -> list[str]:
 
     lines = [
         f"The vault's vectors are of {plan.former or 'no model yet'}; the next ones are of {plan.model}."
@@ -181,8 +176,7 @@ def _words(plan: "MigrationPlan") -> list[str]:
     return lines
 
 
-def _done(plan: "MigrationPlan", done: "Reembedded", made: int, *, as_json: bool) -> None:
-    from crystal_node.base.wording import ago, counted
+def _done(plan: MigrationPlan, done: Reembedded, made: int, *, as_json: bool) -> None:
 
     if as_json:
         emit(
@@ -202,8 +196,7 @@ def _done(plan: "MigrationPlan", done: "Reembedded", made: int, *, as_json: bool
         say(f"Nothing to do: all vectors are of {plan.model}.")
 
 
-def _show(found: "EmbeddingStatus") -> None:
-    from crystal_node.base.wording import counted
+def _show(found: EmbeddingStatus) -> None:
 
     say(f"The vault's vectors   {found.vault or 'none yet'}")
     say(

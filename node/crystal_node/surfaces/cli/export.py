@@ -5,6 +5,12 @@ from typing import Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.settings import resolve
+from crystal_node.base.timespans import parse_since
+from crystal_node.base.wording import counted
+from crystal_node.device.device import opened
+from crystal_node.safekeeping.portable.export import export
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
@@ -34,12 +40,6 @@ def run(
 
         crystal export ~/crystal-2026-01
     """
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.timespans import parse_since
-    from crystal_node.base.wording import counted
-    from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.export import export
 
     since_ms = None if since is None else parse_since(since, now_ms())
 

@@ -1,16 +1,21 @@
 """``crystal files``: which files of the home are shared, how they stand, and what needs a person."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+from crystal_mirror.files.tree import DeletionDirection
+from crystal_node.base.errors import NotSetUp, UsageError
+from crystal_node.base.file_rules import RULES_MAX, pattern_fault, with_rule
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import clock_time, counted, one_line, size
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_mirror.files.tree import DeletionDirection
-    from crystal_node.sync.files.status import FilesStatus
+from crystal_node.sync.files.rounds import open_disk, open_file_database
+from crystal_node.sync.files.status import FilesStatus, files_document, files_status
 
 group = typer.Typer(
     help="See how the files of the memory home are synced, and choose which.",
@@ -39,9 +44,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal files status
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.files.status import files_document, files_status
 
     with opened(resolve()) as device:
         found = files_status(device)
@@ -86,11 +88,6 @@ def confirm_deletions(
         crystal files confirm
         crystal files confirm --keep
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.device.device import opened
-    from crystal_node.sync.files.rounds import open_file_database
 
     with opened(resolve()) as device:
         book = open_file_database(device)
@@ -122,10 +119,8 @@ def confirm_deletions(
         say(f"Confirmed {counted(count, 'deletion')}; the next `crystal sync` carries them out.")
 
 
-def _asked(waiting: "list[tuple[str, DeletionDirection]]") -> str:
+def _asked(waiting: list[tuple[str, DeletionDirection]]) -> str:
     """What would be deleted where, for who is to say yes."""
-    from crystal_mirror.files.tree import DeletionDirection
-    from crystal_node.base.wording import counted, one_line
 
     lines: list[str] = []
     for direction, what in (
@@ -155,9 +150,6 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal files adopt
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.sync.files.rounds import open_disk, open_file_database
 
     with opened(resolve()) as device:
         book = open_file_database(device)
@@ -174,11 +166,6 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
-    import msgspec
-
-    from crystal_node.base.errors import NotSetUp, UsageError
-    from crystal_node.base.file_rules import RULES_MAX, pattern_fault, with_rule
-    from crystal_node.base.settings import resolve
 
     settings = resolve()
     if settings.vault is None:
@@ -200,9 +187,7 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
         say(f"{pattern} is synced on this device again, from the next `crystal sync` on.")
 
 
-def _print(found: "FilesStatus") -> None:
-    from crystal_mirror.files.tree import DeletionDirection
-    from crystal_node.base.wording import clock_time, counted, one_line, size
+def _print(found: FilesStatus) -> None:
 
     last = found.last
     if last.halted:
@@ -232,7 +217,6 @@ def _print(found: "FilesStatus") -> None:
 
 
 def _list(head: str, lines: list[str]) -> None:
-    from crystal_node.base.wording import one_line
 
     if not lines:
         return

@@ -1,16 +1,22 @@
 """``crystal forget``: removes texts from every device, for good, and says what still holds them."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_core.documents import documents_of
+from crystal_mirror.operations import Forget
+from crystal_node.agent.forget_report import ForgetReport, forget_report, note_files
+from crystal_node.base.errors import UsageError
+from crystal_node.base.lookup import find_text
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import read_secret
-
-if TYPE_CHECKING:
-    from crystal_node.agent.forget_report import ForgetReport
-    from crystal_node.device.device import Device
+from crystal_node.sync.files.artefacts import is_made_here
+from crystal_node.sync.files.text_search import files_with
 
 Ids = Annotated[
     list[str] | None,
@@ -42,9 +48,6 @@ def run(
         crystal forget 3f9a0c12d4e5
         crystal forget --report
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
 
     if bool(ids) is report or (text and not report):
         raise UsageError("name the texts to forget, or ask for --report")
@@ -55,14 +58,7 @@ def run(
             _forget(device, ids or [], as_json=as_json)
 
 
-def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
-    from crystal_core.documents import documents_of
-    from crystal_mirror.operations import Forget
-    from crystal_node.agent.forget_report import note_files
-    from crystal_node.base.lookup import find_text
-    from crystal_node.base.wording import one_line
-    from crystal_node.sync.files.artefacts import is_made_here
-    from crystal_node.sync.files.text_search import files_with
+def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
 
     found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
     texts = [text.words for text in found.values()]
@@ -96,10 +92,7 @@ def _forget(device: "Device", ids: list[str], *, as_json: bool) -> None:
         note(f"This file holds it, and is yours to change: {one_line(path, 300)}")
 
 
-def _report(device: "Device", *, text: bool, as_json: bool) -> None:
-    from crystal_node.agent.forget_report import forget_report, note_files
-    from crystal_node.sync.files.artefacts import is_made_here
-    from crystal_node.sync.files.text_search import files_with
+def _report(device: Device, *, text: bool, as_json: bool) -> None:
 
     if text:
         wanted = read_secret("The text to look for: ", what="text")
@@ -114,8 +107,7 @@ def _report(device: "Device", *, text: bool, as_json: bool) -> None:
         _tell(found)
 
 
-def _tell(found: "ForgetReport") -> None:
-    from crystal_node.base.wording import counted, iso, one_line
+def _tell(found: ForgetReport) -> None:
 
     say(f"{counted(found.texts, 'text')} {'is' if found.texts == 1 else 'are'} forgotten.")
     if not found.holders:
@@ -125,8 +117,7 @@ def _tell(found: "ForgetReport") -> None:
         say(f"  {holder.where.value}: {one_line(holder.what, 300)}" + (f"; gone by {day}" if day else ""))
 
 
-def _document(found: "ForgetReport") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(found: ForgetReport) -> dict[str, object]:
 
     return {
         "forgotten": found.texts,

@@ -1,14 +1,11 @@
 """``crystal hooks``: the hooks in Claude Code that wake the agent."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
+from crystal_node.agent.hooks.claude_code import ClaudeHooks, HooksLook
+from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.agent.hooks.claude_code import ClaudeHooks, HooksLook
 
 group = typer.Typer(
     help="Hooks in Claude Code that wake the agent the moment something was said.",
@@ -84,19 +81,17 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     _say_disabled(found)
 
 
-def _hooks() -> "ClaudeHooks":
-    from crystal_node.agent.hooks.claude_code import ClaudeHooks
-    from crystal_node.base.settings import resolve
+def _hooks() -> ClaudeHooks:
 
     return ClaudeHooks(resolve())
 
 
-def _say_disabled(found: "HooksLook") -> None:
+def _say_disabled(found: HooksLook) -> None:
     if found.disabled:
         say('! That file turns all hooks off ("disableAllHooks"): none of them runs until it no longer does.')
 
 
-def _document(hooks: "ClaudeHooks", found: "HooksLook") -> dict[str, object]:
+def _document(hooks: ClaudeHooks, found: HooksLook) -> dict[str, object]:
     return {
         "file": str(found.file),
         "there": found.there,

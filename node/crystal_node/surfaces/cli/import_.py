@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted
+from crystal_node.device.device import opened
+from crystal_node.safekeeping.portable.importer import import_export
+from crystal_node.safekeeping.portable.record_import import say_counts
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
@@ -21,10 +26,6 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: D
 
         crystal import ~/crystal-2026-01 --dry-run
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.device.device import opened
-    from crystal_node.safekeeping.portable.importer import import_export
 
     def progress(what: str, count: int) -> None:
         if not as_json and count and count % 10_000 == 0:
@@ -47,7 +48,6 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: D
             }
         )
         return
-    from crystal_node.safekeeping.portable.record_import import say_counts
 
     say_counts(done.taken, dry_run=dry_run, say=say)
     say(f"  documents: {done.documents:,} new, {done.documents_known:,} known")

@@ -1,18 +1,20 @@
 """``crystal init``: makes this machine the Core of a new vault, or readies it to join one."""
 
+import asyncio
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import Flags, Settings, enrolment_token, resolve
+from crystal_node.device.enrolment import found_vault, prepare_node
 from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-
+from crystal_node.surfaces.cli.pair import check_argument, join
+from crystal_node.surfaces.cli.recovery import offer_kit
 
 _STANDARD_INPUT = "-"
 
@@ -76,8 +78,6 @@ def run(
 
         crystal init --role core --relay https://relay.example.org --enroll-token -
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import Flags, resolve
 
     settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
     if role is InitRole.NODE:
@@ -100,12 +100,7 @@ def run(
     _init_core(settings, enroll_token, as_json)
 
 
-def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) -> None:
-    import asyncio
-
-    from crystal_node.base.settings import enrolment_token
-    from crystal_node.device.enrolment import found_vault
-    from crystal_node.surfaces.cli.recovery import offer_kit
+def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> None:
 
     token = enrolment_token() if enroll_token is None else enroll_token
     if enroll_token == _STANDARD_INPUT or (not token and is_terminal()):
@@ -144,10 +139,7 @@ def _init_core(settings: "Settings", enroll_token: str | None, as_json: bool) ->
     offer_kit(settings)
 
 
-def _init_node(settings: "Settings", code: str | None, *, yes: bool, as_json: bool) -> None:
-    from crystal_node.base.errors import UsageError
-    from crystal_node.device.enrolment import prepare_node
-    from crystal_node.surfaces.cli.pair import check_argument, join
+def _init_node(settings: Settings, code: str | None, *, yes: bool, as_json: bool) -> None:
 
     check_argument(code)
     if code is not None:

@@ -1,15 +1,17 @@
 """``crystal jobs``: what the agent does by itself, when it last did, and how that went."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.agent.daemon.job_requests import pause_job, run_job
+from crystal_node.agent.jobs.status import agent_standing, job_standings
+from crystal_node.base.clock import now_ms
+from crystal_node.base.jobs import JobStatus
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.wording import ago, iso, one_line, printable
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.base.jobs import JobStatus
-    from crystal_node.base.settings import Settings
 
 group = typer.Typer(
     help="See the agent's jobs, pause them, or have one run now.",
@@ -30,7 +32,6 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal jobs list
     """
-    from crystal_node.agent.jobs.status import agent_standing, job_standings
 
     settings = _settings()
     jobs = job_standings(settings.home)
@@ -80,8 +81,6 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
 
         crystal jobs run snapshot
     """
-    from crystal_node.agent.daemon.job_requests import run_job
-    from crystal_node.base.wording import printable
 
     done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
     if as_json:
@@ -93,14 +92,12 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
     return done.exit_code
 
 
-def _settings() -> "Settings":
-    from crystal_node.base.settings import resolve
+def _settings() -> Settings:
 
     return resolve()
 
 
 def _pause(name: str, *, paused: bool, as_json: bool) -> None:
-    from crystal_node.agent.daemon.job_requests import pause_job
 
     standing = pause_job(_settings(), name, paused=paused)
     if as_json:
@@ -109,8 +106,7 @@ def _pause(name: str, *, paused: bool, as_json: bool) -> None:
         say(f"{name} is paused." if paused else f"{name} runs by itself again.")
 
 
-def _document(job: "JobStatus") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(job: JobStatus) -> dict[str, object]:
 
     return {
         "name": job.name,
@@ -130,9 +126,7 @@ def _document(job: "JobStatus") -> dict[str, object]:
     }
 
 
-def _print(job: "JobStatus", width: int, running: bool) -> None:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.wording import ago, one_line
+def _print(job: JobStatus, width: int, running: bool) -> None:
 
     mark = "!!" if job.failing else "--" if job.paused else "ok"
     how = "found nothing to do" if job.outcome == "nothing" else job.outcome

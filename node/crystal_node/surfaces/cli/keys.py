@@ -1,15 +1,16 @@
 """``crystal keys``: where this device keeps its keys, and how to change that."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import KeyStoreKind, resolve
+from crystal_node.device.keys.moves import PassphraseChange, move_keys, remove_passphrase, set_passphrase
+from crystal_node.device.keys.report import KeyReport, key_report
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.device.keys.report import KeyReport
 
 group = typer.Typer(no_args_is_help=False)
 
@@ -42,8 +43,6 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
     """
     if context.invoked_subcommand is not None:
         return
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.keys.report import key_report
 
     found = key_report(resolve())
     if as_json:
@@ -67,9 +66,6 @@ def passphrase(
 
         crystal keys passphrase
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.keys.moves import PassphraseChange, remove_passphrase, set_passphrase
 
     if remove and new_file is not None:
         raise UsageError(
@@ -109,9 +105,6 @@ def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal keys move --to keyring
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import KeyStoreKind, resolve
-    from crystal_node.device.keys.moves import move_keys
 
     if to not in (KeyStoreKind.KEYRING, KeyStoreKind.FILE):
         raise UsageError(f"there is no place {to!r} to move keys to", hint="Use --to keyring or --to file.")
@@ -126,7 +119,7 @@ def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
         say(f"This device's keys are in {where}, and nowhere else.")
 
 
-def _document(found: "KeyReport") -> dict[str, object]:
+def _document(found: KeyReport) -> dict[str, object]:
     return {
         "place": found.kind.value,
         "where": found.where,
@@ -137,7 +130,7 @@ def _document(found: "KeyReport") -> dict[str, object]:
     }
 
 
-def _print(found: "KeyReport") -> None:
+def _print(found: KeyReport) -> None:
     say(f"place       {found.where}")
     if found.names is not None:
         say(f"keys        {', '.join(found.names) or 'none'}")

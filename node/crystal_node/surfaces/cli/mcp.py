@@ -1,18 +1,22 @@
 """``crystal mcp``: the memory as an MCP server, and its entry among the servers of the clients on this machine."""
 
+import logging
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode, UsageError, describe
+from crystal_node.base.settings import resolve, serve_token
+from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
+from crystal_node.surfaces.mcp.clients.installation import McpClients
+from crystal_node.surfaces.mcp.clients.places import McpClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from crystal_node.search.finding.keeper import Keeper
-    from crystal_node.surfaces.mcp.clients.installation import McpClients
-    from crystal_node.surfaces.mcp.clients.places import McpClient
     from crystal_node.surfaces.mcp.tools import McpTool
 
 group = typer.Typer(
@@ -72,13 +76,8 @@ def run(
     if context.invoked_subcommand is not None:
         return
     if not http and (port is not None or as_json):
-        from crystal_node.base.errors import UsageError
-
         raise UsageError("--port and --json go with --http", hint="Add --http, or leave them out.")
-    import logging
 
-    from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.keeper import Keeper
     from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS
 
     logging.basicConfig(format="crystal mcp: %(message)s", level=logging.ERROR)
@@ -91,11 +90,8 @@ def run(
     serve(keeper, tools)
 
 
-def _over_http(keeper: "Keeper", tools: "tuple[McpTool, ...]", port: int, *, as_json: bool) -> None:
-    import os
+def _over_http(keeper: Keeper, tools: "tuple[McpTool, ...]", port: int, *, as_json: bool) -> None:
 
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import serve_token
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token
     from crystal_node.surfaces.gateway.server import listen, port_of
     from crystal_node.surfaces.mcp.http import PATH, serve_http
@@ -131,7 +127,7 @@ def install(client: Clients = None, as_json: Json = False, debug: Debug = False)
     """
     agents = _clients()
 
-    def do(each: "McpClient") -> str:
+    def do(each: McpClient) -> str:
         return "installed" if agents.install(each) else "was installed"
 
     return _each(agents, client or [], do, as_json=as_json)
@@ -147,7 +143,7 @@ def uninstall(client: Clients = None, as_json: Json = False, debug: Debug = Fals
     """
     agents = _clients()
 
-    def do(each: "McpClient") -> str:
+    def do(each: McpClient) -> str:
         return "taken out" if agents.uninstall(each) else "was not there"
 
     return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
@@ -163,22 +159,19 @@ def status(client: Clients = None, as_json: Json = False, debug: Debug = False) 
     """
     agents = _clients()
 
-    def do(each: "McpClient") -> str:
+    def do(each: McpClient) -> str:
         return agents.look(each).state.value
 
     return _each(agents, client or [each.name for each in agents.all], do, as_json=as_json)
 
 
-def _clients() -> "McpClients":
-    from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.mcp.clients.installation import McpClients
+def _clients() -> McpClients:
 
     return McpClients(resolve())
 
 
-def _each(agents: "McpClients", names: list[str], do: "Callable[[McpClient], str]", *, as_json: bool) -> int:
+def _each(agents: McpClients, names: list[str], do: Callable[[McpClient], str], *, as_json: bool) -> int:
     """Does it for each client; one that cannot be changed keeps no other from it. Returns the first failure's exit code."""
-    from crystal_node.base.errors import ExitCode, describe
 
     code: int = ExitCode.OK
     rows: list[dict[str, object]] = []

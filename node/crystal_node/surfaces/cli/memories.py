@@ -1,16 +1,32 @@
 """``crystal memories``: what is remembered, how it came about, and changing it."""
 
+import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+from crystal_core.memories import MemoryStatus
+from crystal_mirror.operations import PIECE_BYTES_MAX
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import one_line, printable
+from crystal_node.device.device import opened
+from crystal_node.search.memories import (
+    MemoryDocument,
+    MemoryEventDocument,
+    amend_memory,
+    edit_memory,
+    find_memory,
+    history_of,
+    list_memories,
+    memory_document,
+    revive_memory,
+)
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.remember import Category
-
-if TYPE_CHECKING:
-    from crystal_node.search.memories import MemoryDocument, MemoryEventDocument
 
 group = typer.Typer(help="See what is remembered, and change it.", no_args_is_help=True, add_completion=False)
 
@@ -58,12 +74,6 @@ def list_(
         crystal memories list --category preference
         crystal memories list --status superseded --json
     """
-    import msgspec
-
-    from crystal_core.memories import MemoryStatus
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import list_memories
 
     wanted = None if status is StatusChoice.ANY else MemoryStatus(status.value)
     with opened(resolve()) as device:
@@ -93,18 +103,12 @@ def show(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories show 3f9a0c12d4e5
     """
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import find_memory, memory_document
 
     with opened(resolve()) as device:
         found = memory_document(device, find_memory(device, identity))
     if as_json:
         emit(msgspec.to_builtins(found))
         return
-    from crystal_node.base.wording import printable
 
     say(printable(found.text))
     note(f"{found.id}")
@@ -132,20 +136,11 @@ def edit(
         crystal memories edit 3f9a0c12d4e5 --text "The database is restored at three."
         crystal memories edit 3f9a0c12d4e5 --confidence 60
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.search.memories import edit_memory
 
     if text is None and category is None and confidence is None:
         raise UsageError("say what to change: --text, --category or --confidence")
     if text == "-":
-        import sys
-
-        from crystal_mirror.operations import PIECE_BYTES_MAX
-
         text = sys.stdin.read(PIECE_BYTES_MAX + 1)
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import memory_document
 
     with opened(resolve()) as device:
         changed = edit_memory(
@@ -166,9 +161,6 @@ def retire(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories retire 3f9a0c12d4e5
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import amend_memory, memory_document
 
     with opened(resolve()) as device:
         changed = amend_memory(device, identity, status="retired")
@@ -183,9 +175,6 @@ def revive(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories revive 3f9a0c12d4e5
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import memory_document, revive_memory
 
     with opened(resolve()) as device:
         changed = revive_memory(device, identity)
@@ -200,11 +189,6 @@ def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories history 3f9a0c12d4e5
     """
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import history_of
 
     with opened(resolve()) as device:
         found = history_of(device, identity)
@@ -215,8 +199,7 @@ def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
         say(_event_line(event))
 
 
-def _tell(changed: "MemoryDocument", done: str, *, as_json: bool) -> None:
-    import msgspec
+def _tell(changed: MemoryDocument, done: str, *, as_json: bool) -> None:
 
     if as_json:
         emit(msgspec.to_builtins(changed))
@@ -224,15 +207,13 @@ def _tell(changed: "MemoryDocument", done: str, *, as_json: bool) -> None:
     say(f"{done}: {_line(changed)}")
 
 
-def _line(found: "MemoryDocument") -> str:
-    from crystal_node.base.wording import one_line
+def _line(found: MemoryDocument) -> str:
 
     text = one_line(found.text, _TEXT_CHARS)
     return f"{found.id[:12]}  {found.created_at[:10] or '          '}  {_standing(found)}  {text}"
 
 
-def _standing(found: "MemoryDocument") -> str:
-    from crystal_node.base.wording import one_line
+def _standing(found: MemoryDocument) -> str:
 
     said = [one_line(found.category, 40)]
     if found.confidence < 100:
@@ -244,8 +225,7 @@ def _standing(found: "MemoryDocument") -> str:
     return ", ".join(said)
 
 
-def _event_line(event: "MemoryEventDocument") -> str:
-    from crystal_node.base.wording import one_line
+def _event_line(event: MemoryEventDocument) -> str:
 
     who = f"{one_line(event.agent, 80)} on {one_line(event.device, 80)}"
     how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}"

@@ -1,41 +1,35 @@
 """``crystal pair``: brings another machine in by an invite, joins by a code, or shows the vault's offline code."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
-from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, read_secret
-from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-from typing import TYPE_CHECKING
-
-from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import Root
-    from crystal_node.base.settings import Settings
 import asyncio
 import signal
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from crystal_node.base.errors import UsageError
+import typer
+
+from crystal_crypto.errors import CrystalError
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.invite_code import InviteCode, decode_invite
+from crystal_crypto.pairing import decode, encode
+from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.base.wording import one_line
+from crystal_node.device.device import opened
+from crystal_node.device.enrolment import Enrolled, join_vault
+from crystal_node.device.relay import open_http
+from crystal_node.safekeeping.pairing.inviter import invite as serve
+from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
+from crystal_node.safekeeping.pairing.qr import check_file, write
 from crystal_node.surfaces.cli import pair_dialogue, pair_events
-from crystal_node.surfaces.cli.console.output import emit_line
-from crystal_node.surfaces.cli.console.prompts import InputLines
-
-if TYPE_CHECKING:
-    from crystal_crypto.invite_code import InviteCode
-    from crystal_node.base.settings import Settings
-    from crystal_node.device.enrolment import Enrolled
-    from crystal_node.safekeeping.pairing.newcomer import Joined
+from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
+from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, InputLines, confirm, read_secret
+from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
+from crystal_node.sync.syncer import sync_now
+from crystal_relay.errors import RelayError
 
 _ASK = "-"
 
@@ -100,8 +94,6 @@ def run(
         crystal pair             (on the Core)
         crystal pair --code -    (on the new machine)
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import Flags, resolve
 
     joins = code is not None or code_file is not None
     if offline and joins:
@@ -129,7 +121,7 @@ def run(
 
 
 def join(
-    settings: "Settings",
+    settings: Settings,
     code: str,
     *,
     as_json: bool,
@@ -140,8 +132,6 @@ def join(
     if code == _ASK:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
     if is_invite(code):
-        from crystal_crypto.invite_code import decode_invite
-
         invite = decode_invite(code)
         someone_must_confirm(yes=yes)
         join_with_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
@@ -157,7 +147,6 @@ def check_argument(code: str | None) -> None:
     Raises:
         Usage: it did.
     """
-    from crystal_node.base.errors import UsageError
 
     if code is not None and not is_invite(code):
         raise UsageError(
@@ -174,7 +163,6 @@ def is_invite(code: str) -> bool:
 
 def someone_must_confirm(*, yes: bool) -> None:
     """Said before the invite is used up."""
-    from crystal_node.base.errors import UsageError
 
     if not yes and not is_terminal():
         raise UsageError(
@@ -184,7 +172,6 @@ def someone_must_confirm(*, yes: bool) -> None:
 
 
 def _file(path: Path) -> str:
-    from crystal_node.base.errors import UsageError
 
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -205,19 +192,14 @@ Show it to nobody, photograph it nowhere, and clear the screen afterwards.
 """
 
 
-def key_check(root: "Root") -> str:
+def key_check(root: Root) -> str:
     """Four groups that are the same wherever the same root is: "3f2a 9c01 77be 10d4". They tell nothing of it."""
     text = root.check_value.hex()
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def show_offline(settings: "Settings", qr: Path | None, *, yes: bool, as_json: bool) -> None:
+def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: bool) -> None:
     """Shows the code after a typed confirmation."""
-    from crystal_crypto.pairing import encode
-    from crystal_node.base.errors import NotSetUp, WrongCode
-    from crystal_node.device.device import opened
-    from crystal_node.safekeeping.pairing.qr import check_file, write
-    from crystal_node.surfaces.cli.console.terminal import show_code
 
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -247,12 +229,8 @@ def show_offline(settings: "Settings", qr: Path | None, *, yes: bool, as_json: b
     )
 
 
-def join_offline(settings: "Settings", code: str, *, as_json: bool, new_keys: bool) -> None:
+def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool) -> None:
     """Joins by the root that the code is."""
-    import asyncio
-
-    from crystal_crypto.pairing import decode
-    from crystal_node.device.enrolment import join_vault
 
     offline = decode(code)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
@@ -292,9 +270,8 @@ def join_offline(settings: "Settings", code: str, *, as_json: bool, new_keys: bo
 T = TypeVar("T")
 
 
-def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool) -> None:
+def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -> None:
     """Invites one machine, and stays until it is in or the invite is over."""
-    from crystal_node.safekeeping.pairing.qr import check_file
 
     if qr is not None:
         check_file(qr)
@@ -331,9 +308,8 @@ def invite(settings: "Settings", qr: Path | None, *, grant: bool, as_json: bool)
         )
 
 
-def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool) -> "Joined":
+def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool) -> Joined:
     """Joins by an invite, with whoever sits here."""
-    from crystal_node.safekeeping.pairing.newcomer import join_by_invite
 
     before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
     if settings.vault is not None and before and before != wanted:
@@ -355,7 +331,7 @@ def enter(settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool,
 
 
 def join_with_invite(
-    settings: "Settings", code: "InviteCode", *, as_json: bool, yes: bool, new_keys: bool
+    settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool
 ) -> None:
     """Joins by an invite, and syncs for the first time."""
     joined = enter(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
@@ -380,7 +356,7 @@ def join_with_invite(
         say("       crystal search WORDS     find anything, offline")
 
 
-def say_anew(enrolled: "Enrolled", *, new_keys: bool) -> None:
+def say_anew(enrolled: Enrolled, *, new_keys: bool) -> None:
     """A home that was set up is another device now: so it says, and which one is left behind."""
     vault = enrolled.vault.hex()[:8]
     say(
@@ -401,9 +377,8 @@ def say_anew(enrolled: "Enrolled", *, new_keys: bool) -> None:
     )
 
 
-def _listed(enrolled: "Enrolled") -> bool | None:
+def _listed(enrolled: Enrolled) -> bool | None:
     """Whether the device that this home was is a member still; None if it is not known which one that was."""
-    from crystal_node.device.device import opened
 
     if not enrolled.replaced:
         return None
@@ -428,12 +403,7 @@ def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
-async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -> Invited:
-    from crystal_node.base.errors import NotSetUp
-    from crystal_node.base.locking import FileLock
-    from crystal_node.device.device import opened
-    from crystal_node.device.relay import open_http
-    from crystal_node.safekeeping.pairing.inviter import invite as serve
+async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> Invited:
 
     with opened(settings) as device:
         device.member.check_active()
@@ -445,12 +415,8 @@ async def _invite(settings: "Settings", person: InviterPerson, *, grant: bool) -
                 return await serve(device, http, person, grant=grant)
 
 
-def first_sync(settings: "Settings") -> bool:
+def first_sync(settings: Settings) -> bool:
     """Best effort: the machine is set up whether it comes through or not."""
-    from crystal_crypto.errors import CrystalError
-    from crystal_node.device.device import opened
-    from crystal_node.sync.syncer import sync_now
-    from crystal_relay.errors import RelayError
 
     try:
         with opened(settings) as device:
@@ -468,7 +434,7 @@ def _paired(invited: Invited) -> str:
     return f"{name} is now a device of this vault{grant}."
 
 
-def _joined_document(joined: "Joined", *, synced: bool) -> dict[str, object]:
+def _joined_document(joined: Joined, *, synced: bool) -> dict[str, object]:
     enrolled = joined.enrolled
     settings = enrolled.settings
     return {

@@ -1,10 +1,16 @@
 """``crystal private``: records nothing for a while, not even later."""
 
+import asyncio
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, iso
+from crystal_node.capture.recorder import Recorder
+from crystal_node.device.device import opened
+from crystal_node.device.privacy import read_privacy
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
@@ -29,13 +35,6 @@ def run(switch: Wanted = Switch.STATUS, as_json: Json = False, debug: Debug = Fa
 
         crystal private on
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted, iso
-    from crystal_node.capture.recorder import Recorder
-    from crystal_node.device.device import opened
-    from crystal_node.device.privacy import read_privacy
 
     with opened(resolve()) as device:
         before = read_privacy(device.journal)

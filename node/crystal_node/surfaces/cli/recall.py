@@ -5,6 +5,12 @@ from typing import Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import NotSetUp
+from crystal_node.base.settings import resolve
+from crystal_node.search.finding.client import memory_client
+from crystal_node.search.recall.hook import HookEvent, HookInput
+from crystal_node.search.recall.selection import recall
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
@@ -30,12 +36,6 @@ def run(
 
         crystal recall "why did we change the retry budget"
     """
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.errors import NotSetUp
-    from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.client import memory_client
-    from crystal_node.search.recall.hook import HookEvent, HookInput
-    from crystal_node.search.recall.selection import recall
 
     settings = resolve()
     if settings.vault is None:

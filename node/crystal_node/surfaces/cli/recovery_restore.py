@@ -1,19 +1,20 @@
 """``crystal recovery restore``: brings a vault back with its recovery kit. What it does is in ``recovery/restoring.py``."""
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import Flags, enrolment_token, resolve
+from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.safekeeping.recovery.files import FilesBack
+from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
 from crystal_node.surfaces.cli.console.kit import read_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.safekeeping.recovery.files import FilesBack
-    from crystal_node.safekeeping.recovery.restore import Core, Restored
 
 Kit = Annotated[
     str,
@@ -78,10 +79,6 @@ def run(
         crystal recovery restore --relay https://relay.example.org
         crystal recovery restore --from /mnt/old/.ldm --relay https://relay.example.org --enroll-token -
     """
-    import asyncio
-
-    from crystal_node.base.settings import Flags, enrolment_token, resolve
-    from crystal_node.safekeeping.recovery.restore import restore
 
     settings = resolve(Flags(relay_url=relay, name=name, key_store=key_store))
     token = enrolment_token() if enroll_token is None else enroll_token
@@ -107,15 +104,14 @@ def run(
         _tell(restored)
 
 
-def _wants_lead(core: "Core") -> bool:
+def _wants_lead(core: Core) -> bool:
     note(
         f"The Core ({_shown(core.device, core.name)}) {_seen(core)}. One machine has to lead, or nothing new is ordered."
     )
     return ask("Shall this machine take the lead? [yes/no] ")
 
 
-def _tell(restored: "Restored") -> None:
-    from crystal_node.base.wording import counted
+def _tell(restored: Restored) -> None:
 
     settings = restored.settings
     if restored.fresh:
@@ -159,8 +155,7 @@ def _tell(restored: "Restored") -> None:
         say("If the Core is lost, make this machine the Core: `crystal promote --force`")
 
 
-def _tell_files(files: "FilesBack") -> None:
-    from crystal_node.base.wording import counted, one_line
+def _tell_files(files: FilesBack) -> None:
 
     if files.gone:
         say(
@@ -178,7 +173,7 @@ def _tell_files(files: "FilesBack") -> None:
         say(f"    and {len(files.unread) - _SHOWN_MAX:,} more (--json lists them)")
 
 
-def _tell_lacks(restored: "Restored") -> None:
+def _tell_lacks(restored: Restored) -> None:
     if not restored.relay_lost and not restored.lacks:
         say("  Settings and keys of that home's device were not taken over.")
         return
@@ -194,7 +189,7 @@ def _tell_lacks(restored: "Restored") -> None:
     say("Devices that you still have bring along what they hold: pair them with this relay (`crystal pair`).")
 
 
-def _document(restored: "Restored") -> dict[str, object]:
+def _document(restored: Restored) -> dict[str, object]:
     core = restored.core
     return {
         "vault": restored.vault.hex(),
@@ -230,8 +225,7 @@ def _document(restored: "Restored") -> dict[str, object]:
     }
 
 
-def _seen(core: "Core") -> str:
-    from crystal_node.base.wording import iso
+def _seen(core: Core) -> str:
 
     return (
         f"last told where it stands at {iso(core.seen_ms)}" if core.seen_ms else "never told where it stands"
@@ -239,6 +233,5 @@ def _seen(core: "Core") -> str:
 
 
 def _shown(device: bytes, name: str | None) -> str:
-    from crystal_node.base.wording import one_line
 
     return f"{one_line(name or '?', _NAME_CHARS_MAX)} ({device.hex()[:8]})"

@@ -1,6 +1,7 @@
 """``crystal reembed``: ``crystal embed migrate`` with the model that is configured, as it was called before."""
 
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.embed import migrate
 
 
 def run(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
@@ -12,6 +13,5 @@ def run(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal reembed
     """
-    from crystal_node.surfaces.cli.embed import migrate
 
     migrate(yes=yes, as_json=as_json, debug=debug)

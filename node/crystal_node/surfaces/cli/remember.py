@@ -1,18 +1,24 @@
 """``crystal remember``: keeps a sentence as a memory, on every device."""
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+from crystal_mirror.operations import PIECE_BYTES_MAX
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import Flags, resolve
+from crystal_node.base.wording import counted, one_line
+from crystal_node.device.device import opened
+from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike, remember_text
+from crystal_node.search.memories.changes import Choose
 from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike
-    from crystal_node.search.memories.changes import Choose
 
 _SHOWN_CHARS = 200
 
@@ -70,13 +76,6 @@ def run(
         crystal remember "The staging database is restored every night at two." --category fact
         crystal remember "It is restored at three now." --supersedes 3f9a0c12d4e5
     """
-    import msgspec
-
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import Flags, resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.device.device import opened
-    from crystal_node.search.memories import remember_text
 
     if merge and keep_both:
         raise UsageError("--merge and --keep-both exclude each other")
@@ -113,21 +112,18 @@ def run(
         note("To have one of them: `crystal memories retire ID`, or `crystal remember TEXT --supersedes ID`.")
 
 
-def _judged(done: "RememberedDocument") -> str:
+def _judged(done: RememberedDocument) -> str:
     sure = "" if done.confidence == 100 else f", {done.confidence}%"
     return f"{done.category}{sure}"
 
 
-def _merge(_alike: "Sequence[AlikeDocument]") -> "WhenAlike":
-    from crystal_node.search.memories import WhenAlike
+def _merge(_alike: Sequence[AlikeDocument]) -> WhenAlike:
 
     return WhenAlike.MERGE
 
 
-def _asked(alike: "Sequence[AlikeDocument]") -> "WhenAlike":
+def _asked(alike: Sequence[AlikeDocument]) -> WhenAlike:
     """At a terminal."""
-    from crystal_node.search.memories import WhenAlike
-    from crystal_node.surfaces.cli.console.prompts import ask
 
     for each in alike:
         note(f"Almost the same is remembered: {_shown(each)}")
@@ -135,8 +131,7 @@ def _asked(alike: "Sequence[AlikeDocument]") -> "WhenAlike":
     return WhenAlike.MERGE if merged else WhenAlike.KEEP_BOTH
 
 
-def _shown(alike: "AlikeDocument") -> str:
-    from crystal_node.base.wording import one_line
+def _shown(alike: AlikeDocument) -> str:
 
     return f"{alike.id[:12]}  {one_line(alike.text, _SHOWN_CHARS)}"
 
@@ -144,8 +139,5 @@ def _shown(alike: "AlikeDocument") -> str:
 def _given(text: str) -> str:
     if text != "-":
         return text
-    import sys
-
-    from crystal_mirror.operations import PIECE_BYTES_MAX
 
     return sys.stdin.read(PIECE_BYTES_MAX + 1)

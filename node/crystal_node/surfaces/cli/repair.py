@@ -1,7 +1,13 @@
 """``crystal repair``: mends what ``crystal verify --deep`` finds."""
 
+import asyncio
+
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.verify import deep_document, fail_if_left, say_deep
+from crystal_node.sync.maintenance.repair import repair
 
 
 def run(as_json: Json = False, debug: Debug = False) -> None:
@@ -13,12 +19,6 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal repair
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.device.device import opened
-    from crystal_node.surfaces.cli.verify import deep_document, fail_if_left, say_deep
-    from crystal_node.sync.maintenance.repair import repair
 
     with opened(resolve()) as device:
         found = asyncio.run(repair(device, None if as_json else note))

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import ago
+from crystal_node.safekeeping.memory_restore import restore_memory
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
@@ -36,9 +39,6 @@ def run(source: From = None, yes: Yes = False, as_json: Json = False, debug: Deb
         crystal restore
         crystal restore --from /mnt/other/.ldm
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import ago
-    from crystal_node.safekeeping.memory_restore import restore_memory
 
     if not yes:
         confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)

@@ -1,21 +1,31 @@
 """``crystal search``: finds texts by words and by meaning, offline."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from msgspec import to_builtins
 
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.timespans import parse_since
+from crystal_node.base.wording import ago, one_line, printable
+from crystal_node.search.finding.client import memory_client
+from crystal_node.search.finding.documents import (
+    OFFSET_MAX,
+    Depth,
+    ResultDocument,
+    ResultKind,
+    SearchDocument,
+    SearchRequest,
+    StatusFilter,
+)
+from crystal_node.search.finding.explanation import how, why
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.terminal import console, is_terminal
 
 if TYPE_CHECKING:
-    from crystal_node.search.finding.documents import (
-        ResultDocument,
-        ResultKind,
-        SearchDocument,
-        SearchRequest,
-        StatusFilter,
-    )
-
     _Value = TypeVar("_Value", ResultKind, StatusFilter)
 
 Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
@@ -109,16 +119,6 @@ def run(
 
         crystal search "why did we change the retry budget" --since 30d
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.client import memory_client
-    from crystal_node.search.finding.documents import (
-        OFFSET_MAX,
-        Depth,
-        ResultKind,
-        SearchRequest,
-        StatusFilter,
-    )
 
     if fast and deep:
         raise UsageError("--fast and --deep exclude each other")
@@ -158,7 +158,6 @@ def run(
 
 
 def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
-    from crystal_node.base.errors import UsageError
 
     if not given:
         return None
@@ -172,14 +171,11 @@ def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
 def _moment(given: str | None) -> str:
     """Raises Usage for one that is given and empty: that would be no filter."""
     if given is not None and not given.strip():
-        from crystal_node.base.timespans import parse_since
-
         parse_since(given, 0)
     return given or ""
 
 
-def _document(found: "SearchDocument") -> dict[str, object]:
-    from msgspec import to_builtins
+def _document(found: SearchDocument) -> dict[str, object]:
 
     document: dict[str, Any] = to_builtins(found)
     parts: list[dict[str, Any]] = [document, *document["results"]]
@@ -189,10 +185,7 @@ def _document(found: "SearchDocument") -> dict[str, object]:
     return document
 
 
-def _print(found: "SearchDocument", request: "SearchRequest") -> None:
-    from crystal_node.base.wording import one_line
-    from crystal_node.search.finding.explanation import how
-    from crystal_node.surfaces.cli.console.terminal import is_terminal
+def _print(found: SearchDocument, request: SearchRequest) -> None:
 
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
@@ -208,19 +201,15 @@ def _print(found: "SearchDocument", request: "SearchRequest") -> None:
         note(one_line(line, _LINE_CHARS))
 
 
-def _next(request: "SearchRequest") -> str:
+def _next(request: SearchRequest) -> str:
     """What shows it: a page where these were one."""
     behind = request.offset + request.limit
     return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
 
 
-def _table(found: "SearchDocument") -> None:
+def _table(found: SearchDocument) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from crystal_node.base.wording import one_line, printable
-    from crystal_node.search.finding.explanation import why
-    from crystal_node.surfaces.cli.console.terminal import console
 
     explained = any(result.explain for result in found.results)
     table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))
@@ -241,9 +230,7 @@ def _table(found: "SearchDocument") -> None:
     console().print(table)
 
 
-def _lines(found: "SearchDocument") -> None:
-    from crystal_node.base.wording import one_line
-    from crystal_node.search.finding.explanation import why
+def _lines(found: SearchDocument) -> None:
 
     for result in found.results:
         say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
@@ -252,17 +239,14 @@ def _lines(found: "SearchDocument") -> None:
             say(f"    {why(result)}")
 
 
-def _when(result: "ResultDocument") -> str:
-    from datetime import UTC, datetime
-
-    from crystal_node.base.wording import ago
+def _when(result: ResultDocument) -> str:
 
     if not result.created_at:
         return "undated"
     return f"{ago((datetime.now(UTC) - datetime.fromisoformat(result.created_at)).total_seconds())} ago"
 
 
-def _who(result: "ResultDocument") -> str:
+def _who(result: ResultDocument) -> str:
     parts = [
         f"memory: {result.memory}" if result.memory else result.role,
         result.agent,

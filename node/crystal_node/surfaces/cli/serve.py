@@ -1,14 +1,19 @@
 """``crystal serve``: the memory over HTTP for this machine alone, and a web page to look at it."""
 
-from typing import TYPE_CHECKING, Annotated
+import logging
+import os
+import threading
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import HomeBusy, NoSuchEntry, NotSetUp
+from crystal_node.base.locking import FileLock, is_held
+from crystal_node.base.settings import Settings, resolve, serve_token
+from crystal_node.base.settings.resolving import SERVE_VARIABLE
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
 
 Port = Annotated[
     int | None,
@@ -39,7 +44,6 @@ def run(
 
         crystal serve --open
     """
-    from crystal_node.base.settings import resolve
 
     if link:
         _link(resolve(), open_page=open_page, as_json=as_json)
@@ -47,15 +51,8 @@ def run(
         _serve(resolve(), port, open_page=open_page, as_json=as_json)
 
 
-def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: bool) -> None:
-    import logging
-    import os
-    import threading
+def _serve(settings: Settings, port: int | None, *, open_page: bool, as_json: bool) -> None:
 
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.errors import HomeBusy, NotSetUp
-    from crystal_node.base.locking import FileLock
-    from crystal_node.base.settings import resolve, serve_token
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token, new_link
     from crystal_node.surfaces.gateway.app import Gateway
     from crystal_node.surfaces.gateway.server import listen, port_of, serve
@@ -95,16 +92,11 @@ def _serve(settings: "Settings", port: int | None, *, open_page: bool, as_json: 
 
 def _environment() -> dict[str, str]:
     """For the commands that the gateway starts: as this process has it, without the token."""
-    import os
-
-    from crystal_node.base.settings.resolving import SERVE_VARIABLE
 
     return {name: value for name, value in os.environ.items() if name != SERVE_VARIABLE}
 
 
-def _link(settings: "Settings", *, open_page: bool, as_json: bool) -> None:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.errors import NoSuchEntry
+def _link(settings: Settings, *, open_page: bool, as_json: bool) -> None:
     from crystal_node.surfaces.gateway.access import new_link
 
     url = _running(settings)
@@ -119,9 +111,8 @@ def _link(settings: "Settings", *, open_page: bool, as_json: bool) -> None:
         _open(page)
 
 
-def _running(settings: "Settings") -> str | None:
+def _running(settings: Settings) -> str | None:
     """The address of the gateway that runs on this home, as it noted it; None if none does."""
-    from crystal_node.base.locking import is_held
 
     if not is_held(settings.home.gateway_lock):
         return None

@@ -1,14 +1,17 @@
 """``crystal show``: a text whole, with what was said around it, offline."""
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime
+from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import one_line, printable
+from crystal_node.search.finding.client import memory_client
+from crystal_node.search.finding.documents import ShowDocument, ShowRequest
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.search.finding.documents import ShowDocument
 
 Id = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
@@ -43,11 +46,6 @@ def run(
 
         crystal show 3f9a2c41 --context 3
     """
-    from msgspec import to_builtins
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.search.finding.client import memory_client
-    from crystal_node.search.finding.documents import ShowRequest
 
     request = ShowRequest(
         id=text.strip(),
@@ -62,10 +60,7 @@ def run(
         _print(shown)
 
 
-def _print(shown: "ShowDocument") -> None:
-    from datetime import datetime
-
-    from crystal_node.base.wording import one_line, printable
+def _print(shown: ShowDocument) -> None:
 
     head = [
         f"memory: {shown.memory}" if shown.memory else "",

@@ -1,7 +1,13 @@
 """``crystal snapshot``: makes a snapshot of the memory on the relay now."""
 
+import asyncio
+
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, size
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.sync.maintenance.snapshot import announce_snapshot
 
 
 def run(as_json: Json = False, debug: Debug = False) -> None:
@@ -13,12 +19,6 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal snapshot
     """
-    import asyncio
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted, size
-    from crystal_node.device.device import opened
-    from crystal_node.sync.maintenance.snapshot import announce_snapshot
 
     with opened(resolve()) as device:
         made = asyncio.run(announce_snapshot(device, None if as_json else note))

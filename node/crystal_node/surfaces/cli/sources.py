@@ -1,16 +1,28 @@
 """``crystal sources``: folders that are read into the memory and kept up to date."""
 
+import asyncio
+import shlex
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
+from crystal_node.base.errors import ExitCode
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import clock_time, counted, one_line, size
+from crystal_node.derive import sources
+from crystal_node.derive.sources.extraction import INSTALL
+from crystal_node.derive.sources.filetypes import Skipped
+from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
+from crystal_node.derive.sources.service import source_owner
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
-
-if TYPE_CHECKING:
-    from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
+from crystal_node.surfaces.cli.console.prompts import confirm
 
 group = typer.Typer(
     help="Have folders of documents and code in the memory, found on every device.",
@@ -64,10 +76,6 @@ def add(
 
         crystal sources add ~/notes --name notes --exclude "drafts/"
     """
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.derive import sources
 
     added = sources.add(resolve(), path, name=name, include=include or (), exclude=exclude or ())
     if as_json:
@@ -87,12 +95,6 @@ def sync(
 
         crystal sources sync notes
     """
-    import asyncio
-
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.derive import sources
 
     synced = asyncio.run(sources.sync(resolve(), name, confirmed=confirm, progress=_progress()))
     if as_json:
@@ -110,8 +112,6 @@ def sync(
         for other in synced.elsewhere:
             say(f"{_shown(other)} belongs to another device, which reads it.")
     if any(each.problem for each in synced.sources):
-        from crystal_node.base.errors import ExitCode
-
         raise typer.Exit(ExitCode.STORAGE)
 
 
@@ -123,10 +123,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal sources status
     """
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.derive import sources
 
     found = sources.status(resolve())
     if as_json:
@@ -143,14 +139,6 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
 
         crystal sources remove notes
     """
-    import msgspec
-
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.derive import sources
-    from crystal_node.derive.sources.service import source_owner
-    from crystal_node.device.device import opened
-    from crystal_node.surfaces.cli.console.prompts import confirm
 
     settings = resolve()
     if not yes:
@@ -174,7 +162,6 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
 
 def _progress() -> Callable[[str, int, int], None]:
     """Tells of a long sync now and then."""
-    import time
 
     told = time.monotonic()
 
@@ -187,8 +174,7 @@ def _progress() -> Callable[[str, int, int], None]:
     return progress
 
 
-def _print_synced(each: "SourceSynced") -> None:
-    from crystal_node.base.wording import counted
+def _print_synced(each: SourceSynced) -> None:
 
     name = _shown(each.name)
     if each.problem:
@@ -206,7 +192,6 @@ def _print_synced(each: "SourceSynced") -> None:
 
 
 def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
-    from crystal_node.base.wording import counted
 
     if not waiting:
         return
@@ -218,8 +203,6 @@ def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
 
 
 def _print_skipped(skipped: dict[str, int] | None, paths: dict[str, str] | None) -> None:
-    from crystal_node.derive.sources.extraction import INSTALL
-    from crystal_node.derive.sources.filetypes import Skipped
 
     if not skipped:
         return
@@ -236,15 +219,14 @@ def _print_paths(lines: list[str], count: int) -> None:
         say(f"    and {count - _SHOWN_MAX:,} more (--json lists them)")
 
 
-def _print_status(found: "SourcesStatus") -> None:
+def _print_status(found: SourcesStatus) -> None:
     if not found.sources:
         say("There are no sources. `crystal sources add FOLDER` adds one.")
     for each in found.sources:
         _print_source(each)
 
 
-def _print_source(each: "SourceStatus") -> None:
-    from crystal_node.base.wording import counted, size
+def _print_source(each: SourceStatus) -> None:
 
     where = _shown(each.path or each.folder)
     say(f"{_shown(each.name)}  {where}" + ("" if each.here else f"  (on {_shown(each.device)})"))
@@ -270,20 +252,15 @@ def _print_source(each: "SourceStatus") -> None:
 
 def _moment(text: str | None) -> str:
     """As this machine's clock shows it."""
-    from datetime import datetime
-
-    from crystal_node.base.wording import clock_time
 
     return clock_time(int(datetime.fromisoformat(text).timestamp() * 1000)) if text else "not yet"
 
 
 def _shown(text: str) -> str:
-    from crystal_node.base.wording import one_line
 
     return one_line(text, 300)
 
 
 def _quoted(name: str) -> str:
-    import shlex
 
     return shlex.quote(_shown(name))

@@ -1,17 +1,24 @@
 """``crystal staging list|run|reject``: agents that are new to the Core, and what becomes of their past."""
 
+import asyncio
+import shlex
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.derive.artefacts.builder import workshop
+from crystal_node.derive.catalog.agents import WAITING, Staged, State, Weave, named, staged
+from crystal_node.derive.staging.service import Desk, advance, dream_weaver, forget_agent
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.derive.catalog.agents import Staged
-    from crystal_node.derive.staging.service import Desk
+from crystal_node.sync.members.rights import check_is_core
 
 group = typer.Typer(
     name="staging",
@@ -53,9 +60,6 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
 
         crystal staging list
     """
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.derive.catalog.agents import WAITING, staged
 
     found = [one for one in staged(resolve().home) if every or one.state in WAITING]
     if as_json:
@@ -79,15 +83,6 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
 
         crystal staging run codex --weave extractive
     """
-    import asyncio
-
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.errors import ExitCode
-    from crystal_node.base.settings import resolve
-    from crystal_node.derive.catalog.agents import State, Weave, named, staged
-    from crystal_node.derive.staging.service import advance, dream_weaver
-    from crystal_node.device.device import opened
-    from crystal_node.sync.members.rights import check_is_core
 
     chosen = None if weave is None else Weave(weave.value)
     settings = resolve()
@@ -96,7 +91,7 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
         progress = _say_nothing if as_json else note
         given = named(staged(settings.home), agent).agent
 
-        def before(desk: "Desk") -> None:
+        def before(desk: Desk) -> None:
             desk.hurry(given, now_ms(), chosen)
 
         asyncio.run(
@@ -134,16 +129,6 @@ def reject(
         crystal staging reject somebody
         crystal staging reject somebody --forget
     """
-    import asyncio
-
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.base.wording import counted
-    from crystal_node.derive.artefacts.builder import workshop
-    from crystal_node.derive.catalog.agents import named, staged
-    from crystal_node.derive.staging.service import Desk, forget_agent
-    from crystal_node.device.device import opened
-    from crystal_node.sync.members.rights import check_is_core
 
     settings = resolve()
     with opened(settings) as device:
@@ -177,8 +162,7 @@ def reject(
             )
 
 
-def _document(one: "Staged") -> dict[str, object]:
-    from crystal_node.base.wording import iso
+def _document(one: Staged) -> dict[str, object]:
 
     return {
         "agent": one.agent,
@@ -196,15 +180,13 @@ def _document(one: "Staged") -> dict[str, object]:
     }
 
 
-def _shown(one: "Staged") -> str:
-    from crystal_node.base.wording import one_line
+def _shown(one: Staged) -> str:
 
     return one_line(one.agent, 60) or one.folder
 
 
-def _quoted(one: "Staged") -> str:
+def _quoted(one: Staged) -> str:
     """The agent as it can be pasted into a shell."""
-    import shlex
 
     plain = one.agent.isprintable() and not one.agent.startswith("-") and len(one.agent) <= 60
     return shlex.quote(one.agent) if plain and one.agent else one.folder

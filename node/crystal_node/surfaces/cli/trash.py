@@ -1,14 +1,16 @@
 """``crystal trash``: what sync removed from this device, for 30 days."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import NoSuchEntry, NotSetUp
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, iso, one_line, size
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
-
-if TYPE_CHECKING:
-    from crystal_node.sync.files.trash import Trash, Trashed
+from crystal_node.surfaces.cli.console.prompts import confirm
+from crystal_node.sync.files.trash import Trash, Trashed
 
 group = typer.Typer(
     help="See and bring back files that sync removed from this device.",
@@ -29,7 +31,6 @@ def listed(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal trash list
     """
-    from crystal_node.base.wording import iso, one_line, size
 
     items = list(_trash().items())
     if as_json:
@@ -62,8 +63,6 @@ def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal trash restore notes/plan.md
     """
-    from crystal_node.base.errors import NoSuchEntry
-    from crystal_node.base.wording import one_line
 
     trash = _trash()
     found = [item for item in trash.items() if named in (item.id, item.record.path)]
@@ -88,8 +87,6 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
 
         crystal trash empty --yes
     """
-    from crystal_node.base.wording import counted
-    from crystal_node.surfaces.cli.console.prompts import confirm
 
     trash = _trash()
     items: list[Trashed] = list(trash.items())
@@ -104,10 +101,7 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
         say(f"Deleted {counted(len(items), 'file')} for good.")
 
 
-def _trash() -> "Trash":
-    from crystal_node.base.errors import NotSetUp
-    from crystal_node.base.settings import resolve
-    from crystal_node.sync.files.trash import Trash
+def _trash() -> Trash:
 
     settings = resolve()
     if settings.vault is None:
@@ -116,6 +110,5 @@ def _trash() -> "Trash":
 
 
 def _nudge() -> None:
-    from crystal_node.base.settings import resolve
 
     resolve().home.nudge()

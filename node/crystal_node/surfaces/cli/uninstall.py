@@ -1,16 +1,27 @@
 """``crystal uninstall``: leaves nothing of Crystal in this system or in other programs; the home only goes when asked."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.wording import counted, one_line
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.removal import HomeLoss
+from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
+from crystal_node.surfaces.setup.down import uninstalling
+from crystal_node.surfaces.setup.removal import (
+    HomeLoss,
+    alone,
+    check_is_home,
+    left_over,
+    loss_of,
+    mark_of,
+    purge,
+)
+from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
 Purge = Annotated[
     bool,
@@ -39,11 +50,6 @@ def run(
         crystal uninstall
         crystal uninstall --purge
     """
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
-    from crystal_node.surfaces.setup.down import uninstalling
-    from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
     if yes_lose_it and not purge:
         raise UsageError("--yes-lose-it goes with --purge")
@@ -77,9 +83,8 @@ def run(
     return code
 
 
-def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> None:
+def _check(settings: Settings, *, lose: bool, yes: bool, as_json: bool) -> None:
     """Says what goes, and has it confirmed, before anything is done."""
-    from crystal_node.surfaces.setup.removal import check_is_home, left_over, loss_of, mark_of
 
     if not settings.home.root.exists():
         if not mark_of(left_over(settings.home)).exists():
@@ -92,8 +97,7 @@ def _check(settings: "Settings", *, lose: bool, yes: bool, as_json: bool) -> Non
         confirm("Type remove to go on: ", expect="remove", about=_about(loss), as_json=as_json)
 
 
-def _refuse(loss: "HomeLoss", *, lose: bool) -> None:
-    from crystal_node.base.errors import UsageError
+def _refuse(loss: HomeLoss, *, lose: bool) -> None:
 
     if loss.for_good and not lose:
         raise UsageError(
@@ -103,8 +107,7 @@ def _refuse(loss: "HomeLoss", *, lose: bool) -> None:
         )
 
 
-def _about(loss: "HomeLoss") -> str:
-    from crystal_node.base.wording import counted, one_line
+def _about(loss: HomeLoss) -> str:
 
     lines = [
         f"This removes {loss.root} ({one_line(loss.name, 60)}): the memory on this machine, its keys, its settings."
@@ -124,9 +127,8 @@ def _about(loss: "HomeLoss") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _purge(settings: "Settings", *, lose: bool) -> "HomeLoss":
+def _purge(settings: Settings, *, lose: bool) -> HomeLoss:
     """Looks once more when nobody else is at work in the home, and removes it."""
-    from crystal_node.surfaces.setup.removal import HomeLoss, alone, loss_of, purge
 
     if not settings.home.root.exists():
         purge(settings)
@@ -138,7 +140,7 @@ def _purge(settings: "Settings", *, lose: bool) -> "HomeLoss":
     return loss
 
 
-def _tell_end(settings: "Settings", lost: "HomeLoss | None") -> None:
+def _tell_end(settings: Settings, lost: HomeLoss | None) -> None:
     if lost is None:
         home = settings.home.root
         say(

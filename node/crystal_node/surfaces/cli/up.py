@@ -1,26 +1,28 @@
 """``crystal up``: one command after installing that sets everything up, and says of each thing how it stands."""
 
+import asyncio
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_crypto.invite_code import decode_invite
+from crystal_crypto.pairing import decode
+from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.base.errors import UsageError
+from crystal_node.base.locking import is_held
+from crystal_node.base.settings import Flags, Settings, SettingSource, enrolment_token, resolve
+from crystal_node.capture.history import History, decided
+from crystal_node.device.device import opened
+from crystal_node.device.enrolment import found_vault, join_vault
+from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
-from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.capture.history import History
-    from crystal_node.surfaces.setup.steps import StepOutcome
-    from crystal_node.surfaces.setup.tools import AiTool
-    from crystal_node.surfaces.setup.up import Wish
-import asyncio
-from typing import TYPE_CHECKING
-
 from crystal_node.surfaces.cli.console.prompts import read_secret
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
+from crystal_node.surfaces.cli.console.terminal import is_terminal
+from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
+from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
+from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
+from crystal_node.surfaces.setup.up import Wish, raising
 
 
 class UpRole(StrEnum):
@@ -92,13 +94,6 @@ def run(
         crystal up --role core --relay https://relay.example.org --enroll-token - --yes
         crystal up --role node --code - --from-now --yes
     """
-    from crystal_node.base.settings import Flags, resolve
-    from crystal_node.capture.history import History
-    from crystal_node.surfaces.cli import up_dialogue as people
-    from crystal_node.surfaces.cli.pair import check_argument
-    from crystal_node.surfaces.setup.steps import carry_out, exit_code
-    from crystal_node.surfaces.setup.tools import find_tools, read_states
-    from crystal_node.surfaces.setup.up import raising
 
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
@@ -130,11 +125,9 @@ def run(
 
 
 def _check_flags(
-    settings: "Settings", role: UpRole | None, relay: str | None, code: str | None, token: str | None
+    settings: Settings, role: UpRole | None, relay: str | None, code: str | None, token: str | None
 ) -> None:
     """Refuses what contradicts itself, or what this machine is already."""
-    from crystal_node.base.errors import UsageError
-    from crystal_node.base.settings import SettingSource
 
     if role is UpRole.CORE and code is not None:
         raise UsageError(
@@ -162,8 +155,6 @@ def _check_flags(
             hint="`crystal devices rename` on the Core gives it another one, on all devices.",
         )
     if role is not None:
-        from crystal_node.device.device import opened
-
         with opened(settings) as device:
             is_core = device.member.is_core
         if is_core is not (role is UpRole.CORE):
@@ -176,7 +167,6 @@ def _check_flags(
 
 
 def _no_role() -> str:
-    from crystal_node.base.errors import UsageError
 
     raise UsageError(
         "nobody can be asked what this machine shall be",
@@ -185,8 +175,8 @@ def _no_role() -> str:
 
 
 def _wish(
-    settings: "Settings",
-    tools: "list[AiTool]",
+    settings: Settings,
+    tools: list[AiTool],
     role: str,
     capture: str | None,
     past: bool | None,
@@ -195,15 +185,8 @@ def _wish(
     service: bool | None,
     *,
     asks: bool,
-) -> "Wish":
+) -> Wish:
     """What the flags say, else the person, else what is usual."""
-    from crystal_node.agent.hooks.claude_code import ClaudeHooks
-    from crystal_node.base.locking import is_held
-    from crystal_node.base.settings import SettingSource
-    from crystal_node.capture.history import decided
-    from crystal_node.surfaces.cli import up_dialogue as people
-    from crystal_node.surfaces.setup.tools import check_names
-    from crystal_node.surfaces.setup.up import Wish
 
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
@@ -228,8 +211,7 @@ def _wish(
     return Wish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
 
 
-def _history(past: bool | None) -> "History":
-    from crystal_node.capture.history import History
+def _history(past: bool | None) -> History:
 
     return History.STEPPED_OVER if past is False else History.RECORDED
 
@@ -245,13 +227,11 @@ class Enrolment:
         self._yes, self._as_json = yes, as_json
         self.founded = False
 
-    def enrol(self, settings: "Settings") -> str:
+    def enrol(self, settings: Settings) -> str:
         """Founds or joins. Returns how it is now. Raises what ``enrol`` and ``pairing`` raise."""
         return self._found(settings) if self._role == "core" else self._join(settings)
 
-    def _found(self, settings: "Settings") -> str:
-        from crystal_node.base.settings import enrolment_token
-        from crystal_node.device.enrolment import found_vault
+    def _found(self, settings: Settings) -> str:
 
         token = enrolment_token() if self._token is None else self._token
         if self._token == _READ or (not token and is_terminal()):
@@ -260,24 +240,17 @@ class Enrolment:
         self.founded = True
         return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.settings.name.value}) is its Core"
 
-    def _join(self, settings: "Settings") -> str:
-        from crystal_node.device.enrolment import join_vault
-        from crystal_node.surfaces.cli.pair import is_invite, someone_must_confirm
+    def _join(self, settings: Settings) -> str:
 
         code = self._code or _READ
         if code == _READ:
             code = read_secret("The code that `crystal pair` shows (MC2:… or mc1:…): ", what="code")
         if is_invite(code):
-            from crystal_crypto.invite_code import decode_invite
-            from crystal_node.surfaces.cli.pair import enter, first_sync
-
             invite = decode_invite(code)
             someone_must_confirm(yes=self._yes)
             enrolled = enter(settings, invite, as_json=self._as_json, yes=self._yes, new_keys=False).enrolled
             first_sync(enrolled.settings)
         else:
-            from crystal_crypto.pairing import decode
-
             offline = decode(code)
             enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault))
         return (

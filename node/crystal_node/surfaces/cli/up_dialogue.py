@@ -2,25 +2,27 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import UsageError
+from crystal_node.base.locking import is_held
+from crystal_node.base.settings import Settings
+from crystal_node.base.wording import counted, iso, printable, size
+from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, confirm
-
-if TYPE_CHECKING:
-    from crystal_node.base.settings import Settings
-    from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome
-    from crystal_node.surfaces.setup.tools import AiTool
+from crystal_node.surfaces.cli.recovery import offer_kit
+from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
+from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, exit_code
+from crystal_node.surfaces.setup.tools import AiTool
 
 ALL, NONE = "all", "none"
 WORTH_A_WORD_BYTES = 64 * 1024 * 1024
 """Of transcripts: some seconds."""
 
 
-def tell_tools(tools: "Sequence[AiTool]", *, as_json: bool) -> None:
+def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
     """What was found on this machine."""
-    from crystal_node.base.wording import counted, size
 
     if as_json:
         emit_line({"event": "found", "tools": [document(tool) for tool in tools]})
@@ -32,9 +34,8 @@ def tell_tools(tools: "Sequence[AiTool]", *, as_json: bool) -> None:
     say()
 
 
-def document(tool: "AiTool") -> dict[str, object]:
+def document(tool: AiTool) -> dict[str, object]:
     """A tool as JSON."""
-    from crystal_node.base.wording import iso
 
     return {
         "name": tool.name,
@@ -84,9 +85,8 @@ def ask_tools(known: Sequence[str]) -> str:
         say(f"There is no {unknown[0]}. There are: {', '.join(known)}.")
 
 
-def ask_history(tools: "Sequence[AiTool]") -> bool:
+def ask_history(tools: Sequence[AiTool]) -> bool:
     """Whether what was said before is recorded."""
-    from crystal_node.base.wording import counted, size
 
     count, total = sum(tool.transcripts for tool in tools), sum(tool.size for tool in tools)
     return ask(f"Record what was said before now, too ({counted(count, 'transcript')}, {size(total)})?")
@@ -102,10 +102,8 @@ def ask(question: str) -> bool:
             return False
 
 
-def ask_mcp(settings: "Settings") -> bool | None:
+def ask_mcp(settings: Settings) -> bool | None:
     """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
-    from crystal_crypto.errors import CrystalError
-    from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 
     agents = McpClients(settings)
     try:
@@ -132,12 +130,12 @@ def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
 
 
-def has_work(plan: "Sequence[SetupStep]") -> bool:
+def has_work(plan: Sequence[SetupStep]) -> bool:
     """Whether something is left to be done. What cannot be looked at yet is."""
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
-def confirm_plan(plan: "Sequence[SetupStep]") -> None:
+def confirm_plan(plan: Sequence[SetupStep]) -> None:
     """Shows what is to be done, and has it confirmed. Raises Usage."""
     say()
     say("This is going to be done:")
@@ -147,9 +145,8 @@ def confirm_plan(plan: "Sequence[SetupStep]") -> None:
     confirm("Go on? [yes/no] ", expect="yes")
 
 
-def tell_size(tools: "Sequence[AiTool]") -> None:
+def tell_size(tools: Sequence[AiTool]) -> None:
     """That recording what there is takes its time, where it does."""
-    from crystal_node.base.wording import size
 
     waiting = sum(tool.waiting for tool in tools if tool.wanted)
     if waiting > WORTH_A_WORD_BYTES:
@@ -158,9 +155,8 @@ def tell_size(tools: "Sequence[AiTool]") -> None:
         )
 
 
-def tell_outcome(outcome: "StepOutcome", *, as_json: bool) -> None:
+def tell_outcome(outcome: StepOutcome, *, as_json: bool) -> None:
     """How a step went."""
-    from crystal_node.base.wording import printable
 
     if as_json:
         emit_line({"event": "step", **step_document(outcome)})
@@ -171,7 +167,7 @@ def tell_outcome(outcome: "StepOutcome", *, as_json: bool) -> None:
         say(f"{'':<9}  {printable(outcome.hint)}")
 
 
-def step_document(outcome: "StepOutcome") -> dict[str, object]:
+def step_document(outcome: StepOutcome) -> dict[str, object]:
     """An outcome as JSON."""
     return {
         "name": outcome.name,
@@ -183,12 +179,8 @@ def step_document(outcome: "StepOutcome") -> dict[str, object]:
     }
 
 
-def tell_end(
-    settings: "Settings", outcomes: "Sequence[StepOutcome]", *, fresh_core: bool, as_json: bool
-) -> None:
+def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:
     """How this machine stands at the end, and what comes next."""
-    from crystal_node.base.locking import is_held
-    from crystal_node.surfaces.setup.steps import exit_code
 
     running = is_held(settings.home.watch_lock)
     role = _role(settings)
@@ -222,16 +214,12 @@ def tell_end(
     if role == "core":
         say("To bring another machine in: `crystal pair` here, `crystal up` there.")
     if fresh_core:
-        from crystal_node.surfaces.cli.recovery import offer_kit
-
         say()
         offer_kit(settings)
 
 
-def _role(settings: "Settings") -> str:
+def _role(settings: Settings) -> str:
     """core, node, or "" for a machine in no vault."""
-    from crystal_crypto.errors import CrystalError
-    from crystal_node.device.device import opened
 
     try:
         with opened(settings) as device:
@@ -240,8 +228,7 @@ def _role(settings: "Settings") -> str:
         return ""
 
 
-def _is_so(step: "SetupStep") -> bool:
-    from crystal_crypto.errors import CrystalError
+def _is_so(step: SetupStep) -> bool:
 
     try:
         return step.is_so()

@@ -6,9 +6,12 @@ Messages may quote what a relay or another device said: what a terminal would ta
 import sys
 import traceback
 
+import typer
+
 from crystal_node.base.errors import ExitCode, Failure, describe
 from crystal_node.base.settings import debug_wanted
 from crystal_node.base.wording import printable
+from crystal_node.surfaces.cli.console.output import json_line
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
@@ -18,8 +21,6 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
         for line in "".join(traceback.format_exception(error)).splitlines():
             sys.stderr.write(printable(line) + "\n")
     if as_json:
-        from crystal_node.surfaces.cli.console.output import json_line
-
         document = {"error": failure.message, "hint": failure.hint, "exit_code": failure.exit_code}
         sys.stderr.write(json_line(document))
     else:
@@ -36,7 +37,6 @@ def _lines(text: str) -> str:
 
 def _usage(error: BaseException) -> Failure | None:
     """What the argument parser says, with the hint that every command has."""
-    import typer
 
     if isinstance(error, typer.Abort):
         return Failure("stopped, nothing was done", "", ExitCode.INTERRUPTED)

@@ -3,17 +3,19 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crystal_crypto.errors import BadCode
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.kit import Kit, decode_kit, decode_line
+from crystal_crypto.limits import KIT_LINES
+from crystal_crypto.pairing import PREFIX
+from crystal_node.base.errors import UsageError, WrongCode
 from crystal_node.surfaces.cli.console.output import note
 from crystal_node.surfaces.cli.console.prompts import unseen
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-if TYPE_CHECKING:
-    from crystal_crypto.hierarchy import Root
-    from crystal_crypto.kit import Kit
 
 KIT_BYTES_MAX = 64 * 1024
 _STANDARD_INPUT = "-"
@@ -30,7 +32,7 @@ KitFile = Annotated[
 ]
 
 
-def root_from_kit(kit: str, vault: bytes) -> "Root":
+def root_from_kit(kit: str, vault: bytes) -> Root:
     """The root of a kit for this vault.
 
     Raises:
@@ -38,7 +40,6 @@ def root_from_kit(kit: str, vault: bytes) -> "Root":
         WrongCode: it is another vault's.
         Usage: there is nothing to read.
     """
-    from crystal_node.base.errors import WrongCode
 
     found = read_kit(kit)
     if found.vault != vault:
@@ -49,18 +50,16 @@ def root_from_kit(kit: str, vault: bytes) -> "Root":
     return found.root
 
 
-def read_kit(kit: str, compare: Compare | None = None) -> "Kit":
+def read_kit(kit: str, compare: Compare | None = None) -> Kit:
     """What a kit brings back: from the file of that name, or from standard input for ``-``, line by line on a terminal.
 
     ``compare`` is asked whether a well-typed line is the expected one, and says so at once to who types.
     """
-    from crystal_crypto.kit import decode_kit
 
     return decode_kit(_typed(compare) if kit == _STANDARD_INPUT else _from_file(Path(kit)))
 
 
 def _from_file(path: Path) -> str:
-    from crystal_node.base.errors import UsageError
 
     try:
         with path.open("rb") as file:
@@ -74,11 +73,6 @@ def _from_file(path: Path) -> str:
 
 def _typed(compare: Compare | None) -> str:
     """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
-    from crystal_crypto.errors import BadCode
-    from crystal_crypto.kit import decode_line
-    from crystal_crypto.limits import KIT_LINES
-    from crystal_crypto.pairing import PREFIX
-    from crystal_node.base.errors import UsageError
 
     if not is_terminal():
         text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""

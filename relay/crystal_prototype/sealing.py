@@ -118,5 +118,5 @@ def _base64(data: bytes) -> str:
 
 
 def _mac(key: bytes, nonce: bytes, sealed: bytes) -> bytes:
-    mac_key = hkdf(key, salt=b"", info=_MAC_INFO, length=MAC_BYTES)
+    mac_key = hkdf(key, salt=b"", info=_MAC_INFO, length=MAC_BYTES)  # §22-3
     return hmac.digest(mac_key, nonce + sealed, "sha256")

@@ -86,7 +86,7 @@ def slot_key(vault: bytes | str, mailbox: bytes | str, slot: InviteSlot | str) -
 
 def access_hash(access: bytes) -> str:
     """What the relay is given and keeps of an access secret. Raises BadRequest for another size."""
-    return hashlib.sha256(_checked(access)).hexdigest()
+    return hashlib.sha256(_checked(access)).hexdigest()  # §R2-2
 
 
 def invite_credential(mailbox: bytes | str, access: bytes) -> str:

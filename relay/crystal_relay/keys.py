@@ -24,7 +24,7 @@ AFTER_ANY_KEY = "\x7f"
 def check_key(key: str) -> str:
     """Return `key` if it is one. Raises BadRequest; the message does not repeat the key."""
     if len(key) > KEY_CHARS_MAX:
-        raise BadRequest(f"a key has at most {KEY_CHARS_MAX} characters")
+        raise BadRequest(f"a key has at most {KEY_CHARS_MAX} characters")  # §R3-1
     if _KEY.match(key) is None:
         raise BadRequest(
             "not a valid key", hint="A key is segments of a-z 0-9 . _ - joined by single slashes."

@@ -40,11 +40,11 @@ def token_hash(token: str) -> str:
     """What the relay is given and keeps of a token. Raises BadRequest, without repeating it, if it is none."""
     if TOKEN.match(token) is None:
         raise BadRequest("not a relay token")
-    return hashlib.sha256(token.encode("ascii")).hexdigest()
+    return hashlib.sha256(token.encode("ascii")).hexdigest()  # §R2-2
 
 
 def recovery_hash(secret: bytes) -> str:
     """What the relay is given and keeps of the recovery secret. Raises BadRequest for another size."""
     if len(secret) != SECRET_BYTES:
         raise BadRequest(f"the recovery secret is {SECRET_BYTES} bytes")
-    return hashlib.sha256(secret).hexdigest()
+    return hashlib.sha256(secret).hexdigest()  # §R2-2

@@ -255,7 +255,7 @@ class DeviceLog:
             return None
         header = entry.header
         if (
-            header.kind is not Kind.LOG  # §9.3-1
+            header.kind is not Kind.LOG  # §9.3-1, §5.5-8
             or header.channel is not Channel.DEVLOG
             or header.vault != self.vault
             or header.sequence != self.next_slot

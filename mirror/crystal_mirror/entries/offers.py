@@ -101,7 +101,7 @@ def stands_at(entry: Entry, *, vault: bytes, device: bytes, incarnation: bytes, 
     """Whether the entry's header names exactly this place in this stream: a copy from elsewhere does not."""
     header = entry.header
     return (
-        header.kind is Kind.OFFER  # §10.3-2, §10.3-3
+        header.kind is Kind.OFFER  # §10.3-2, §10.3-3, §5.5-8
         and header.channel is Channel.CONVERSATIONS
         and header.vault == vault
         and header.sender == device

@@ -303,7 +303,7 @@ def _put_parts(
             data = this.disk.read(PartPlace(path, offset, part.length))
             if sha256(data).digest() != part.content:
                 raise FileMoved("the file changed while it was sent")
-            yield from put_blob(this.member, data, turns[part.content], compress=True)
+            yield from put_blob(this.member, data, turns[part.content], compress=True)  # §6.1-4
             missing.discard(part.content)
             this.report.parts_put += 1
             this.report.bytes_put += part.length

@@ -59,7 +59,7 @@ def judge_slot(data: bytes, position: Position, log: DeviceLog) -> Slot:
         return VOID
     header = entry.header
     if (
-        header.channel is not Channel.MIRROR  # §11.7-4
+        header.channel is not Channel.MIRROR  # §11.7-4, §5.5-8
         or header.vault != log.vault
         or header.epoch != position.epoch
         or header.sequence != position.sequence

@@ -270,6 +270,7 @@ def says_root(member: Member, device: bytes) -> bool | None:
         (
             seen.body.holds_root
             for seen in _seen(member)
+            # §9.6-3
             if seen.device == device and member.log.slot_of_head(seen.log_head) >= member.log.root_slot
         ),
         None,

@@ -219,7 +219,7 @@ def _open(member: Member, place: Origin, data: bytes, inbox: Inbox) -> Flow[Offe
             return None
         offer = open_offer(entry, key)
     except CryptoError as error:
-        member.notices.put(Notice.STREAM_UNREADABLE, f"{where} cannot be opened: {error}")
+        member.notices.put(Notice.STREAM_UNREADABLE, f"{where} cannot be opened: {error}")  # §1.2-3
         return None
     inbox.tails[place.device, place.incarnation] = (place.sequence, entry.hash)
     return offer

@@ -252,7 +252,7 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Sl
                 raise CryptoErrorNoKey(f"no key of generation {slot.entry.header.generation}")
             batch = opened_batch(slot.entry, key)
             operations = batch.decoded()
-        except CryptoError as error:
+        except CryptoError as error:  # §1.2-3
             member.notices.put(
                 Notice.MIRROR_UNREADABLE, f"the entry at {_place(position)} cannot be opened: {error}"
             )

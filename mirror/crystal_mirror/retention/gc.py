@@ -53,7 +53,7 @@ from crystal_mirror.types import EntryState
 def referenced(view: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
     """The names of all parts of the files that are not gone; one that several files share comes several times."""
     for row in view.files():
-        if not row.gone:
+        if not row.gone:  # §14-7
             for part in row.parts:
                 yield secret.blob_name(part.content, part.turn)
 
@@ -320,7 +320,7 @@ def last_slot_before(member: Member, place: Place) -> Place:
     """The slot of the last entry that who stands at this place has applied: it looks there when it comes back.
 
     Who tells of a place that was never written has applied no more than there is."""
-    epoch, sequence = min(place, member.replica.position()[:2])
+    epoch, sequence = min(place, member.replica.position()[:2])  # §15-4
     if sequence > 0:
         return epoch, sequence - 1
     for earlier in range(epoch - 1, 0, -1):

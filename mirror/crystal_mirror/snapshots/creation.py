@@ -57,7 +57,7 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
         refs: list[BlobRef] = []
         done = 0
         for part in export.parts():
-            ref, back = yield from put_verified(member, part, generation=generation)
+            ref, back = yield from put_verified(member, part, generation=generation)  # §6.1-4
             sums.add(back)
             refs.append(ref)
             done += ref.length

@@ -67,7 +67,7 @@ class TreeRules:
 
     def fault(self, path: str) -> str | None:
         """Why a file of that path may not travel, in words; None if it may."""
-        return fault_of(path) or ("its place is Crystal's own" if self.is_own(path) else None)
+        return fault_of(path) or ("its place is Crystal's own" if self.is_own(path) else None)  # §14-5
 
     def excluded(self, path: str) -> bool:
         verdict = False

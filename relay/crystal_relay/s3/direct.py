@@ -91,7 +91,7 @@ def signed_put(bucket: Bucket, key: str, size: int, md5: bytes) -> DirectRequest
         "content-md5": digest,
         f"x-amz-meta-{WRITE_METADATA}": write,
     }
-    return DirectRequest("PUT", url, headers, EXPIRES_SECONDS, write)
+    return DirectRequest("PUT", url, headers, EXPIRES_SECONDS, write)  # §R3.5-4
 
 
 def signed_get(bucket: Bucket, key: str) -> DirectRequest:

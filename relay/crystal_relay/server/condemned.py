@@ -100,7 +100,7 @@ def check_condemnation(condemnation: Condemnation) -> None:
 
 def _check_channel(name: str) -> None:
     channel = name.partition("/")[0]
-    if channel == _PROTECTED:
+    if channel == _PROTECTED:  # §R3.4-4
         raise Forbidden("the device log is never deleted")
     if channel not in CHANNELS:
         raise BadRequest("no channel has such keys")

@@ -178,7 +178,7 @@ class LimitedHttp(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.transport.abort)
+        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.transport.abort)  # §R9-5
 
     def resume_writing(self) -> None:
         self._stop_stall_timer()
@@ -186,7 +186,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)
+            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)  # §R9-1
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

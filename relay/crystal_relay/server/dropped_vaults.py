@@ -59,7 +59,7 @@ class DroppedVaults:
     async def drop(self, vault: str, until: float) -> int:
         """Close the vault, and have it deleted at `until` or after SETTLE_SECONDS. Returns when; if it is dropped already
         that stays as it was."""
-        when = expiry_at(max(until, self._clock() + SETTLE_SECONDS), ExpiryKind.DROPPED, vault)
+        when = expiry_at(max(until, self._clock() + SETTLE_SECONDS), ExpiryKind.DROPPED, vault)  # §R9.3-2
         await record_expiry(self._store, when)
         try:
             await self._store.put_new(dropped_key(vault), msgspec.json.encode(_Record(when.when)))

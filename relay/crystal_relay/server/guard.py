@@ -66,7 +66,7 @@ class Guard:
                 raise
             # What is left of the body is skipped, or cut off where that would take long.
             close = isinstance(error, TooSlow) or (
-                not exchange.read_all and _unread(scope) > UNREAD_BYTES_MAX
+                not exchange.read_all and _unread(scope) > UNREAD_BYTES_MAX  # §R9-11
             )
             await error_reply(error, close=close)(scope, receive, exchange.send)
             if error.status >= 500 and error.status not in (503, 507):
@@ -85,7 +85,7 @@ class Guard:
         route = str(scope.get("crystal.route") or getattr(scope.get("endpoint"), "__name__", "none"))
         method: str = scope["method"]
         status, received, sent = exchange.status, exchange.received, exchange.sent
-        self._metrics.request(route, method, status, seconds, received, sent)
+        self._metrics.request(route, method, status, seconds, received, sent)  # §R7-2
         request_log(exchange.request_id, method, route, status, seconds, received, sent)
 
 
@@ -114,7 +114,7 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            named = (b"x-request-id", self.request_id.encode())
+            named = (b"x-request-id", self.request_id.encode())  # §R1-4
             message = {**message, "headers": [*message["headers"], named]}
         else:
             self.sent += len(message.get("body", b""))
@@ -124,14 +124,14 @@ class _Exchange:
 def _check_size(scope: Scope, path: bytes) -> None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     size = len(path) + len(scope["query_string"]) + sum(map(len, chain.from_iterable(headers)))
-    if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:
+    if size > HEAD_BYTES_MAX or len(headers) > HEADERS_MAX:  # §R9-1
         raise HeadTooLarge(
             f"the address and the headers have at most {HEAD_BYTES_MAX} bytes, {HEADERS_MAX} headers"
         )
 
 
 def _check_path(path: bytes) -> None:
-    if _PATH.match(path) is None:
+    if _PATH.match(path) is None:  # §R1-2
         raise BadRequest("the path holds what no path here holds", hint="Nothing here needs a %-escape.")
 
 

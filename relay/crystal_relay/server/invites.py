@@ -206,7 +206,7 @@ class Invites:
         mailbox = creation.mailbox
         expires_at = int(self._clock()) + INVITE_SECONDS
         await record_expiry(self._store, expiry_at(expires_at, ExpiryKind.INVITE, vault, mailbox))
-        await record_expiry(
+        await record_expiry(  # §R5-4
             self._store, expiry_at(expires_at + INVITE_KEPT_SECONDS, ExpiryKind.MAILBOX, vault, mailbox)
         )
         key = _opened_key(vault, mailbox)

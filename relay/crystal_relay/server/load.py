@@ -90,6 +90,7 @@ class _Room:
     @contextmanager
     def of(self, vault: str, size: int, full: str) -> Generator[None]:
         have = self._bytes_of.get(vault, 0)
+        # §R9-9, §R9-10
         if self.bytes + size > self._bytes_max or (have and have + size > self._bytes_of_vault_max):
             raise Busy(full)
         self.bytes += size

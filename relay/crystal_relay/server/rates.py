@@ -100,7 +100,7 @@ def _counted(host: str) -> str | None:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is None:
             bits = int(address) >> (128 - _PREFIX_BITS) << (128 - _PREFIX_BITS)
-            return None if address.is_loopback else str(IPv6Address(bits))
+            return None if address.is_loopback else str(IPv6Address(bits))  # §R9.2-2
         address = address.ipv4_mapped
     return None if address.is_loopback else str(address)
 

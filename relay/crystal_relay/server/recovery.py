@@ -46,7 +46,7 @@ class RecoverySecrets:
 
     async def refusal(self, vault: str, first_hash: str, number: int, presented: str) -> Unauthorized:
         """How to refuse a secret that does not count, `number` of them having been replaced: who holds an old one may know."""
-        before = range(max(1, number - RECOVERIES_TOLD), number)
+        before = range(max(1, number - RECOVERIES_TOLD), number)  # §R2-4
         found = await asyncio.gather(*(self._hash(vault, each) for each in before))
         for known in (first_hash, *found) if number else ():
             if known is not None and hmac.compare_digest(known, presented):
@@ -65,12 +65,12 @@ class RecoverySecrets:
         if not hmac.compare_digest(presented, counts):
             before = first_hash if number == 1 else await self._hash(vault, number - 1)
             repeated = last == number and hmac.compare_digest(counts, new_hash)
-            if not repeated or before is None or not hmac.compare_digest(presented, before):
+            if not repeated or before is None or not hmac.compare_digest(presented, before):  # §R4.6-3
                 raise Unauthorized("the relay does not know these credentials")
             return
         if number == last and counts == new_hash:
             return
-        if number != last + 1:
+        if number != last + 1:  # §R4.6-3
             raise WrongNumber(f"the recovery secret that counts has the number {last}")
         record = _Replacement(_VERSION, new_hash)
         try:

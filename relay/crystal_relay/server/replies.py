@@ -59,9 +59,9 @@ def error_reply(
     if error.status == 503:
         extra["retry-after"] = str(RETRY_AFTER_SECONDS)
     if isinstance(error, TooManyRequests):
-        extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+        extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))  # §R9.2-1
     since = error.seconds_ago if isinstance(error, InviteOver) else msgspec.UNSET
-    return JsonReply(ErrorReply(error.code, str(error), error.hint, since), error.status, extra)
+    return JsonReply(ErrorReply(error.code, str(error), error.hint, since), error.status, extra)  # §R8-1
 
 
 async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:

@@ -36,7 +36,7 @@ class TokenScope(Enum):
     TOKENS = "tokens"
 
 
-SCOPES: dict[Preset, frozenset[TokenScope]] = {
+SCOPES: dict[Preset, frozenset[TokenScope]] = {  # §R2-6
     Preset.DEVICE: frozenset({TokenScope.READ, TokenScope.OWN}),
     Preset.LEAD: frozenset(TokenScope),
 }

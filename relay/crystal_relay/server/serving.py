@@ -52,10 +52,10 @@ class Server:
                 server_header=False,
                 # Only a declared proxy is believed about whose request it passes on.
                 proxy_headers=bool(app.state.relay.trusted_proxies),
-                forwarded_allow_ips=list(app.state.relay.trusted_proxies),
-                limit_concurrency=CONNECTIONS_MAX,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
+                forwarded_allow_ips=list(app.state.relay.trusted_proxies),  # §R9.2-4
+                limit_concurrency=CONNECTIONS_MAX,  # §R9-7
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,  # §R9-6
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,  # §R9-12
             ),
             app.state.relay,
         )

@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-
 from crystal_relay.errors import Busy, Closed, RelayError, StoreUnavailable
 from crystal_relay.invites import InviteState, mailbox_prefix
 from crystal_relay.keys import vault_prefix
@@ -29,6 +28,10 @@ from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_a
 from crystal_relay.server.invites import Invites, record_keys
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 DELETES_AT_ONCE = 8
 SLICE_PAGES = 4
@@ -234,3 +237,58 @@ class Sweeper:
             self._deleted(expiry.vault)
             if failed:
                 raise failed[0]
+
+
+FIRST_SECONDS_MAX = 5.0
+"""A process that has just started looks soon: its predecessor may have been killed in the middle."""
+JITTER_SHARE = 10
+
+
+class Timetable:
+    """Of one relay process."""
+
+    def __init__(self, sweeper: Sweeper, *, seconds: float) -> None:
+        """`seconds` between two sweeps; 0: none."""
+        self._sweeper = sweeper
+        self._seconds = seconds
+        self._scheduler: Any = None
+        self._sweep: asyncio.Task[Swept] | None = None
+
+    def start(self) -> None:
+        """Begin, on the running loop. Idempotent."""
+        if self._scheduler is not None or not self._seconds:
+            return
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler
+        from apscheduler.triggers.interval import IntervalTrigger
+
+        trigger = IntervalTrigger(
+            seconds=max(1, round(self._seconds)), jitter=self._seconds / JITTER_SHARE, timezone=UTC
+        )
+        first = datetime.now(UTC) + timedelta(seconds=min(FIRST_SECONDS_MAX, self._seconds))
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._scheduler.add_job(
+            self._begin, trigger, next_run_time=first, misfire_grace_time=None, coalesce=True, max_instances=1
+        )
+        self._scheduler.start()
+
+    async def aclose(self) -> None:
+        """End a sweep that is under way: the next process takes it up. Idempotent."""
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is None:
+            return
+        scheduler.shutdown(wait=False)
+        await asyncio.sleep(0)  # it shuts down in the loop's next turn
+        if self._sweep is not None:
+            self._sweep.cancel()
+            await asyncio.wait({self._sweep})
+
+    async def _begin(self) -> None:
+        # A task of our own: the scheduler would log a sweep that is cancelled at the end as a failure.
+        if self._sweep is None or self._sweep.done():
+            self._sweep = asyncio.create_task(self._sweeper.run())
+            self._sweep.add_done_callback(_log_mistake)
+
+
+def _log_mistake(sweep: asyncio.Task[Swept]) -> None:
+    if not sweep.cancelled() and (error := sweep.exception()) is not None:
+        _log.error("the sweeper made a mistake", exc_info=error)

@@ -65,7 +65,7 @@ class TokenRecords:
         tokens = await self._records.names(_tokens(vault))
         if token in tokens:
             raise AlreadyExists("the token is registered")
-        if len(tokens) >= TOKENS_MAX:
+        if len(tokens) >= TOKENS_MAX:  # §R4.2-3, §R9.1-4
             if not by_recovery:
                 raise QuotaExceeded(
                     f"a vault has at most {TOKENS_MAX} tokens, those that were shut out included",
@@ -100,7 +100,7 @@ class TokenRecords:
         gone = [each for each in tokens if each in shut_out]
         await self._records.delete_all([_tokens(vault) + each for each in gone])
         strangers_first = sorted(out, key=lambda each: each.partition("/")[0] in kept)
-        spare = strangers_first[: max(0, len(out) - MARKS_KEPT_MAX)]
+        spare = strangers_first[: max(0, len(out) - MARKS_KEPT_MAX)]  # §R9.1-4
         await self._records.delete_all([_revoked(vault) + each for each in spare])
         left: frozenset[str] = frozenset()
         if len(tokens) - len(gone) > TOKENS_MAX:
@@ -112,7 +112,7 @@ class TokenRecords:
         reserved = await self._records.names(_reserved(vault))
         if token in reserved:
             return
-        if len(reserved) >= TOKENS_RESERVED:
+        if len(reserved) >= TOKENS_RESERVED:  # §R4.2-3, §R9.1-4
             raise QuotaExceeded(
                 f"the {TOKENS_RESERVED} tokens beyond a vault's {TOKENS_MAX} are used up",
                 hint="Name the vault's members by the recovery secret: the records of all others go.",
@@ -121,7 +121,7 @@ class TokenRecords:
 
     async def _check_revocable(self, vault: str, device: str, name: str) -> None:
         out = await self._records.names(_revoked(vault))
-        if len(out) < TOKENS_MAX or f"{device}/{name}" in out:
+        if len(out) < TOKENS_MAX or f"{device}/{name}" in out:  # §R9.1-4
             return
         try:
             await self.find(vault, device, name)
@@ -131,7 +131,7 @@ class TokenRecords:
 
 def _is_kept(token: str, kept: Mapping[str, str | None]) -> bool:
     device, _, name = token.partition("/")
-    return device in kept and kept[device] in (None, name)
+    return device in kept and kept[device] in (None, name)  # §R4.4-1
 
 
 def _tokens(vault: str) -> str:

@@ -95,12 +95,10 @@ class TokenRoutes:
         with self._load.gathering(vault, DEVICES_JSON_BYTES_MAX):
             named = await json_of(request, Devices, self._settings, bytes_max=DEVICES_JSON_BYTES_MAX)
         kept = {device: named.tokens.get(device) for device in named.devices}
-        if named.leads is not None:
+        if named.leads is not None:  # §R4.4-3
             leads = frozenset(named.leads)
             while not await self._registry.name_leads(
-                vault,
-                leads,
-                after=await self._leads_number(vault, authority),  # §R4.4-3
+                vault, leads, after=await self._leads_number(vault, authority)
             ):
                 continue  # another naming was first: who asks may not lead by it
         shut_out = await self._registry.retain(vault, kept, by_recovery=authority.by_recovery)

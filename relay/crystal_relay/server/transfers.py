@@ -123,14 +123,14 @@ class Transfers:
         if self._gets is None:
             return JsonReply(_NEVER)
         size = (await self._gets.head(key)).size  # §R3.5-5
-        if size < DIRECT_BYTES_MIN:
+        if size < DIRECT_BYTES_MIN:  # §R3.5-2
             return JsonReply(_NOT_THIS_ONE)
         return _granted(await self._gets.direct_get(key), size)
 
     async def _begin_put(self, vault: str, key: str, size: int, md5: bytes) -> Response:
         if self._puts is None:
-            return JsonReply(_NEVER)
-        if size < DIRECT_BYTES_MIN:
+            return JsonReply(_NEVER)  # §R3.5-2
+        if size < DIRECT_BYTES_MIN:  # §R3.5-2
             return JsonReply(_NOT_THIS_ONE)
         granted = self._grants.open_bytes(vault)
         if granted is None:

@@ -281,10 +281,10 @@ class _Meeting:
             info is None
             or info.revoked is not None
             or (info.signing, info.exchange) != (identity.signing.public, identity.exchange.public.to_bytes())
-            or (info.slot, info.entry.hash) != (welcome.slot, welcome.entry_hash)
+            or (info.slot, info.entry.hash) != (welcome.slot, welcome.entry_hash)  # §21.4-5
         ):
             raise NotInTheLog("the relay's device log does not have this machine as it was welcomed")
-        if not log.knows_head(welcome.head) or log.root_number < welcome.root_number:
+        if not log.knows_head(welcome.head) or log.root_number < welcome.root_number:  # §21.4-5
             raise NotInTheLog("the relay shows an older or another device log than the inviting machine has")
         try:
             KeyRing.of_device(identity, log).current()

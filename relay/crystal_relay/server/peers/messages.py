@@ -80,6 +80,7 @@ def answer(secret: bytes, code: str) -> str:
 def read(secret: bytes, authorization: str | None, body: bytes) -> tuple[News, str]:
     """A message and its code. Raises Unauthorized, BadRequest."""
     code = (authorization or "").removeprefix(AUTHORIZATION)
+    # §R10.1-1
     if authorization == code or not hmac.compare_digest(sign(secret, body).encode(), code.encode()):
         raise Unauthorized("the relay does not know these credentials")
     try:

@@ -77,7 +77,7 @@ def checked_grant(reply: TransferReply, asked: TransferRequest, *, may_be_loopba
             raise GrantRefused
         if ours.get(name) != value if name in _OURS else _HEADER.fullmatch(name) is None:
             raise GrantRefused
-    kept = {name: value for name, value in headers.items() if name not in _OURS}
+    kept = {name: value for name, value in headers.items() if name not in _OURS}  # §R3.5-3
     return Grant(reply.url, kept, reply.size, reply.receipt)
 
 
@@ -369,7 +369,7 @@ class DirectTransfers:
                 idle=self._idle,
                 connections_kept=TRANSFERS_MAX,
             )
-            client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+            client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # §R3.5-3
         return client
 
 

@@ -4,7 +4,6 @@ The relay and the devices are meant to be free of it after seven days. What is n
 stay away, files of the person, copies of databases.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -14,7 +13,7 @@ import msgspec
 from crystal_mirror.entries.control_state import Place, floor_slot, newest_snapshot, published_floor
 from crystal_mirror.membership.cursors import Cursor, seen_cursors
 from crystal_mirror.membership.status import device_name
-from crystal_mirror.operations import Capture, Forget, Operation, decode_operation
+from crystal_mirror.operations import Capture, Forget, decode_operation
 from crystal_mirror.retention.forgets import FORGOTTEN_MS, PendingForget, pending_forgets
 from crystal_mirror.retention.gc import read_state
 from crystal_mirror.streams.reoffers import META_HELD
@@ -96,21 +95,6 @@ def note_files(device: Device, paths: list[str]) -> None:
         kept = {each.path: each for each in _files(device) if now - each.at < FILES_KEPT_MS}
         kept |= {path: _Found(path, now) for path in paths}
         transaction.meta_set(META_FILES, _encoder.encode(list(kept.values())[-FILES_MAX:]) if kept else None)
-
-
-def without_forgotten(device: Device, operations: Sequence[Operation]) -> list[Operation]:
-    """Captures without the texts that are forgotten by now: those never leave this device again."""
-    kept = (_without_forgotten(device, operation) for operation in operations)
-    return [operation for operation in kept if operation is not None]
-
-
-def _without_forgotten(device: Device, operation: Operation) -> Operation | None:
-    if not isinstance(operation, Capture):
-        return operation
-    pieces = tuple(piece for piece in operation.pieces if not _hides(device, piece.text))
-    if len(pieces) == len(operation.pieces):
-        return operation
-    return msgspec.structs.replace(operation, pieces=pieces) if pieces else None
 
 
 def _hides(device: Device, text: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from crystal_node.capture.plausible import machine_made, mixed, quoted, value
 
-KIND = "assigned-secret"
+ASSIGNED_KIND = "assigned-secret"
 
 Accepts = Callable[[str], bool]
 

@@ -18,9 +18,9 @@ from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.line_adapter import LineAdapter, LinePosition
-from crystal_node.capture.messages import TranscriptMessage
-from crystal_node.capture.records import BlankLine, ClaudeRecord, LineFault, bounded, milliseconds, parse_line
-from crystal_node.capture.words import SkippedRecord, cleaned_texts, words_of
+from crystal_node.capture.messages import LineFault, SkippedRecord, TranscriptMessage, bounded, milliseconds
+from crystal_node.capture.records import BlankLine, ClaudeRecord, parse_line
+from crystal_node.capture.words import cleaned_texts, words_of
 
 _KNOWN = frozenset(
     {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}

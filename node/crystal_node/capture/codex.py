@@ -27,10 +27,18 @@ from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_array, as_object, as_text
 from crystal_node.capture.line_adapter import LinePosition
-from crystal_node.capture.messages import TranscriptMessage, derived_id, joined
-from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    UNKNOWN_TYPE,
+    SkippedRecord,
+    TranscriptMessage,
+    derived_id,
+    joined,
+    moment_of,
+    plain,
+)
+from crystal_node.capture.objectlines import ObjectLines
 from crystal_node.capture.redaction import redact
-from crystal_node.capture.words import SkippedRecord
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"
 PENDING_MAX = 16

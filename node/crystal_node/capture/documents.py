@@ -19,8 +19,7 @@ from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
 from crystal_node.capture.line_reader import FileState, open_regular
-from crystal_node.capture.messages import OperationBuilder, TranscriptMessage
-from crystal_node.capture.words import SkippedRecord
+from crystal_node.capture.messages import OperationBuilder, SkippedRecord, TranscriptMessage
 
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
 

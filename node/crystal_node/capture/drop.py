@@ -23,9 +23,15 @@ from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_text
 from crystal_node.capture.line_adapter import LinePosition
 from crystal_node.capture.line_reader import FileState
-from crystal_node.capture.messages import TranscriptMessage, derived_id
-from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
-from crystal_node.capture.words import SkippedRecord
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    SkippedRecord,
+    TranscriptMessage,
+    derived_id,
+    moment_of,
+    plain,
+)
+from crystal_node.capture.objectlines import ObjectLines
 
 _DEPTH = 1
 """Folders below the drop folder: the agents'."""

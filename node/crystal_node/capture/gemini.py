@@ -23,10 +23,17 @@ from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
 from crystal_node.capture.line_adapter import LinePosition
 from crystal_node.capture.line_reader import FileState, open_regular
-from crystal_node.capture.messages import TranscriptMessage, derived_id, joined
-from crystal_node.capture.objectlines import UNKNOWN_FORM, ObjectLines, moment_of, plain
-from crystal_node.capture.records import LineFault
-from crystal_node.capture.words import SkippedRecord
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    LineFault,
+    SkippedRecord,
+    TranscriptMessage,
+    derived_id,
+    joined,
+    moment_of,
+    plain,
+)
+from crystal_node.capture.objectlines import ObjectLines
 
 _SESSION_FILE = re.compile(r"session-.*\.jsonl?")
 _INJECTED = (

@@ -21,9 +21,7 @@ from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import Context, Marks, decoded
 from crystal_node.capture.json_values import records_within
 from crystal_node.capture.line_reader import FileState, LineReader, unchanged
-from crystal_node.capture.messages import OperationBuilder, TranscriptMessage
-from crystal_node.capture.records import LineFault
-from crystal_node.capture.words import SkippedRecord
+from crystal_node.capture.messages import LineFault, OperationBuilder, SkippedRecord, TranscriptMessage
 
 QUIET_MS = 10 * 60 * 1000
 """A file that has not changed for so long is not being written."""

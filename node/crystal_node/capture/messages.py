@@ -3,19 +3,25 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
 from uuid import UUID
 
 from crystal_core.chunking import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts
-from crystal_node.capture.records import bounded
 from crystal_node.capture.redaction import redact
 
+EARLIEST_MS = 946_684_800_000
+"""Moments before 2000 or after 2200 are taken for unknown."""
+LATEST_MS = 7_258_118_400_000
+ID_BYTES_MAX = 256
+"""Ids of messages and sessions are UUIDs; longer ones are cut."""
 OPERATION_TEXT_BYTES = OPERATION_BYTES_MAX * 3 // 4
 """UTF-8 bytes of the pieces of one operation; the rest is for what they have in common."""
 PIECE_BYTES_BESIDE_TEXT = 300
-"""At most, encoded: message id (``records.ID_BYTES_MAX``), role, moment, part."""
+"""At most, encoded: message id (``ID_BYTES_MAX``), role, moment, part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,25 @@ class TranscriptMessage:
     cwd: str = ""
     repository: str = ""
     subagent: bool = False
+
+
+class LineFault(Enum):
+    """Why a line is no record."""
+
+    NOT_JSON = "line is not JSON"
+    UNKNOWN_FORM = "record of unknown form"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A record without words of anybody. ``damaged``: it should have had some, or is of a kind that we do not know."""
+
+    reason: str
+    damaged: bool = False
+
+
+UNKNOWN_TYPE = SkippedRecord("record of unknown type", damaged=True)
+UNKNOWN_FORM = SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
 
 
 def joined(blocks: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -103,6 +128,39 @@ class OperationBuilder:
             Capture(self._agent, session, project, repository, self._source, tuple(self._pieces))
         )
         self._pieces, self._bytes = [], 0
+
+
+def milliseconds(timestamp: str | None) -> int:
+    """Milliseconds since 1970 of an ISO 8601 moment, taken for UTC if it names no zone; 0 if it is none or absurd."""
+    try:
+        moment = datetime.fromisoformat(timestamp or "")
+        value = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+    return value if EARLIEST_MS <= value <= LATEST_MS else 0
+
+
+def moment_of(value: object) -> int:
+    """Milliseconds since 1970 of an ISO 8601 text, or of a number of seconds or milliseconds; 0 if it is none or absurd."""
+    if isinstance(value, str):
+        return milliseconds(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    for scaled in (value, value * 1000):
+        if EARLIEST_MS <= scaled <= LATEST_MS:
+            return int(scaled)
+    return 0
+
+
+def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
+    """A name of the transcript's, at most ``limit`` bytes of UTF-8; "" for none."""
+    encoded = (name or "").encode()
+    return encoded[:limit].decode("utf-8", "ignore")
+
+
+def plain(text: str) -> str:
+    """A text without what no text can hold, and without white space around it."""
+    return text.replace("\0", "").strip()
 
 
 def _digest(parts: Sequence[str]) -> bytes:

@@ -24,8 +24,18 @@ from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text
 from crystal_node.capture.line_adapter import LinePass, LinePosition
 from crystal_node.capture.line_reader import FileState
-from crystal_node.capture.messages import OperationBuilder, TranscriptMessage, derived_id, joined
-from crystal_node.capture.objectlines import UNKNOWN_FORM, UNKNOWN_TYPE, ObjectLines, moment_of, plain
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    UNKNOWN_TYPE,
+    OperationBuilder,
+    SkippedRecord,
+    TranscriptMessage,
+    derived_id,
+    joined,
+    moment_of,
+    plain,
+)
+from crystal_node.capture.objectlines import ObjectLines
 from crystal_node.capture.openclaw_database import (
     JOURNAL_NAME,
     STORE_NAME,
@@ -33,7 +43,6 @@ from crystal_node.capture.openclaw_database import (
     skip_store,
     store_unchanged,
 )
-from crystal_node.capture.words import SkippedRecord
 
 DEFAULT_AGENT = "main"
 

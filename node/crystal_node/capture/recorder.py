@@ -18,7 +18,6 @@ from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
-from crystal_node.agent.forget_report import without_forgotten
 from crystal_node.base.clock import now_ms, uptime_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings.again import options_again
@@ -32,6 +31,7 @@ from crystal_node.capture.adapter import (
     encode_state,
 )
 from crystal_node.capture.choosing import Choice, chosen, discovered
+from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState, unsure
 from crystal_node.capture.redaction import Redacted, redact

@@ -7,19 +7,13 @@ surrogate pairs are replaced. So an odd field costs that field, never the words 
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 
 import msgspec
 
 from crystal_node.capture.json_values import as_text, as_truth, is_array, is_object
+from crystal_node.capture.messages import LineFault
 
-EARLIEST_MS = 946_684_800_000
-"""Moments before 2000 or after 2200 are taken for unknown."""
-LATEST_MS = 7_258_118_400_000
-ID_BYTES_MAX = 256
-"""Ids of messages and sessions are UUIDs; longer ones are cut."""
 PATH_BYTES_MAX = 4096
 
 _BOM = b"\xef\xbb\xbf"
@@ -67,13 +61,6 @@ class ClaudeRecord(msgspec.Struct):
     attachment: ClaudeAttachment | None = None
 
 
-class LineFault(Enum):
-    """Why a line is no record."""
-
-    NOT_JSON = "line is not JSON"
-    UNKNOWN_FORM = "record of unknown form"
-
-
 @dataclass(frozen=True, slots=True)
 class BlankLine:
     """A line of white space."""
@@ -96,22 +83,6 @@ def parse_line(line: bytes) -> ClaudeRecord | LineFault | BlankLine:
     except (ValueError, RecursionError):
         return LineFault.NOT_JSON
     return _record(value) if is_object(value) else LineFault.UNKNOWN_FORM
-
-
-def milliseconds(timestamp: str | None) -> int:
-    """Milliseconds since 1970 of an ISO 8601 moment, taken for UTC if it names no zone; 0 if it is none or absurd."""
-    try:
-        moment = datetime.fromisoformat(timestamp or "")
-        value = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0
-    return value if EARLIEST_MS <= value <= LATEST_MS else 0
-
-
-def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
-    """A name of the transcript's, at most ``limit`` bytes of UTF-8; "" for none."""
-    encoded = (name or "").encode()
-    return encoded[:limit].decode("utf-8", "ignore")
 
 
 def _record(fields: dict[str, Any]) -> ClaudeRecord:

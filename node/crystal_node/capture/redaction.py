@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crystal_node.capture import assignments
+from crystal_node.capture.assignments import ASSIGNED_KIND, assigned_secrets
 from crystal_node.capture.redaction_rules import CONTEXTS, RUN, TOKENS, Rule
 
 ROUNDS_MAX = 8
@@ -69,9 +69,9 @@ def _spans(text: str) -> Iterator[tuple[int, int, str]]:
     lowered = _in_lower_case(text)
     for rule in CONTEXTS:
         yield from _found(rule, text, lowered)
-    for start, end in assignments.assigned_secrets(text, lowered):
+    for start, end in assigned_secrets(text, lowered):
         if not _harmless(text[start:end]):
-            yield start, end, assignments.KIND
+            yield start, end, ASSIGNED_KIND
 
 
 def _found(rule: Rule, text: str, searched: str) -> Iterator[tuple[int, int, str]]:

@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from crystal_node.capture.cleaning import clean
-from crystal_node.capture.records import ClaudeAttachment, ClaudeBlock, ClaudeRecord, LineFault
+from crystal_node.capture.messages import LineFault, SkippedRecord
+from crystal_node.capture.records import ClaudeAttachment, ClaudeBlock, ClaudeRecord
 
 _SYNTHETIC = "<synthetic>"
 """The model that Claude Code names for what it wrote itself: errors, limits, "No response requested."."""
@@ -27,14 +28,6 @@ _SILENT_RECORDS = frozenset(
 _SILENT_BLOCKS = frozenset(
     {"document", "image", "redacted_thinking", "server_tool_use", "tool_result", "tool_use"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedRecord:
-    """A record without words of anybody. ``damaged``: it should have had some, or is of a kind that we do not know."""
-
-    reason: str
-    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

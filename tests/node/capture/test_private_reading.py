@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.capture.line_reader import FileState, LineReader
-from crystal_node.capture.records import milliseconds
+from crystal_node.capture.messages import milliseconds
 from tests.node.capture.transcripts import SESSION, Tool, line, nothing, said, user
 
 NOON = milliseconds("2026-11-17T12:00:00Z")

@@ -23,9 +23,9 @@ from crystal_mirror.operations import (
     Piece,
     Remember,
 )
-from crystal_node.agent.forget_report import without_forgotten
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import counted
+from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT, derived_id
 from crystal_node.capture.redaction import redact
 from crystal_node.device.device import Device

@@ -57,7 +57,7 @@ async def live(relay: RelayProcess, lead: Member) -> Member:
 
 
 async def test_neither_directory_nor_log_holds_a_secret(tmp_path: Path) -> None:
-    relay = RelayProcess(tmp_path / "relay", options=("--verbose",))
+    relay = RelayProcess(tmp_path / "relay", options=("--verbose",), fresh=True)
     await asyncio.to_thread(relay.start)
     try:
         lead = await enrolled(relay.url, enroll_token=relay.enroll_token)

@@ -32,7 +32,8 @@ from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
-from crystal_relay.server.invites import InviteRoutes, Invites
+from crystal_relay.server.invite_routes import InviteRoutes
+from crystal_relay.server.invites import Invites
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
@@ -43,8 +44,7 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, e
 from crystal_relay.server.requests import head_of, json_of, no_query, query, seconds
 from crystal_relay.server.scopes import Identity, TokenScope, mailbox_of
 from crystal_relay.server.settings import RelaySettings
-from crystal_relay.server.sweeper import Sweeper
-from crystal_relay.server.timetable import Timetable
+from crystal_relay.server.sweeper import Sweeper, Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage

@@ -18,6 +18,9 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from crystal_relay.errors import Busy, Closed, RelayError, StoreUnavailable
 from crystal_relay.invites import InviteState, mailbox_prefix
 from crystal_relay.keys import vault_prefix
@@ -28,10 +31,6 @@ from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_a
 from crystal_relay.server.invites import Invites, record_keys
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
-import asyncio
-import logging
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 DELETES_AT_ONCE = 8
 SLICE_PAGES = 4

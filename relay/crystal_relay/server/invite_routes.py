@@ -1,0 +1,86 @@
+"""The routes of invites; their slots are objects (see `objects`)."""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from crystal_relay.errors import (
+    BadRequest,
+)
+from crystal_relay.invites import CloseReason, check_mailbox
+from crystal_relay.keys import check_vault
+from crystal_relay.server.authorization import device_of, newcomer_of, shows_invite
+from crystal_relay.server.invites import Invites
+from crystal_relay.server.rates import Rates
+from crystal_relay.server.registry import Registry
+from crystal_relay.server.replies import JsonReply
+from crystal_relay.server.requests import json_of, query
+from crystal_relay.server.scopes import TokenScope
+from crystal_relay.server.settings import RelaySettings
+from crystal_relay.wire import InviteCreation
+
+
+class InviteRoutes:
+    """`/v2/vaults/{vault}/invites`, `/v2/vaults/{vault}/invites/{mailbox}`."""
+
+    def __init__(
+        self,
+        invites: Invites,
+        registry: Registry,
+        settings: RelaySettings,
+        rates: Rates,
+        *,
+        deleted: Callable[[str], None],
+    ) -> None:
+        """`deleted` is told of each vault in which something was deleted."""
+        self._invites = invites
+        self._registry = registry
+        self._settings = settings
+        self._rates = rates
+        self._deleted = deleted
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        one = "/v2/vaults/{vault}/invites/{mailbox}"
+        return [
+            Route("/v2/vaults/{vault}/invites", self.create_invite, methods=["POST"]),
+            Route(one, self.close_invite, methods=["DELETE"]),
+            Route(one, self.show_invite, methods=["GET"]),
+        ]
+
+    async def create_invite(self, request: Request) -> Response:
+        """Open a mailbox to a newcomer. Repeating it is no error."""
+        vault = await self._inviter(request)
+        query(request, ())
+        creation = await json_of(request, InviteCreation, self._settings)
+        return JsonReply(await self._invites.open(vault, creation), 201)
+
+    async def close_invite(self, request: Request) -> Response:
+        """End an invite. Repeating it is no error."""
+        vault = await self._inviter(request)
+        mailbox = check_mailbox(request.path_params["mailbox"])
+        text = query(request, ("reason",)).get("reason", "")
+        if text not in CloseReason.__members__.values():  # §R5.3-1
+            raise BadRequest(f"the reason is one of {', '.join(CloseReason)}")
+        reply = await self._invites.close(vault, mailbox, CloseReason(text))
+        self._deleted(vault)
+        return JsonReply(reply)
+
+    async def show_invite(self, request: Request) -> Response:
+        """What has become of an invite, also when it is over."""
+        mailbox = check_mailbox(request.path_params["mailbox"])
+        if shows_invite(request.scope):
+            vault = check_vault(request.path_params["vault"])
+            invite = await newcomer_of(request, self._invites, vault, mailbox, self._rates)
+            query(request, ())
+            return JsonReply(invite.reply(self._invites.now))
+        vault = await self._inviter(request)
+        query(request, ())
+        return JsonReply(await self._invites.look_up(vault, mailbox))  # §R5.2-1
+
+    async def _inviter(self, request: Request) -> str:
+        vault = check_vault(request.path_params["vault"])
+        (await device_of(request, self._registry, vault, self._rates)).require(TokenScope.TOKENS)
+        return vault

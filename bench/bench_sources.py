@@ -17,9 +17,9 @@ from bench.harness import Row, timed, value_at_least, value_at_most
 from crystal_core.cutting import Kind, cut
 from crystal_core.sqlitefile import immediate
 from crystal_node.base.settings import resolve
-from crystal_node.derive.sources.database import SENT, Known, SourceBook
+from crystal_node.derive.sources.database import SENT, KnownFile, SourceDatabase
 from crystal_node.derive.sources.results import SourceSynced
-from crystal_node.derive.sources.scan import Scan
+from crystal_node.derive.sources.scan import SourceScan
 from crystal_node.derive.sources.service import add_source, sync_sources
 from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
@@ -113,9 +113,9 @@ def _synced(device: Device, name: str) -> SourceSynced:
 def _know_all(device: Device, root: Path) -> None:
     """As if the folder had been read and sent long ago: rows of the memory and of the book."""
     version = bytes(32)
-    with SourceBook.open(device.settings.home.sources_database) as book:
-        files = list(Scan(root).files())
-        book.note("unchanged", ((path, Known(stamp, version, SENT, 1)) for path, stamp in files))
+    with SourceDatabase.open(device.settings.home.sources_database) as book:
+        files = list(SourceScan(root).files())
+        book.note("unchanged", ((path, KnownFile(stamp, version, SENT, 1)) for path, stamp in files))
     with immediate(device.replica.database.connection):
         device.replica.database.connection.executemany(
             "INSERT INTO documents (source, path, version, kind, modified_at, total, came) VALUES (?, ?, ?, 'text', 0, 1, 1)",

@@ -9,8 +9,8 @@ import pytest
 from crystal_core.database import MEMORY, Database
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known as Answered
-from crystal_node.derive.sources.database import KeptSource, Known, LastLook, SourceBook
-from crystal_node.derive.sources.scan import Stamp
+from crystal_node.derive.sources.database import KeptSource, KnownFile, LastScan, SourceDatabase
+from crystal_node.derive.sources.scan import SourceStamp
 from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.search.finding.deep_cache import DeepCache, key_of
 from crystal_node.search.recall.database import RecallDatabase
@@ -30,9 +30,9 @@ def recall_book(path: Path) -> None:
 
 
 def source_book(path: Path) -> None:
-    with SourceBook.open(path) as book:
-        book.put(KeptSource("notes", Path("/notes"), (), (), 1, 1, 1, LastLook()))
-        known = Known(Stamp(1, 1, 1, 1), bytes(32), "")
+    with SourceDatabase.open(path) as book:
+        book.put(KeptSource("notes", Path("/notes"), (), (), 1, 1, 1, LastScan()))
+        known = KnownFile(SourceStamp(1, 1, 1, 1), bytes(32), "")
         book.note("notes", [(f"{number}.md", known) for number in range(2000)])
         book.files("notes")
         book.totals("notes")

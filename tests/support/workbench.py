@@ -11,12 +11,12 @@ from crystal_core.replica import Replica
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import Position
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.derive.artefacts.builder import Workshop, is_known
-from crystal_node.derive.artefacts.conversation_files import Made, Maker
-from crystal_node.derive.artefacts.orphans import sweep
-from crystal_node.derive.artefacts.writer import Writer
-from crystal_node.derive.catalog.database import Works
-from crystal_node.derive.catalog.index import Index, Looked
+from crystal_node.derive.artefacts.builder import ArtefactBuilder, is_known
+from crystal_node.derive.artefacts.conversation_files import ConversationFiles, Made
+from crystal_node.derive.artefacts.orphans import remove_orphans
+from crystal_node.derive.artefacts.writer import ArtefactWriter
+from crystal_node.derive.catalog.database import Catalog
+from crystal_node.derive.catalog.index import CatalogIndex, IndexChanges
 from tests.core.builders import DEVICE, NOW, apply, new_replica
 
 LATER = NOW + 24 * 3_600_000
@@ -50,14 +50,14 @@ class Workbench:
         with self.replica.transaction() as transaction:
             transaction.set_position(Position(position.epoch, position.sequence + 1, position.previous))
 
-    def shop(self) -> Workshop:
+    def shop(self) -> ArtefactBuilder:
         """Opened as a process opens it; close it."""
         settings = self.settings
-        works, writer = Works.open(settings.home.works_database), Writer(settings.home)
+        works, writer = Catalog.open(settings.home.works_database), ArtefactWriter(settings.home)
         writer.open()
         database = self.replica.database
-        index = Index(works, database, self.own, lambda agent: is_known(settings, agent))
-        maker = Maker(
+        index = CatalogIndex(works, database, self.own, lambda agent: is_known(settings, agent))
+        maker = ConversationFiles(
             works,
             database,
             writer,
@@ -65,9 +65,9 @@ class Workbench:
             names={DEVICE: "laptop", self.own: "core"},
             tell=self.told.append,
         )
-        return Workshop(settings, works, database, writer, index, maker, self.told.append)
+        return ArtefactBuilder(settings, works, database, writer, index, maker, self.told.append)
 
-    def run(self) -> tuple[Looked, Made]:
+    def run(self) -> tuple[IndexChanges, Made]:
         """One run of the duty."""
         shop = self.shop()
         try:
@@ -80,7 +80,7 @@ class Workbench:
                     _add(total, shop.maker.make(one.conversation, now_ms=self.now))
                 after = due[-1].conversation
             _add(total, shop.maker.make_days())
-            total.removed += sweep(shop.works, shop.writer, self.root, self.now)
+            total.removed += remove_orphans(shop.works, shop.writer, self.root, self.now)
             return looked, total
         finally:
             shop.works.close()
@@ -124,14 +124,14 @@ def texts_of(files: dict[str, str], needles: Sequence[str]) -> set[str]:
 
 def step_at_commits(step: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """For a process that is to die: each commit of works.db is a step, and so is each change that commits by itself."""
-    run = Works.run
+    run = Catalog.run
     alone = step(run)
 
-    def stepped(works: Works, *arguments: Any) -> int:
+    def stepped(works: Catalog, *arguments: Any) -> int:
         return run(works, *arguments) if works.in_transaction else alone(works, *arguments)
 
-    Works.run = stepped  # type: ignore[method-assign, assignment]
-    Works.commit = step(Works.commit)  # type: ignore[method-assign]
+    Catalog.run = stepped  # type: ignore[method-assign, assignment]
+    Catalog.commit = step(Catalog.commit)  # type: ignore[method-assign]
 
 
 def quick_folder() -> Path | None:

@@ -30,7 +30,7 @@ CONVERSATIONS_MS = 2 * 24 * 3600 * 1000
 """After it was taken in, when an entry of a device is gone from the relay."""
 
 
-class Where(StrEnum):
+class RemnantPlace(StrEnum):
     """What may hold a text; the names for programs."""
 
     LOG = "relay-log"
@@ -48,10 +48,10 @@ class Where(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class Remnant:
     """``until``: when it will be free of the text, in milliseconds; None: not by itself, or nobody knows."""
 
-    where: Where
+    where: RemnantPlace
     what: str
     until: int | None = None
     device: bytes = b""
@@ -63,7 +63,7 @@ class ForgetReport:
 
     texts: int
     pending: tuple[PendingForget, ...]
-    holders: tuple[Holder, ...]
+    holders: tuple[Remnant, ...]
 
 
 class _Found(msgspec.Struct, frozen=True, array_like=True):
@@ -78,7 +78,7 @@ _decoder = msgspec.msgpack.Decoder(list[_Found])
 def forget_report(device: Device) -> ForgetReport:
     member = device.member
     pending = tuple(each for each in pending_forgets(member) if not each.assumed)
-    holders: list[Holder] = []
+    holders: list[Remnant] = []
     if pending:
         holders += _on_the_relay(device, pending)
         holders += _on_devices(device, pending)
@@ -101,22 +101,24 @@ def _hides(device: Device, text: str) -> bool:
     return device.replica.hides(sha256(text.encode()).digest())
 
 
-def _on_the_relay(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
+def _on_the_relay(device: Device, pending: tuple[PendingForget, ...]) -> list[Remnant]:
     member = device.member
     floor, newest = published_floor(member.replica), newest_snapshot(member.replica)
     until = max(each.since for each in pending) + FORGOTTEN_MS
     last = pending[-1].place
-    found: list[Holder] = []
+    found: list[Remnant] = []
     if floor <= last:
         found.append(
-            Holder(
-                Where.LOG, f"the relay's log, kept from epoch {floor[0]}, slot {floor[1]:,} on: sealed", until
+            Remnant(
+                RemnantPlace.LOG,
+                f"the relay's log, kept from epoch {floor[0]}, slot {floor[1]:,} on: sealed",
+                until,
             )
         )
     state = read_state(member)
     old = [kept for kept in state.snapshots if kept.announced.position[:2] <= last]
     if old or (not member.is_core and newest is not None and floor <= last):
-        found.append(Holder(Where.SNAPSHOTS, "a snapshot that was made before: sealed", until))
+        found.append(Remnant(RemnantPlace.SNAPSHOTS, "a snapshot that was made before: sealed", until))
     streams = member.replica.acks()
     left = [
         device_id
@@ -125,8 +127,8 @@ def _on_the_relay(device: Device, pending: tuple[PendingForget, ...]) -> list[Ho
     ]
     if left and (member.is_core or now_ms() < pending[-1].since + CONVERSATIONS_MS):
         found.append(
-            Holder(
-                Where.CONVERSATIONS,
+            Remnant(
+                RemnantPlace.CONVERSATIONS,
                 "what devices sent lately, on the relay: sealed",
                 pending[-1].since + CONVERSATIONS_MS,
             )
@@ -134,12 +136,12 @@ def _on_the_relay(device: Device, pending: tuple[PendingForget, ...]) -> list[Ho
     return found
 
 
-def _on_devices(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
+def _on_devices(device: Device, pending: tuple[PendingForget, ...]) -> list[Remnant]:
     member = device.member
     until = max(each.since for each in pending) + FORGOTTEN_MS
     last, floor, floor_at = pending[-1].place, published_floor(member.replica), floor_slot(member.replica)
     cursors = {cursor.device: cursor for cursor in seen_cursors(member)}
-    found: list[Holder] = []
+    found: list[Remnant] = []
     for info in member.log.active():
         if info.device == member.device_id:
             continue
@@ -147,18 +149,20 @@ def _on_devices(device: Device, pending: tuple[PendingForget, ...]) -> list[Hold
         cursor = cursors.get(info.device)
         if cursor is None or _place(cursor) <= last:
             what = f"{name} has not taken the forget in, as far as is known here"
-            found.append(Holder(Where.AWAY, what, None, info.device))
+            found.append(Remnant(RemnantPlace.AWAY, what, None, info.device))
         elif floor <= last or floor_at is None or _place(cursor) <= floor_at:
             found.append(
-                Holder(Where.DEVICE, f"{name} keeps it in its copy of the log: sealed", until, info.device)
+                Remnant(
+                    RemnantPlace.DEVICE, f"{name} keeps it in its copy of the log: sealed", until, info.device
+                )
             )
     oldest = member.replica.oldest_kept()
     if oldest is not None and oldest <= last:
-        found.append(Holder(Where.OWN_LOG, "this machine's copy of the log: sealed", until))
+        found.append(Remnant(RemnantPlace.OWN_LOG, "this machine's copy of the log: sealed", until))
     return found
 
 
-def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Holder]:
+def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Remnant]:
     """Those in the folder that was chosen for them, if its disk is here."""
     folder = device.settings.backup.folder
     if folder is None or not folder.is_dir():
@@ -167,7 +171,7 @@ def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Hold
 
     vault, last = device.member.vault.hex(), pending[-1].place
     return [
-        Holder(Where.BACKUP, f"{each.folder.name}, a backup in {folder} that was made before")
+        Remnant(RemnantPlace.BACKUP, f"{each.folder.name}, a backup in {folder} that was made before")
         for each in backups(folder)
         if each.manifest is not None
         and each.manifest.vault == vault
@@ -175,15 +179,17 @@ def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Hold
     ]
 
 
-def _here(device: Device) -> list[Holder]:
-    found: list[Holder] = []
+def _here(device: Device) -> list[Remnant]:
+    found: list[Remnant] = []
     forgets, waiting = _in_outbox(device)
     if forgets:
-        found.append(Holder(Where.WAITING, "everything: a forget waits here for the Core (`crystal sync`)"))
+        found.append(
+            Remnant(RemnantPlace.WAITING, "everything: a forget waits here for the Core (`crystal sync`)")
+        )
     if waiting:
         found.append(
-            Holder(
-                Where.OUTBOX,
+            Remnant(
+                RemnantPlace.OUTBOX,
                 f"{counted(waiting, 'operation')} that wait here to be sent: gone once they are",
             )
         )
@@ -191,10 +197,12 @@ def _here(device: Device) -> list[Holder]:
         "SELECT count(*) FROM chunks WHERE forget_hash IN (SELECT forget_hash FROM suppressed)"
     )
     if rows:
-        found.append(Holder(Where.ROWS, f"{counted(int(rows), 'text')} that a pending operation brings back"))
+        found.append(
+            Remnant(RemnantPlace.ROWS, f"{counted(int(rows), 'text')} that a pending operation brings back")
+        )
     for leftover in leftovers(device.settings.home):
         what = f"{leftover.path.name}, a copy of the memory from before"
-        found.append(Holder(Where.BACKUP, what, leftover.until))
+        found.append(Remnant(RemnantPlace.BACKUP, what, leftover.until))
     held = sum(
         1
         for (name,) in device.journal.connection.execute("SELECT name FROM meta")
@@ -202,8 +210,8 @@ def _here(device: Device) -> list[Holder]:
     )
     if held:
         found.append(
-            Holder(
-                Where.HELD,
+            Remnant(
+                RemnantPlace.HELD,
                 "entries of revoked devices that wait for a decision: `crystal devices held DEVICE`",
             )
         )
@@ -211,7 +219,7 @@ def _here(device: Device) -> list[Holder]:
     for each in _files(device):
         path = device.settings.home.root / each.path
         if now - each.at < FILES_KEPT_MS and path.exists():
-            found.append(Holder(Where.FILE, each.path))
+            found.append(Remnant(RemnantPlace.FILE, each.path))
     return found
 
 

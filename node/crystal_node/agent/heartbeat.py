@@ -28,7 +28,7 @@ _METERED = (1, 3)
 """NetworkManager's NM_METERED_YES and NM_METERED_GUESS_YES."""
 
 
-def network(routes: Path = ROUTES) -> tuple[str, ...]:
+def network_identity(routes: Path = ROUTES) -> tuple[str, ...]:
     """What changes when the network does; () without any."""
     return (*_sources(), *_gateways(routes))
 
@@ -77,11 +77,11 @@ SLEPT_SECONDS = 30.0
 """Between two beats: then connections are dead, and pauses have lost their meaning."""
 NETWORK_BEATS = 5
 
-Mark = tuple[int, int, int]
+ConfigStamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Heartbeat:
     """What is called, with one word about why where that is for people."""
 
     config_file: Path
@@ -92,8 +92,8 @@ class Pulse:
     """After some beats, a minute's worth."""
     elapsed: Callable[[], float] | None = None
     wall: Callable[[], float] = time.time
-    where: Callable[[], tuple[str, ...]] = network
-    read: Mark | None = None
+    where: Callable[[], tuple[str, ...]] = network_identity
+    read: ConfigStamp | None = None
     """The file as it was when the settings were read."""
     beat: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -101,7 +101,7 @@ class Pulse:
         """Goes on until it is cancelled."""
         elapsed = self.elapsed or sleeping_clock
         beaten, shown = elapsed(), self.wall()
-        here, config = self.where(), self.read or mark_of(self.config_file)
+        here, config = self.where(), self.read or config_stamp(self.config_file)
         beats = 0
         while True:
             await self.beat(BEAT_SECONDS)
@@ -114,7 +114,7 @@ class Pulse:
             elif abs(moved - gone) > SLEPT_SECONDS:
                 self.again("the clock was set")
             self.asked()
-            if (mark := mark_of(self.config_file)) != config:
+            if (mark := config_stamp(self.config_file)) != config:
                 config = mark
                 self.settings()
             if beats % NETWORK_BEATS:
@@ -133,7 +133,7 @@ def sleeping_clock() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-def mark_of(path: Path) -> Mark:
+def config_stamp(path: Path) -> ConfigStamp:
     """What changes when a file is written anew."""
     try:
         info = path.stat()

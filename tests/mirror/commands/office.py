@@ -15,7 +15,7 @@ from crystal_mirror.commands.stream import send
 from crystal_mirror.commands.target import BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request, StoreFailure
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from tests.mirror.household import Household
 from tests.mirror.support import Objects, seeded
 
@@ -35,13 +35,13 @@ class Party:
     member: Member
     path: Path
     ran: list[bytes]
-    book: SqliteBook = field(init=False)
+    book: SqliteCommandDatabase = field(init=False)
     claims: HeldClaims = field(default_factory=HeldClaims)
     denied: Callable[[bytes, Action], str] = lambda _sender, _action: ""
     now: int = NOW
 
     def __post_init__(self) -> None:
-        self.book = SqliteBook.open(self.path)
+        self.book = SqliteCommandDatabase.open(self.path)
 
     def ask(
         self, target: "Party", action: Action = Action.STATUS, arguments: Arguments | None = None

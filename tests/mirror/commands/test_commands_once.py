@@ -13,7 +13,7 @@ from crystal_mirror.commands.reader import read_commands
 from crystal_mirror.commands.stream import send
 from crystal_mirror.commands.target import TRIES_MAX, BeginOutcome, HeldClaims, begin, finish, next_due
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from tests.mirror.commands.office import Died, Office, Party, before_put, failing, until
 from tests.mirror.household import another_process
 
@@ -116,7 +116,7 @@ def test_a_reply_that_is_lost_costs_nothing_as_long_as_the_process_lives(
             break
 
 
-class DyingBook(SqliteBook):
+class DyingBook(SqliteCommandDatabase):
     """Dies at a commit: before it, or right behind it."""
 
     left = 10**6

@@ -20,7 +20,7 @@ from crystal_mirror.commands.stream import send
 from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import Unready
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandResult:
     """What is known of a request of this device."""
 
     id: str
@@ -71,7 +71,7 @@ class Outcome:
         }
 
 
-def outcome_of(row: AskedRequest) -> Outcome:
+def command_result(row: AskedRequest) -> CommandResult:
     result: object = {}
     if row.result:
         try:
@@ -80,7 +80,7 @@ def outcome_of(row: AskedRequest) -> Outcome:
             result = {}
     if not _is_flat(result, RESULT_DEPTH_MAX):
         result = {}
-    return Outcome(
+    return CommandResult(
         id=row.id.hex(),
         device=row.target.hex(),
         action=row.action,
@@ -94,9 +94,9 @@ def outcome_of(row: AskedRequest) -> Outcome:
 
 
 @contextmanager
-def open_book(settings: Settings) -> Generator[SqliteBook]:
+def open_database(settings: Settings) -> Generator[SqliteCommandDatabase]:
     """The home's book of commands."""
-    book = SqliteBook.open(settings.home.commands_database)
+    book = SqliteCommandDatabase.open(settings.home.commands_database)
     try:
         yield book
     finally:
@@ -110,7 +110,7 @@ async def ask_core(
     *,
     wait: float | None = None,
     progress: Tell | None = None,
-) -> Outcome:
+) -> CommandResult:
     """Asks the Core. With ``wait`` it waits for the end, at most so many seconds, and returns what is known then.
 
     Raises:
@@ -130,14 +130,14 @@ async def ask_device(
     *,
     wait: float | None = None,
     progress: Tell | None = None,
-) -> Outcome:
+) -> CommandResult:
     """Asks ``target``, None for whoever leads now, after a round of sync.
 
     Raises:
         NotAMember, NotAllowed, Revoked: it is not asked.
         StoreFailure, HomeBusy: it may be written down and not sent; the hint says so.
     """
-    with open_book(device.settings) as book:
+    with open_database(device.settings) as book:
         async with syncing(device, _PURPOSE) as syncer:
             away = await _come_up(device, syncer)
             target = core_of(device) if target is None else target
@@ -169,7 +169,7 @@ def core_of(device: Device) -> bytes:
     return lead.device
 
 
-async def refresh(device: Device, book: SqliteBook) -> str:
+async def refresh(device: Device, book: SqliteCommandDatabase) -> str:
     """Reads what has come in and sends what waits, for some seconds at most. Returns why it could not, "" if it could."""
     from crystal_crypto.errors import CrystalError
     from crystal_node.base.errors import describe
@@ -184,7 +184,7 @@ async def refresh(device: Device, book: SqliteBook) -> str:
     return ""
 
 
-async def exchange(device: Device, syncer: Syncer, book: SqliteBook) -> str:
+async def exchange(device: Device, syncer: Syncer, book: SqliteCommandDatabase) -> str:
     """One look, and what waits goes out. Returns what moved, in words."""
     requests = reports = 0
     while True:
@@ -197,13 +197,13 @@ async def exchange(device: Device, syncer: Syncer, book: SqliteBook) -> str:
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-async def take_back(device: Device, book: SqliteBook, request: bytes) -> str:
+async def take_back(device: Device, book: SqliteCommandDatabase, request: bytes) -> str:
     """Withdraws a request. Returns why its target could not be told yet, "" if it was, or need not be."""
     withdraw(device.member, book, request, now_ms())
     return await refresh(device, book) if book.outgoing() else ""
 
 
-def find_asked(book: SqliteBook, given: str) -> AskedRequest:
+def find_asked(book: SqliteCommandDatabase, given: str) -> AskedRequest:
     """By the first digits of its id. Raises NoSuchEntry, Usage."""
     digits = given.strip().lower()
     if len(digits) < ID_DIGITS_MIN or not all(digit in "0123456789abcdef" for digit in digits):
@@ -236,7 +236,12 @@ async def _come_up(device: Device, syncer: Syncer) -> StoreFailure | None:
 
 
 async def _wait(
-    device: Device, syncer: Syncer, book: SqliteBook, request: bytes, seconds: float, progress: Tell | None
+    device: Device,
+    syncer: Syncer,
+    book: SqliteCommandDatabase,
+    request: bytes,
+    seconds: float,
+    progress: Tell | None,
 ) -> None:
     """Until it has ended, or the time is over. A relay that is away for a while is waited for like the answer."""
     deadline = time.monotonic() + seconds
@@ -273,10 +278,10 @@ def _tell(progress: Tell | None, text: str) -> None:
         progress(text)
 
 
-def _outcome(book: SqliteBook, request: bytes) -> Outcome:
+def _outcome(book: SqliteCommandDatabase, request: bytes) -> CommandResult:
     row = book.asked(request)
     assert row is not None, "it was written down a moment ago, and is kept"
-    return outcome_of(row)
+    return command_result(row)
 
 
 def _is_flat(value: object, left: int) -> bool:

@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _T = TypeVar("_T")
 
 
-class BookDamaged(CrystalError):
+class CommandsDamaged(CrystalError):
     """``commands.db`` cannot be read as one."""
 
     exit_code = 8
@@ -43,16 +43,16 @@ _FILE = SqliteFile(
     version=1,
     schema=_SCHEMA,
     busy_milliseconds=30_000,
-    damaged=BookDamaged,
-    too_new=BookDamaged,
+    damaged=CommandsDamaged,
+    too_new=CommandsDamaged,
 )
 
 
-class SqliteBook(StreamDatabase):
+class SqliteCommandDatabase(StreamDatabase):
     """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
 
     @classmethod
-    def open(cls, path: Path | str) -> "SqliteBook":
+    def open(cls, path: Path | str) -> "SqliteCommandDatabase":
         """Opens or makes the file, for its owner only. Raises BookDamaged."""
         return cls(_FILE.open(path))
 
@@ -130,4 +130,4 @@ def _decoded(row: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.msgpack.decode(row, type=kind)
     except msgspec.MsgspecError as error:
-        raise BookDamaged(f"a row of the book of commands cannot be read: {error}") from error
+        raise CommandsDamaged(f"a row of the book of commands cannot be read: {error}") from error

@@ -24,7 +24,7 @@ from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments
 from crystal_mirror.commands.stream import send
 from crystal_mirror.commands.target import BeginOutcome, HeldClaims, begin, finish, next_due, progress
 from crystal_node.agent.commands.client import exchange
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.agent.commands.policy import denial
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.clock import now_ms
@@ -52,24 +52,24 @@ Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """How an action ended well: a line for people, and what a program reads."""
 
     text: str
     result: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-Do = Callable[[Arguments, Tell], Awaitable[Done]]
+ActionHandler = Callable[[Arguments, Tell], Awaitable[ActionResult]]
 
 
-class CommandDesk:
+class CommandService:
     """See the module. ``run`` until cancelled; or ``look`` and ``run_due`` by whoever drives it."""
 
     def __init__(
         self,
         device: Device,
         syncer: Syncer,
-        actions: Mapping[Action, Do],
+        actions: Mapping[Action, ActionHandler],
         report: Report,
         latest: Callable[[], Settings] | None = None,
     ) -> None:
@@ -84,7 +84,7 @@ class CommandDesk:
         self._report = report
         self._latest = latest or (lambda: device.settings)
         home = device.settings.home
-        self._book = SqliteBook.open(home.commands_database)
+        self._book = SqliteCommandDatabase.open(home.commands_database)
         self._lock = FileLock(home.commands_database.with_suffix(".lock"), purpose="commands")
         self._claims = HeldClaims()
         self._due = asyncio.Event()
@@ -210,7 +210,10 @@ class CommandDesk:
         try:
             run = self._actions.get(action)
             if run is None:
-                done, state = Done("this version of Crystal cannot do that here"), ReceivedState.FAILED
+                done, state = (
+                    ActionResult("this version of Crystal cannot do that here"),
+                    ReceivedState.FAILED,
+                )
             else:
                 done, state = await run(row.arguments, teller), ReceivedState.DONE
         except asyncio.CancelledError:
@@ -221,7 +224,7 @@ class CommandDesk:
             failure = describe(error)
             if not passes(error):
                 _log.error("%s failed: %s", action.value, failure.message, exc_info=error)
-            done, state = Done(f"{failure.message}. {failure.hint}".strip()), ReceivedState.FAILED
+            done, state = ActionResult(f"{failure.message}. {failure.hint}".strip()), ReceivedState.FAILED
         finally:
             teller.end()
         finish(self._book, row, state, done.text, _encoded(done.result))

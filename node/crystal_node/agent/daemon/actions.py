@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from crystal_mirror.commands.messages import Action, Arguments
-from crystal_node.agent.commands.service import Do, Done, Tell
+from crystal_node.agent.commands.service import ActionHandler, ActionResult, Tell
 from crystal_node.base.errors import UsageError
 from crystal_node.sync.job_context import JobContext
 
@@ -22,7 +22,7 @@ BACKUPS_MAX = 3
 _HOUR_MS = 3_600_000
 
 
-def actions_of(work: JobContext) -> dict[Action, Do]:
+def actions_of(work: JobContext) -> dict[Action, ActionHandler]:
     """All of them, for the agent's desk."""
     return {
         Action.STATUS: partial(_status, work),
@@ -34,21 +34,21 @@ def actions_of(work: JobContext) -> dict[Action, Do]:
     }
 
 
-async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> Done:
-    from crystal_node.agent.health.status import standing, status_document
+async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> ActionResult:
+    from crystal_node.agent.health.status import device_status, status_document
     from crystal_node.base.wording import counted
 
-    found = standing(work.device)
+    found = device_status(work.device)
     told = len(found.stuck) + len(found.concerns)
     text = (
         f"{counted(told, 'thing')} need{'s' if told == 1 else ''} a person"
         if told
         else "nothing needs a person"
     )
-    return Done(text, status_document(work.device, found))
+    return ActionResult(text, status_document(work.device, found))
 
 
-async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
+async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> ActionResult:
     from dataclasses import replace
 
     from crystal_core.replica import Replica
@@ -68,7 +68,7 @@ async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     said = (
         "the rows agree with their digest" if found.ok else "the rows DO NOT agree with what they should be"
     )
-    return Done(
+    return ActionResult(
         f"{said}: {rows:,} rows, {found.sequence:,} entries of epoch {found.epoch}",
         {
             "ok": found.ok,
@@ -83,7 +83,7 @@ async def _verify(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
     )
 
 
-async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
+async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> ActionResult:
     from crystal_mirror.entries.control_state import newest_snapshot
     from crystal_node.base.errors import HomeBusy
 
@@ -95,13 +95,13 @@ async def _snapshot(work: JobContext, _arguments: Arguments, tell: Tell) -> Done
     newest = newest_snapshot(work.device.replica)
     if newest is None:
         raise HomeBusy("the snapshot was overtaken by other work and is not announced yet")
-    return Done(
+    return ActionResult(
         f"snapshot of epoch {newest.epoch}, slot {newest.sequence:,}",
         {"epoch": newest.epoch, "seq": newest.sequence, "digest": newest.digest.hex()},
     )
 
 
-async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
+async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> ActionResult:
     from crystal_node.device.activity import Activity, note
     from crystal_node.safekeeping.backup.creation import Subject, back_up
 
@@ -123,7 +123,7 @@ async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Done:
         tell=lambda text: tell(text, 0, 0),
     )
     note(work.device.journal, Activity.BACKUP, work.now_ms())
-    return Done(
+    return ActionResult(
         f"backup {done.folder.name} made and read back",
         {"backup": done.folder.name, "deleted": len(done.gone), "seconds": round(done.seconds, 3)},
     )
@@ -145,7 +145,7 @@ def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> N
         )
 
 
-async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
+async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> ActionResult:
     from crystal_node.capture.backfill import BackfillRequest, backfill
     from crystal_node.capture.history import History, decided
 
@@ -161,10 +161,10 @@ async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
     document = dict(result.document())
     document["problems"] = len(result.problems)  # which files they are is that machine's own
     counted = f"{result.new:,} new of {result.chunks:,} pieces in {result.files:,} transcripts"
-    return Done(counted if arguments.dry_run else f"{counted}; {result.taken:,} recorded", document)
+    return ActionResult(counted if arguments.dry_run else f"{counted}; {result.taken:,} recorded", document)
 
 
-async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Done:
+async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> ActionResult:
     from crystal_node.base.timespans import parse_since
     from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
 
@@ -182,16 +182,16 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Do
         budget=min(arguments.limit or most, most),
     )
     result = await weave(work.device, request, tell)
-    return Done(result.text or result.state.value, result.document())
+    return ActionResult(result.text or result.state.value, result.document())
 
 
 def _check_live(settings: "Settings", agent: str) -> None:
     """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
-    from crystal_node.derive.catalog.agents import State, staged
+    from crystal_node.derive.catalog.agents import StagingState, staged_agents
 
     if agent in ("", settings.agent_id):
         return
-    if not any(one.agent == agent and one.state is State.LIVE for one in staged(settings.home)):
+    if not any(one.agent == agent and one.state is StagingState.LIVE for one in staged_agents(settings.home)):
         raise UsageError(
             "that agent is not live there, and nothing of it is woven by request",
             hint="`crystal staging list` on that machine shows how it stands.",

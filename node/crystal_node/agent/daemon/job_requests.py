@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote
 
-from crystal_node.agent.daemon.registry import duties
+from crystal_node.agent.daemon.registry import all_jobs
 from crystal_node.agent.jobs.database import JobStore
-from crystal_node.agent.jobs.scheduler import Schedule
-from crystal_node.agent.jobs.status import agent_standing
+from crystal_node.agent.jobs.scheduler import Scheduler
+from crystal_node.agent.jobs.status import agent_status
 from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.events import WatchEvent
@@ -44,6 +45,14 @@ class JobRun:
         return ExitCode.OK
 
 
+class JobRunner(Protocol):
+    """The port by which the background service's API runs a job."""
+
+    async def run(self, name: str, seconds: float) -> JobRun:
+        """Have it run, and wait for its end, ``seconds`` at most. Raises NoSuchEntry."""
+        ...
+
+
 def pause_job(settings: Settings, name: str, *, paused: bool) -> JobStatus:
     """Raises NoSuchEntry."""
     with JobStore.open(settings.home.jobs_database) as store:
@@ -58,7 +67,7 @@ def run_job(settings: Settings, name: str, *, seconds: float, say: Callable[[str
         NoSuchEntry: there is no such job.
         HomeBusy: `crystal sync --watch` holds this home, which runs no jobs.
     """
-    if agent_standing(settings.home).running:
+    if agent_status(settings.home).running:
         return _by_service(settings, name, seconds)
     return asyncio.run(_here(settings, name, say))
 
@@ -90,7 +99,7 @@ def _by_database(settings: Settings, name: str, seconds: float) -> JobRun:
     with JobStore.open(settings.home.jobs_database) as store:
         number = store.ask_for(name)
         while (found := store.one(name)).served < number:
-            if time.monotonic() >= deadline or not agent_standing(settings.home).running:
+            if time.monotonic() >= deadline or not agent_status(settings.home).running:
                 return JobRun(found, "agent", finished=False)
             time.sleep(_LOOK_SECONDS)
         return JobRun(found, "agent", finished=True)
@@ -110,8 +119,8 @@ async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> Jo
     ):
         async with syncing(device, _PURPOSE, say) as syncer:
             # Nothing but what was asked for runs: the others wait for the service. The caller tells how it went.
-            schedule = Schedule(store, lambda _event, _text: None, lambda low, high: high, alone=name)
-            schedule.start(duties(JobContext(device, syncer, report)))
+            schedule = Scheduler(store, lambda _event, _text: None, lambda low, high: high, alone=name)
+            schedule.start(all_jobs(JobContext(device, syncer, report)))
             try:
                 standing, finished = await schedule.run_now(name)
             finally:

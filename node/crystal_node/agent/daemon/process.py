@@ -2,11 +2,11 @@
 
 ::
 
-    crystal agent run --> open the device --> lock (one process a home) --> rounds, files, capture   watching.py
+    crystal agent run --> open the device --> lock (one process a home) --> rounds, files, capture   watcher.py
                                                                         +-> schedule, with all jobs
                                                                         +-> pulse: sleep, network, settings, requests
                                                                         +-> desk: what other devices ask for
-                                                                        +-> finder: searches of this machine's programs
+                                                                        +-> server: the API for programs of this machine
     SIGTERM, SIGINT, SIGHUP --> rounds end in 5 s, jobs are cancelled --> whatever does not end is left, after 10 s
 
 It may be killed anywhere: what it promises stands in transactions of others, and what it notes about itself may be lost.
@@ -19,18 +19,19 @@ import threading
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from random import SystemRandom
-from typing import Any
+from typing import Any, Protocol
 
-from crystal_node.agent.commands.service import CommandDesk
+from crystal_node.agent.commands.service import CommandService
 from crystal_node.agent.daemon.actions import actions_of
 from crystal_node.agent.daemon.command_server import serve, when_it_opens
+from crystal_node.agent.daemon.job_requests import JobRun, JobRunner
 from crystal_node.agent.daemon.logs import logged, logging_to
 from crystal_node.agent.daemon.power import on_battery
-from crystal_node.agent.daemon.registry import duties
-from crystal_node.agent.heartbeat import Mark, Pulse, is_metered, mark_of
+from crystal_node.agent.daemon.registry import all_jobs
+from crystal_node.agent.heartbeat import ConfigStamp, Heartbeat, config_stamp, is_metered
 from crystal_node.agent.jobs.database import JobStore
-from crystal_node.agent.jobs.scheduler import Schedule
-from crystal_node.agent.jobs.status import PURPOSE, Noted
+from crystal_node.agent.jobs.scheduler import Scheduler
+from crystal_node.agent.jobs.status import PURPOSE, ProcessNotes
 from crystal_node.agent.watcher import Watcher, run_watcher, watch_lock
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, describe, passes
@@ -40,8 +41,6 @@ from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
 from crystal_node.device.device import Device, opened
-from crystal_node.search.finding.serving import FinderService
-from crystal_node.search.recall.service import recall_of
 from crystal_node.sync.job_context import JobContext
 
 END_SECONDS_MAX = 10.0
@@ -50,8 +49,22 @@ END_SECONDS_MAX = 10.0
 _log = logging.getLogger("crystal_node.agent.daemon")
 
 
-def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
-    """Runs until it is told to stop. ``resolve`` gives the settings as they are; ``report`` is told beside the log.
+class LocalServer(Protocol):
+    """The API on the service's socket (``surfaces.gateway.local``)."""
+
+    def start(self) -> str:
+        """Serve from now on. Returns why that cannot be, "" if it can."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+MakeServer = Callable[[Callable[[], Settings], JobRunner], LocalServer]
+
+
+def run_agent(resolve: Callable[[], Settings], report: Report, make_server: MakeServer) -> None:
+    """Runs until it is told to stop. ``resolve`` gives the settings as they are; ``report`` is told beside the log;
+    ``make_server`` makes the API for programs of this machine.
 
     Raises:
         HomeBusy: another process watches this home.
@@ -60,14 +73,14 @@ def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
     begins_anew = True
     while begins_anew:
         home = resolve().home
-        mark = mark_of(home.config_file)  # before it is read: what is written from here on is heard of
+        mark = config_stamp(home.config_file)  # before it is read: what is written from here on is heard of
         settings = resolve()
         with (
             opened(settings) as device,
             watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
             logging_to(home.log_file, settings.agent_process.log_level),
         ):
-            agent = _Agent(device, resolve, logged(report), mark)
+            agent = _Agent(device, resolve, logged(report), mark, make_server)
             try:
                 asyncio.run(agent.run())
             finally:
@@ -78,7 +91,14 @@ def run_agent(resolve: Callable[[], Settings], report: Report) -> None:
 class _Agent:
     """What is beside the rounds, and the settings as a person last left them."""
 
-    def __init__(self, device: Device, resolve: Callable[[], Settings], report: Report, mark: Mark) -> None:
+    def __init__(
+        self,
+        device: Device,
+        resolve: Callable[[], Settings],
+        report: Report,
+        mark: ConfigStamp,
+        make_server: MakeServer,
+    ) -> None:
         self._device = device
         self._resolve = resolve
         self._report = report
@@ -87,9 +107,10 @@ class _Agent:
         self._battery = self._metered = False
         self._asking: asyncio.Task[None] | None = None
         self._watching: Watcher | None = None
-        self._desk: CommandDesk | None = None
+        self._desk: CommandService | None = None
         self._ending: threading.Timer | None = None
-        self._finder = FinderService(lambda: self._settings, {"recall": recall_of})
+        self._make_server = make_server
+        self._server: LocalServer | None = None
         self._told = ""
         self.begins_anew = False
         """It ended because the relay, or how it is spoken to, is another one by now."""
@@ -124,7 +145,8 @@ class _Agent:
         finally:
             if self._asking is not None:
                 self._asking.cancel()
-            await asyncio.to_thread(self._finder.stop)
+            if self._server is not None:
+                await asyncio.to_thread(self._server.stop)
             store.close()
             self._ending = _end_in_time(ends)
 
@@ -144,7 +166,7 @@ class _Agent:
         self._watching = found
         schedule = found.schedule
         self._look_around()
-        self._start(schedule, duties(found.work))
+        self._start(schedule, all_jobs(found.work))
         self._note(
             schedule,
             pid=str(os.getpid()),
@@ -153,9 +175,10 @@ class _Agent:
             put_off="",
         )
         self._report(WatchEvent.PROGRESS, f"the agent runs as process {os.getpid()}")
-        if trouble := self._finder.start():
+        self._server = self._make_server(self._now, _LoopJobs(asyncio.get_running_loop(), schedule))
+        if trouble := self._server.start():
             self._report(WatchEvent.PROGRESS, trouble)
-        pulse = Pulse(
+        pulse = Heartbeat(
             self._device.settings.home.config_file,
             again=self._again,
             settings=self._read_settings,
@@ -165,7 +188,7 @@ class _Agent:
         )
         return [pulse.run(), self._serve(found.work)]
 
-    def _start(self, schedule: Schedule, jobs: list[Job]) -> None:
+    def _start(self, schedule: Scheduler, jobs: list[Job]) -> None:
         """Without notes rather than not at all: what is said is recorded even when the disk has no room for notes."""
         try:
             schedule.start(jobs)
@@ -181,7 +204,7 @@ class _Agent:
     async def _serve(self, work: JobContext) -> None:
         """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
         self._desk = await when_it_opens(
-            lambda: CommandDesk(work.device, work.syncer, actions_of(work), self._report, self._now),
+            lambda: CommandService(work.device, work.syncer, actions_of(work), self._report, self._now),
             self._report,
         )
         await serve(self._desk, self._report, SystemRandom().uniform)
@@ -194,7 +217,7 @@ class _Agent:
 
     def _again(self, why: str) -> None:
         assert self._watching is not None
-        self._watching.again(why)
+        self._watching.reconnect(why)
         if self._desk is not None:
             self._desk.wake()
         self._look_around()
@@ -227,7 +250,7 @@ class _Agent:
             return
         logging.getLogger("crystal_node").setLevel(self._settings.agent_process.log_level.upper())
         try:
-            self._watching.schedule.set_jobs(duties(self._watching.work))
+            self._watching.schedule.set_jobs(all_jobs(self._watching.work))
         except Exception as error:
             if not passes(error):
                 raise
@@ -268,13 +291,27 @@ class _Agent:
             self._note(schedule, put_off=reason)
         self._told = reason
 
-    def _note(self, schedule: Schedule, **values: str) -> None:
+    def _note(self, schedule: Scheduler, **values: str) -> None:
         try:
-            schedule.store.note(**Noted.checked(values))
+            schedule.store.note(**ProcessNotes.checked(values))
         except Exception as error:
             if not passes(error):
                 raise
             _log.warning("jobs.db cannot be written: %s", describe(error).message)
+
+
+class _LoopJobs:
+    """Runs jobs in the service's own loop, for a server that has another one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, schedule: Scheduler) -> None:
+        self._loop = loop
+        self._schedule = schedule
+
+    async def run(self, name: str, seconds: float) -> JobRun:
+        """See ``JobRunner``."""
+        running = asyncio.run_coroutine_threadsafe(self._schedule.run_now(name, seconds), self._loop)
+        standing, finished = await asyncio.wrap_future(running)
+        return JobRun(standing, "agent", finished)
 
 
 def _connection(settings: Settings) -> tuple[object, ...]:

@@ -5,13 +5,13 @@ A package's ``jobs(work)`` is cheap and opens nothing: it is called at the start
 
 from collections.abc import Callable
 
-from crystal_node.agent.jobs.status import agent_standing
+from crystal_node.agent.jobs.status import agent_status
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import Job
 from crystal_node.sync.job_context import JobContext
 
 
-def duties(work: JobContext) -> list[Job]:
+def all_jobs(work: JobContext) -> list[Job]:
     """All jobs of this device, each name once."""
     from crystal_node.agent.jobs import sync_jobs
     from crystal_node.agent.notices import job as notices
@@ -30,7 +30,7 @@ def duties(work: JobContext) -> list[Job]:
     return list(found.values())
 
 
-async def keep_up(work: JobContext, say: Callable[[str], None]) -> None:
+async def run_forget_jobs(work: JobContext, say: Callable[[str], None]) -> None:
     """Runs the duties that a forget waits for, once. What cannot be done now is said, and done the next time."""
     for job in _wanted(work):
         try:
@@ -48,7 +48,7 @@ def _wanted(work: JobContext) -> list[Job]:
     from crystal_node.search.finding.deep_cache import jobs as searches
 
     home = work.device.settings.home
-    if agent_standing(home).running:
+    if agent_status(home).running:
         return []
     # A device that led before has no works.db any more, and journals that only it can take a text out of.
     made = artefacts(work) if home.works_database.exists() else []

@@ -11,9 +11,9 @@ import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.database import ReceivedState, command_notices
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.agent.health.channels import CommandsOpen
-from crystal_node.agent.jobs.status import Holder, agent_standing, job_standings
+from crystal_node.agent.jobs.status import LockHolder, agent_status, job_statuses
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe
 from crystal_node.base.home import Home
@@ -22,7 +22,7 @@ from crystal_node.base.wording import counted, one_line, size
 
 
 @dataclass(frozen=True, slots=True)
-class JobTrouble:
+class FailingJob:
     """A job whose last run failed, and why. ``broken``: by a mistake in Crystal."""
 
     name: str
@@ -37,8 +37,8 @@ class Background:
     """``runner``: who watches this home, None if nobody does. ``started``: milliseconds, 0 if not known. ``put_off``: why heavy
     work waits, and each job that does. ``fault``: why nothing is known of jobs."""
 
-    runner: Holder | None
-    failing: tuple[JobTrouble, ...] = ()
+    runner: LockHolder | None
+    failing: tuple[FailingJob, ...] = ()
     paused: tuple[str, ...] = ()
     started: int = 0
     put_off: str = ""
@@ -49,11 +49,11 @@ class Background:
 def background(home: Home) -> Background:
     """Gathers it. A jobs.db that cannot be read hides nothing else."""
     try:
-        agent, jobs = agent_standing(home), job_standings(home)
+        agent, jobs = agent_status(home), job_statuses(home)
     except (CrystalError, apsw.Error, OSError) as error:
-        from crystal_node.agent.jobs.status import holder_of
+        from crystal_node.agent.jobs.status import lock_holder
 
-        return Background(holder_of(home), fault=describe(error).message)
+        return Background(lock_holder(home), fault=describe(error).message)
     return Background(
         runner=agent.holder,
         failing=tuple(_trouble(job) for job in jobs if job.failing),
@@ -64,8 +64,8 @@ def background(home: Home) -> Background:
     )
 
 
-def _trouble(job: JobStatus) -> JobTrouble:
-    return JobTrouble(job.name, job.said, job.failures, job.ended, job.outcome is JobOutcome.BROKEN)
+def _trouble(job: JobStatus) -> FailingJob:
+    return FailingJob(job.name, job.said, job.failures, job.ended, job.outcome is JobOutcome.BROKEN)
 
 
 STAGED_MAX = 3
@@ -73,7 +73,7 @@ STAGED_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class StagedAgent:
     """An agent in staging that moves no further by itself, why, and whether something failed. ``folder`` names it in commands:
     the agent's own text is somebody else's, and may hold anything."""
 
@@ -90,11 +90,11 @@ class Others:
 
     commands: CommandsOpen | None = None
     noticed: tuple[tuple[str, int], ...] = ()
-    staging: tuple[Waiting, ...] = ()
+    staging: tuple[StagedAgent, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()
 
     @property
-    def asking(self) -> tuple[Waiting, ...]:
+    def asking(self) -> tuple[StagedAgent, ...]:
         """Of those in staging who wait for the same answer."""
         return tuple(each for each in self.staging if not each.failed)
 
@@ -104,7 +104,7 @@ def others(home: Home) -> Others:
     faults: list[tuple[str, str]] = []
     commands: CommandsOpen | None = None
     noticed: tuple[tuple[str, int], ...] = ()
-    staging: tuple[Waiting, ...] = ()
+    staging: tuple[StagedAgent, ...] = ()
     try:
         commands, noticed = _commands(home)
     except (CrystalError, apsw.Error, OSError) as error:
@@ -129,14 +129,14 @@ def _commands(home: Home) -> tuple[CommandsOpen | None, tuple[tuple[str, int], .
     )
 
 
-def _staging(home: Home) -> tuple[Waiting, ...]:
+def _staging(home: Home) -> tuple[StagedAgent, ...]:
     if not home.works_database.exists():
         return ()
-    from crystal_node.derive.catalog.agents import staged
+    from crystal_node.derive.catalog.agents import staged_agents
 
     return tuple(
-        Waiting(one_line(each.agent, 60), each.folder, each.words, bool(each.failure), each.since)
-        for each in staged(home)
+        StagedAgent(one_line(each.agent, 60), each.folder, each.words, bool(each.failure), each.since)
+        for each in staged_agents(home)
         if each.waits_for_a_person
     )
 
@@ -157,7 +157,7 @@ def commands_standing(home: Home) -> CommandsStanding | None:
     """None if this device has never asked or been asked. Raises BookDamaged."""
     if not home.commands_database.exists():
         return None
-    book = SqliteBook.open(home.commands_database)
+    book = SqliteCommandDatabase.open(home.commands_database)
     try:
         asked = [row for row in book.all_asked() if not row.state.ended]
         received = [row for row in book.all_received() if not row.state.ended]
@@ -176,7 +176,7 @@ FREE_FILES_MIN = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class FreeSpace:
     """``files``: how many more it can hold, None where it does not count them."""
 
     folder: Path
@@ -195,9 +195,9 @@ class Disk:
         return f"{size(self.free)} are"
 
 
-def disks_of(home: Home) -> tuple[Disk, ...]:
+def free_space(home: Home) -> tuple[FreeSpace, ...]:
     """That of the home, and that of the database where it is another one. What cannot be asked is left out."""
-    found: dict[int, Disk] = {}
+    found: dict[int, FreeSpace] = {}
     for folder in (home.root, home.database.parent):
         try:
             device, about = folder.stat().st_dev, os.statvfs(folder)
@@ -205,5 +205,5 @@ def disks_of(home: Home) -> tuple[Disk, ...]:
             continue
         files = about.f_favail if about.f_files else None
         read_only = bool(about.f_flag & os.ST_RDONLY)
-        found.setdefault(device, Disk(folder, about.f_bavail * about.f_frsize, files, read_only))
+        found.setdefault(device, FreeSpace(folder, about.f_bavail * about.f_frsize, files, read_only))
     return tuple(found.values())

@@ -1,6 +1,6 @@
 """What does not go on by itself on this device: each thing in one sentence with since when and why, and a remedy.
 
-Decided from what was gathered (``Facts``), without a network; what matters most comes first. Things of the vault that only a
+Decided from what was gathered (``DeviceFacts``), without a network; what matters most comes first. Things of the vault that only a
 person decides on are concerns (``concerns``); a thing is told once, here or there.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from crystal_mirror.membership.status import DeviceEntry, device_name, devices
 from crystal_mirror.notices import Notice
 from crystal_node.agent.health.channels import Channels
-from crystal_node.agent.health.facts import STAGED_MAX, Background, Disk, Others
+from crystal_node.agent.health.facts import STAGED_MAX, Background, FreeSpace, Others
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.notice_texts import notice_text
@@ -102,7 +102,7 @@ class CoreSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DeviceFacts:
     """See the module. ``core``: None on the Core itself, and where nobody leads."""
 
     now_ms: int
@@ -112,7 +112,7 @@ class Facts:
     moments: dict[Activity, int]
     channels: Channels
     background: Background
-    disks: tuple[Disk, ...]
+    disks: tuple[FreeSpace, ...]
     core: CoreSeen | None
     quarantined: int
     notices: dict[str, str]
@@ -124,9 +124,9 @@ class Facts:
     strange: tuple[UnknownLines, ...] = ()
 
 
-def stuck(facts: Facts) -> list[Stuck]:
+def stuck(facts: DeviceFacts) -> list[Stuck]:
     """All that there is."""
-    looks: tuple[Callable[[Facts], Iterator[Stuck]], ...] = (
+    looks: tuple[Callable[[DeviceFacts], Iterator[Stuck]], ...] = (
         _disks,
         _clock,
         _relay,
@@ -145,7 +145,7 @@ def stuck(facts: Facts) -> list[Stuck]:
     return [found for look in looks for found in look(facts)]
 
 
-def _disks(facts: Facts) -> Iterator[Stuck]:
+def _disks(facts: DeviceFacts) -> Iterator[Stuck]:
     for disk in facts.disks:
         if disk.read_only:
             yield Stuck(
@@ -161,7 +161,7 @@ def _disks(facts: Facts) -> Iterator[Stuck]:
             )
 
 
-def _clock(facts: Facts) -> Iterator[Stuck]:
+def _clock(facts: DeviceFacts) -> Iterator[Stuck]:
     latest = max(facts.moments.values(), default=0)
     back = latest - facts.now_ms
     if back > CLOCK_BACK_MS:
@@ -172,7 +172,7 @@ def _clock(facts: Facts) -> Iterator[Stuck]:
         )
 
 
-def _relay(facts: Facts) -> Iterator[Stuck]:
+def _relay(facts: DeviceFacts) -> Iterator[Stuck]:
     trouble = facts.trouble
     if trouble is None or facts.access is not Access.OPEN:
         return
@@ -187,7 +187,7 @@ def _relay(facts: Facts) -> Iterator[Stuck]:
     yield Stuck(StuckName.RELAY, text, trouble.hint or "`crystal doctor` looks for the cause.", trouble.since)
 
 
-def _keys(facts: Facts) -> Iterator[Stuck]:
+def _keys(facts: DeviceFacts) -> Iterator[Stuck]:
     if facts.generation_missing is not None:
         yield Stuck(
             StuckName.KEYS,
@@ -196,7 +196,7 @@ def _keys(facts: Facts) -> Iterator[Stuck]:
         )
 
 
-def _nobody_syncs(facts: Facts) -> Iterator[Stuck]:
+def _nobody_syncs(facts: DeviceFacts) -> Iterator[Stuck]:
     waiting = facts.channels.conversations
     seconds = waiting.oldest_seconds or 0.0
     if facts.background.runner is not None or facts.trouble is not None or not waiting.unsent:
@@ -211,7 +211,7 @@ def _nobody_syncs(facts: Facts) -> Iterator[Stuck]:
         )
 
 
-def _core(facts: Facts) -> Iterator[Stuck]:
+def _core(facts: DeviceFacts) -> Iterator[Stuck]:
     """The Core is away: by its own last word, or because it takes nothing of what lies on the relay."""
     core, waiting = facts.core, facts.channels.conversations
     reached = facts.moments.get(Activity.ROUND, 0)
@@ -235,7 +235,7 @@ def _core(facts: Facts) -> Iterator[Stuck]:
     yield Stuck(StuckName.CORE, text, remedy, core.seen_at)
 
 
-def _mirror(facts: Facts) -> Iterator[Stuck]:
+def _mirror(facts: DeviceFacts) -> Iterator[Stuck]:
     """What the relay shows keeps this device from going on."""
     for name, remedy in STOPPING.items():
         if name.value in facts.notices:
@@ -243,7 +243,7 @@ def _mirror(facts: Facts) -> Iterator[Stuck]:
             yield Stuck(StuckName.MIRROR, f"{notice_text(name.value)} ({detail})", remedy)
 
 
-def _held(facts: Facts) -> Iterator[Stuck]:
+def _held(facts: DeviceFacts) -> Iterator[Stuck]:
     if not facts.quarantined:
         return
     if Notice.HELD_REVOKED.value in facts.notices:
@@ -256,7 +256,7 @@ def _held(facts: Facts) -> Iterator[Stuck]:
     yield Stuck(StuckName.HELD, text, remedy)
 
 
-def _files(facts: Facts) -> Iterator[Stuck]:
+def _files(facts: DeviceFacts) -> Iterator[Stuck]:
     if facts.files_halted:
         text = f"Files are not synced: {facts.files_halted}."
         yield Stuck(StuckName.FILES, text, "`crystal files status` says what to do.")
@@ -265,7 +265,7 @@ def _files(facts: Facts) -> Iterator[Stuck]:
         yield Stuck(StuckName.FILES, text, "`crystal files confirm` lists them, and has you decide.")
 
 
-def _capture(facts: Facts) -> Iterator[Stuck]:
+def _capture(facts: DeviceFacts) -> Iterator[Stuck]:
     if facts.problems:
         first = facts.problems[0]
         why = first.why.removeprefix("cannot be read: ")
@@ -287,7 +287,7 @@ def strange_text(found: UnknownLines) -> str:
     return f"{what}, and no words are among them: {where}."
 
 
-def _jobs(facts: Facts) -> Iterator[Stuck]:
+def _jobs(facts: DeviceFacts) -> Iterator[Stuck]:
     for job in facts.background.failing:
         times = counted(job.failures, "time")
         how = "fell over by a mistake in Crystal" if job.broken else f"failed {times} in a row"
@@ -296,7 +296,7 @@ def _jobs(facts: Facts) -> Iterator[Stuck]:
         yield Stuck(StuckName.JOB, text, remedy, job.at)
 
 
-def _staging(facts: Facts) -> Iterator[Stuck]:
+def _staging(facts: DeviceFacts) -> Iterator[Stuck]:
     asking = facts.others.asking
     if len(asking) > STAGED_MAX:
         names = ", ".join(each.agent for each in asking[:STAGED_MAX])
@@ -316,7 +316,7 @@ def _staging(facts: Facts) -> Iterator[Stuck]:
         yield Stuck(StuckName.STAGING, f"The new agent {each.agent} {each.words}.", remedy, each.since)
 
 
-def _commands(facts: Facts) -> Iterator[Stuck]:
+def _commands(facts: DeviceFacts) -> Iterator[Stuck]:
     found = facts.channels.commands
     if found is None:
         return
@@ -334,7 +334,7 @@ def _commands(facts: Facts) -> Iterator[Stuck]:
         yield Stuck(StuckName.COMMANDS, text, remedy, since)
 
 
-def _faults(facts: Facts) -> Iterator[Stuck]:
+def _faults(facts: DeviceFacts) -> Iterator[Stuck]:
     faults = [
         *facts.others.faults,
         *([("jobs.db", facts.background.fault)] if facts.background.fault else []),
@@ -348,7 +348,7 @@ def _s(count: int) -> str:
     return "s" if count == 1 else ""
 
 
-def _since(facts: Facts, moment: int) -> str:
+def _since(facts: DeviceFacts, moment: int) -> str:
     return ago(max(facts.now_ms - moment, 0) / 1000)
 
 

@@ -8,8 +8,8 @@ from crystal_mirror.membership.changes import vault_changes
 from crystal_mirror.membership.status import MemberStatus, details_of, status
 from crystal_mirror.retention.status import RetentionSummary, retention_summary
 from crystal_node.agent.health.channels import Channels, channels
-from crystal_node.agent.health.facts import Background, background, disks_of, others
-from crystal_node.agent.health.findings import Concern, CoreSeen, Facts, Stuck, concerns, stuck
+from crystal_node.agent.health.facts import Background, background, free_space, others
+from crystal_node.agent.health.findings import Concern, CoreSeen, DeviceFacts, Stuck, concerns, stuck
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
@@ -32,7 +32,7 @@ from crystal_node.sync.members.news import line_of
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MemoryCounts:
     """Rows of the memory: distinct texts, places they came from, memories, suppressed hashes, and how many of the texts
     are only this device's so far."""
 
@@ -44,13 +44,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DeviceStatus:
     """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code;
     ``generation_at`` is when the keys' generation began, by its maker's clock, 0 if unknown; ``devices`` are those of the vault
     that were not revoked; ``trouble`` says why the last round failed."""
 
     member: MemberStatus
-    counts: Counts
+    counts: MemoryCounts
     pending_seconds: float | None
     privacy: Privacy
     background: Background
@@ -72,7 +72,7 @@ class Standing:
         return self.background.runner is not None
 
 
-def standing(device: Device) -> Standing:
+def device_status(device: Device) -> DeviceStatus:
     """Gathers it."""
     model = device.replica.meta_get(META_MODEL)
     now, member = now_ms(), status(device.member)
@@ -82,7 +82,7 @@ def standing(device: Device) -> Standing:
     other = others(device.settings.home)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
     through = channels(device, member, rows, files, other.commands, moments.get(Activity.PULL, 0))
-    facts = Facts(
+    facts = DeviceFacts(
         now_ms=now,
         is_core=member.is_core,
         access=_access(device),
@@ -90,7 +90,7 @@ def standing(device: Device) -> Standing:
         moments=moments,
         channels=through,
         background=behind,
-        disks=disks_of(device.settings.home),
+        disks=free_space(device.settings.home),
         core=_core(rows),
         quarantined=member.quarantined,
         notices=member.notices,
@@ -101,7 +101,7 @@ def standing(device: Device) -> Standing:
         others=other,
         strange=tuple(read_strange(device.journal)),
     )
-    return Standing(
+    return DeviceStatus(
         member=member,
         counts=_counts(device),
         pending_seconds=through.conversations.oldest_seconds,
@@ -148,16 +148,16 @@ def _generation_at(device: Device) -> int:
     return details.at if details is not None else 0
 
 
-def _counts(device: Device) -> Counts:
+def _counts(device: Device) -> MemoryCounts:
     row = device.replica.database.row(
         "SELECT (SELECT count(*) FROM chunks), (SELECT count(*) FROM occurrences), (SELECT count(*) FROM memories),"
         " (SELECT count(*) FROM suppressed), (SELECT count(*) FROM chunks WHERE provisional = 1)"
     )
     assert row is not None, "counts are always one row"
-    return Counts(*row)
+    return MemoryCounts(*row)
 
 
-def status_document(device: Device, found: Standing) -> dict[str, object]:
+def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
     """All of it."""
     member, settings = found.member, device.settings
     return {
@@ -258,7 +258,7 @@ def _device(row: MemberRow) -> dict[str, object]:
     }
 
 
-def _channels(found: Standing) -> dict[str, object]:
+def _channels(found: DeviceStatus) -> dict[str, object]:
     through = found.channels
     talk, commands = through.conversations, through.commands
     return {
@@ -287,7 +287,7 @@ def _channels(found: Standing) -> dict[str, object]:
     }
 
 
-def _sync(found: Standing) -> dict[str, object]:
+def _sync(found: DeviceStatus) -> dict[str, object]:
     trouble = found.trouble
     return {
         "ok": trouble is None,
@@ -297,7 +297,7 @@ def _sync(found: Standing) -> dict[str, object]:
     }
 
 
-def _background(found: Standing) -> dict[str, object]:
+def _background(found: DeviceStatus) -> dict[str, object]:
     work = found.background
     return {
         "running": work.runner is not None,

@@ -24,7 +24,7 @@ _EVEN_IF_GONE = " || true"
 """After Crystal was removed without `crystal uninstall`, the shell's "not found" must not be a failed hook."""
 
 
-class HookEvent(StrEnum):
+class ClaudeEvent(StrEnum):
     """The moments, by Claude Code's names."""
 
     SESSION_START = "SessionStart"
@@ -34,7 +34,7 @@ class HookEvent(StrEnum):
     SESSION_END = "SessionEnd"
 
 
-RECALLING = frozenset({HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT})
+RECALLING = frozenset({ClaudeEvent.SESSION_START, ClaudeEvent.USER_PROMPT_SUBMIT})
 """The moments at which a hook has something to say."""
 _WORDS = {False: ("nudge",), True: ("recall", "--hook")}
 
@@ -47,7 +47,7 @@ def command(home: Path, *, recalls: bool = False) -> str:
     return shlex.join([*program(), *_WORDS[recalls], "--home", str(home)]) + _EVEN_IF_GONE
 
 
-def hook(event: HookEvent, home: Path) -> dict[str, object]:
+def hook(event: ClaudeEvent, home: Path) -> dict[str, object]:
     """The hook of one event."""
     recalls = event in RECALLING
     entry: dict[str, object] = {
@@ -55,7 +55,7 @@ def hook(event: HookEvent, home: Path) -> dict[str, object]:
         "command": command(home, recalls=recalls),
         "timeout": TIMEOUT_SECONDS,
     }
-    return entry if recalls or event is HookEvent.SESSION_END else entry | {"async": True}
+    return entry if recalls or event is ClaudeEvent.SESSION_END else entry | {"async": True}
 
 
 def is_ours(entry: object, home: Path, default_home: Path) -> bool:
@@ -96,7 +96,7 @@ class HooksLook:
 
     file: Path
     there: bool
-    states: dict[HookEvent, HookState]
+    states: dict[ClaudeEvent, HookState]
     others: int = 0
     disabled: bool = False
 
@@ -135,7 +135,7 @@ class ClaudeHooks:
             return HooksLook(
                 self.file,
                 self._folder.is_dir(),
-                {event: self._state(found, event) for event in HookEvent},
+                {event: self._state(found, event) for event in ClaudeEvent},
                 len(entries) - len(ours),
                 found.get("disableAllHooks") is True,
             )
@@ -179,11 +179,11 @@ class ClaudeHooks:
     def _with_hooks(self, text: str) -> str:
         text = text if text.strip() else "{}\n"
         found = self._checked(text)
-        if all(self._state(found, event) is HookState.INSTALLED for event in HookEvent):
+        if all(self._state(found, event) is HookState.INSTALLED for event in ClaudeEvent):
             return text
-        good = {event for event in HookEvent if self._state(found, event) is HookState.INSTALLED}
+        good = {event for event in ClaudeEvent if self._state(found, event) is HookState.INSTALLED}
         text = self._stripped(text, keep=good)
-        for event in HookEvent:
+        for event in ClaudeEvent:
             if event in good:
                 continue
             found = self._checked(text)
@@ -202,7 +202,7 @@ class ClaudeHooks:
             return text
         return self._stripped(text, keep=set())
 
-    def _stripped(self, text: str, *, keep: set[HookEvent]) -> str:
+    def _stripped(self, text: str, *, keep: set[ClaudeEvent]) -> str:
         """Without our hooks of all events but ``keep``, and without what only they stood in."""
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
@@ -216,7 +216,7 @@ class ClaudeHooks:
                     text = jsondocument.without(text, outer)
         return text
 
-    def _state(self, found: dict[str, object], event: HookEvent) -> HookState:
+    def _state(self, found: dict[str, object], event: ClaudeEvent) -> HookState:
         ours = [path for path in self._ours(found) if path[1] == event.value]
         if not ours:
             return HookState.MISSING
@@ -239,7 +239,7 @@ class ClaudeHooks:
         if _HOOKS in found and not isinstance(found[_HOOKS], dict):
             raise DamagedDocument(f'{jsondocument.place(text, (_HOOKS,))}: "hooks" is no object')
         for event, groups in jsondocument.members(found.get(_HOOKS)).items():
-            if event in set(HookEvent) and not isinstance(groups, list):
+            if event in set(ClaudeEvent) and not isinstance(groups, list):
                 where = jsondocument.place(text, (_HOOKS, event))
                 raise DamagedDocument(f'{where}: "{event}" is no list of hooks')
         return found

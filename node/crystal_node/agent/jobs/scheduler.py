@@ -71,7 +71,7 @@ class _Entry:
 
 
 @dataclass
-class Schedule:
+class Scheduler:
     """Of one process. ``put_off`` says why heavy work has to wait, "" if it need not."""
 
     store: JobStore
@@ -86,6 +86,8 @@ class Schedule:
     _scheduler: Any = field(default=None, init=False)
     _heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
     _told: set[str] = field(default_factory=set[str], init=False)
+    _waiters: "list[asyncio.Future[None]]" = field(default_factory=list["asyncio.Future[None]"], init=False)
+    _closed: bool = field(default=False, init=False)
 
     def start(self, jobs: Iterable[Job]) -> None:
         """Begins, on the running loop."""
@@ -127,6 +129,33 @@ class Schedule:
             if entry.asked and not entry.running:
                 self._fire(entry)
 
+    async def run_now(self, name: str, seconds: float | None = None) -> tuple[JobStatus, bool]:
+        """Have a job run for a person, and wait for its end, ``seconds`` at most. Returns its status and whether it has ended.
+
+        Raises:
+            NoSuchEntry: there is no such job, or it is gone by now.
+        """
+        number = self.store.ask_for(name)
+        self.look()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._closed and not self._has_served(name, number):
+                    waiter = asyncio.get_running_loop().create_future()
+                    self._waiters.append(waiter)
+                    await waiter
+        return self.store.one(name), self._has_served(name, number)
+
+    def _has_served(self, name: str, number: int) -> bool:
+        entry = self._entries.get(name)
+        noted = self.store.one(name).served
+        return max(noted, entry.served if entry is not None else 0) >= number
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
     def wake(self) -> None:
         """The machine slept, or its clock was set: what is overdue runs now, and nothing is further away than its interval."""
         now = self._now()
@@ -141,6 +170,8 @@ class Schedule:
 
     async def aclose(self) -> None:
         """Tells what runs to stop, and waits for it."""
+        self._closed = True
+        self._wake_waiters()
         if self._scheduler is None:
             return
         self._scheduler.shutdown(wait=False)
@@ -310,6 +341,7 @@ class Schedule:
             )
         )
         self._write(lambda: self._look_at(entry))
+        self._wake_waiters()
         if entry.asked and outcome is not JobOutcome.STOPPED:  # a request that came meanwhile
             asyncio.get_running_loop().call_soon(self._fire_if_idle, entry)
 

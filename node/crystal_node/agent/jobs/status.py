@@ -21,7 +21,7 @@ _NOTE_BYTES_MAX = 200
 _LOCKS = Path("/proc/locks")
 
 
-class Noted:
+class ProcessNotes:
     """The names of what the agent notes about its process."""
 
     NAMES = frozenset({"pid", "started", "version", "put_off"})
@@ -33,7 +33,7 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """Who watches this home: the process, if it is known for certain, and what it calls itself."""
 
     pid: int | None
@@ -45,10 +45,10 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentStanding:
+class AgentStatus:
     """``holder`` None: nobody watches. ``started``: milliseconds, 0 if not known. ``put_off``: why heavy work waits."""
 
-    holder: Holder | None
+    holder: LockHolder | None
     started: int
     version: str
     put_off: str
@@ -58,16 +58,16 @@ class AgentStanding:
         return self.holder is not None and self.holder.is_agent
 
 
-def agent_standing(home: Home) -> AgentStanding:
+def agent_status(home: Home) -> AgentStatus:
     """How it stands now. Without a jobs.db that can be read, whether it runs is still known."""
-    holder = holder_of(home)
+    holder = lock_holder(home)
     noted = _noted(home) if holder is not None and holder.is_agent else {}
     if holder is None or noted.get("pid") != str(holder.pid):
-        return AgentStanding(holder, 0, "", "")
-    return AgentStanding(holder, int(noted["started"]), noted.get("version", ""), noted.get("put_off", ""))
+        return AgentStatus(holder, 0, "", "")
+    return AgentStatus(holder, int(noted["started"]), noted.get("version", ""), noted.get("put_off", ""))
 
 
-def job_standings(home: Home) -> list[JobStatus]:
+def job_statuses(home: Home) -> list[JobStatus]:
     """The jobs as they stand; none where no agent has run yet."""
     if not home.jobs_database.exists():
         return []
@@ -75,7 +75,7 @@ def job_standings(home: Home) -> list[JobStatus]:
         return store.all()
 
 
-def holder_of(home: Home) -> Holder | None:
+def lock_holder(home: Home) -> LockHolder | None:
     """Who holds the watch lock. The kernel says who it is where it tells that; the file's note alone may be an old one."""
     if not is_held(home.watch_lock):
         return None
@@ -87,8 +87,8 @@ def holder_of(home: Home) -> Holder | None:
     pid = int(written) if written.isdigit() else None
     locked = _by_kernel(home.watch_lock)
     if locked is None:
-        return Holder(pid, purpose)
-    return Holder(pid if pid in locked else None, purpose if pid in locked else "")
+        return LockHolder(pid, purpose)
+    return LockHolder(pid if pid in locked else None, purpose if pid in locked else "")
 
 
 def _by_kernel(path: Path) -> set[int] | None:

@@ -11,7 +11,7 @@ import apsw
 
 from crystal_node.agent.health.checks.device import quick_checks
 from crystal_node.agent.health.findings import Check, ConcernName, State, StuckName, concerns, guarded
-from crystal_node.agent.health.status import standing
+from crystal_node.agent.health.status import device_status
 from crystal_node.agent.notices.desktop import APP_NAME, Desktop, desktop_here
 from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings
@@ -64,7 +64,7 @@ def look_around(settings: Settings) -> list[Check]:
 def needs(device: Device, looked: list[Check]) -> list[str]:
     """Each thing once, what matters most first. ``looked`` is what ``look_around`` found."""
     found = [_CONCERNS[each.name] for each in concerns(device) if each.name in _CONCERNS]
-    found += [_STUCK[each.name] for each in standing(device).stuck if each.name in _STUCK]
+    found += [_STUCK[each.name] for each in device_status(device).stuck if each.name in _STUCK]
     checks = looked + guarded("device", lambda: quick_checks(device.settings, device))
     found += [
         _CHECKS.get(check.name, _OTHER_CHECK)

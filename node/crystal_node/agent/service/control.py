@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from crystal_crypto.errors import PassphraseNeeded
-from crystal_node.agent.jobs.status import Holder, holder_of
+from crystal_node.agent.jobs.status import LockHolder, lock_holder
 from crystal_node.agent.service.manager import Manager, ServiceState, ServiceUnavailable
 from crystal_node.base.errors import HomeBusy, NotSetUp
 from crystal_node.base.settings import Settings
@@ -62,7 +62,7 @@ def start(settings: Settings, manager: Manager) -> str:
 def await_agent(settings: Settings, manager: Manager) -> str:
     """Returns when an agent has its home; says nothing then. Raises ServiceUnavailable."""
     deadline = time.monotonic() + STARTS_SECONDS_MAX
-    while (holder := holder_of(settings.home)) is None or not holder.is_agent:
+    while (holder := lock_holder(settings.home)) is None or not holder.is_agent:
         if time.monotonic() > deadline or manager.state() is not ServiceState.RUNNING:
             raise ServiceUnavailable(
                 "the service was started, and no agent runs", hint="`crystal agent logs` says why."
@@ -73,7 +73,7 @@ def await_agent(settings: Settings, manager: Manager) -> str:
 
 def _by_hand(settings: Settings, manager: Manager) -> str:
     """What to say if a process that the manager did not start has this home: the service has to wait for its end."""
-    holder = holder_of(settings.home)
+    holder = lock_holder(settings.home)
     if holder is None or manager.state() is ServiceState.RUNNING:
         return ""
     who = f"process {holder.pid} ({holder.purpose})" if holder.pid is not None else "another process"
@@ -86,7 +86,7 @@ _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StopResult:
     """``ran``: there was one to stop. ``by``: the service manager's name, or "" for a signal."""
 
     ran: bool
@@ -94,7 +94,7 @@ class Stopped:
     seconds: float
 
 
-def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SECONDS_MAX) -> Stopped:
+def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SECONDS_MAX) -> StopResult:
     """Returns when none runs any more.
 
     Raises:
@@ -103,15 +103,15 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
         ServiceUnavailable: the service manager refused.
     """
     started = time.monotonic()
-    holder = holder_of(settings.home)
+    holder = lock_holder(settings.home)
     by = ""
     if manager.state() is ServiceState.RUNNING:
         manager.stop()
         by = manager.name
-        holder = holder_of(settings.home)  # one that was started by hand, for whose end the service waited
+        holder = lock_holder(settings.home)  # one that was started by hand, for whose end the service waited
     if holder is not None:
         _signal(holder)
-    while (left := holder_of(settings.home)) is not None:
+    while (left := lock_holder(settings.home)) is not None:
         if left.pid is not None and holder is not None and left.pid != holder.pid:
             break  # somebody started another one
         if time.monotonic() - started > seconds:
@@ -122,10 +122,10 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
                 else HomeBusy.hint,
             )
         time.sleep(_POLL_SECONDS)
-    return Stopped(bool(by) or holder is not None, by, time.monotonic() - started)
+    return StopResult(bool(by) or holder is not None, by, time.monotonic() - started)
 
 
-def _signal(holder: Holder) -> None:
+def _signal(holder: LockHolder) -> None:
     if holder.pid is None:
         raise HomeBusy(
             "some process watches this home, and it cannot be told which",

@@ -8,7 +8,7 @@ import plistlib
 from pathlib import Path
 
 from crystal_node.agent.service.manager import (
-    Called,
+    CallResult,
     NotInstalled,
     ServiceState,
     ServiceUnavailable,
@@ -112,7 +112,7 @@ class Launchd:
         if found.code:
             raise ServiceUnavailable(f"no session of this user is there to run it in: {found.said}")
 
-    def _launchctl(self, *words: str) -> Called:
+    def _launchctl(self, *words: str) -> CallResult:
         return call(("launchctl", *words), self._surroundings)
 
     def _do(self, *words: str, must: bool = True) -> None:

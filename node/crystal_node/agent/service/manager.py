@@ -91,7 +91,7 @@ SAID_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallResult:
     """How a command ended."""
 
     code: int
@@ -103,7 +103,7 @@ class Called:
         return one_line(self.err.strip() or self.out.strip() or f"exit code {self.code}", SAID_CHARS_MAX)
 
 
-def call(command: Sequence[str], surroundings: Surroundings) -> Called:
+def call(command: Sequence[str], surroundings: Surroundings) -> CallResult:
     """Runs it to its end. Raises ServiceUnavailable if it is not here, or does not end."""
     program = which(command[0], path=surroundings.environment.get("PATH"))
     if program is None:
@@ -123,10 +123,10 @@ def call(command: Sequence[str], surroundings: Surroundings) -> Called:
         raise ServiceUnavailable(
             f"{Path(program).name} did not answer within {CALL_SECONDS_MAX:.0f} seconds"
         ) from error
-    return Called(done.returncode, done.stdout, done.stderr)
+    return CallResult(done.returncode, done.stdout, done.stderr)
 
 
-def required(command: Sequence[str], surroundings: Surroundings) -> Called:
+def required(command: Sequence[str], surroundings: Surroundings) -> CallResult:
     """The same, for a call that must succeed. Raises ServiceUnavailable."""
     done = call(command, surroundings)
     if done.code:

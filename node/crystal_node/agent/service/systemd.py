@@ -9,7 +9,7 @@ import pwd
 from pathlib import Path
 
 from crystal_node.agent.service.manager import (
-    Called,
+    CallResult,
     NotInstalled,
     ServiceState,
     ServiceUnavailable,
@@ -152,7 +152,7 @@ class Systemd:
         # The link that `enable` made: without a manager nobody else takes it away.
         (self.file.parent / "default.target.wants" / self._unit).unlink(missing_ok=True)
 
-    def _systemctl(self, *words: str) -> Called:
+    def _systemctl(self, *words: str) -> CallResult:
         return call(("systemctl", "--user", "--no-ask-password", *words), self._surroundings)
 
     def _do(self, *words: str, must: bool = True) -> None:

@@ -19,12 +19,12 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
-from crystal_node.derive.artefacts.conversation_files import Made, Maker
-from crystal_node.derive.artefacts.model_summaries import Digests
-from crystal_node.derive.artefacts.orphans import sweep
-from crystal_node.derive.artefacts.writer import Writer
-from crystal_node.derive.catalog.database import Works
-from crystal_node.derive.catalog.index import Index, Looked
+from crystal_node.derive.artefacts.conversation_files import ConversationFiles, Made
+from crystal_node.derive.artefacts.model_summaries import ModelSummaries
+from crystal_node.derive.artefacts.orphans import remove_orphans
+from crystal_node.derive.artefacts.writer import ArtefactWriter
+from crystal_node.derive.catalog.database import Catalog
+from crystal_node.derive.catalog.index import CatalogIndex, IndexChanges
 from crystal_node.device.device import Device
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ def unheard(_text: str) -> None:
 
 
 @dataclass
-class Workshop:
-    """Open databases and what works on them. Made by ``workshop``."""
+class ArtefactBuilder:
+    """Open databases and what works on them. Made by ``artefact_builder``."""
 
     settings: Settings
-    works: Works
+    works: Catalog
     database: Database
-    writer: Writer
-    index: Index
-    maker: Maker
+    writer: ArtefactWriter
+    index: CatalogIndex
+    maker: ConversationFiles
     tell: Tell
     complete: bool = True
     """The memory is not being made anew: what is not in it is gone."""
 
-    async def look(self, now_ms: int) -> Looked:
+    async def look(self, now_ms: int) -> IndexChanges:
         looked = await asyncio.to_thread(self.index.look, now_ms)
         for agent in looked.agents:
             self.tell(f"{agent[:60]!r} is new here: it waits in staging (`crystal staging list`)")
@@ -82,13 +82,13 @@ class Workshop:
         _add(total, await asyncio.to_thread(self.maker.make_days))
         if self.complete:
             root = self.settings.home.root
-            total.removed += await asyncio.to_thread(sweep, self.works, self.writer, root, now_ms)
+            total.removed += await asyncio.to_thread(remove_orphans, self.works, self.writer, root, now_ms)
         if total.removed:
             self.works.scrub()
         return total
 
     @asynccontextmanager
-    async def _digests(self) -> AsyncGenerator[Digests | None]:
+    async def _digests(self) -> AsyncGenerator[ModelSummaries | None]:
         if self.settings.dreams.summary_mode != "llm":
             yield None
             return
@@ -102,31 +102,33 @@ class Workshop:
         except LlmError as error:
             absent = str(error)
         try:
-            yield Digests(self.works, self.database, llm, absent)
+            yield ModelSummaries(self.works, self.database, llm, absent)
         finally:
             if llm is not None:
                 await llm.aclose()
 
 
 @asynccontextmanager
-async def workshop(
+async def artefact_builder(
     device: Device, settings: Settings, *, tell: Tell = unheard, wait_seconds: float = 0.0
-) -> AsyncGenerator[Workshop]:
+) -> AsyncGenerator[ArtefactBuilder]:
     """Opens what is needed and closes it. Raises HomeBusy while another process works here."""
     home = settings.home
-    lock = works_lock(home, wait_seconds)
+    lock = catalog_lock(home, wait_seconds)
     await lock.acquire_async()
     try:
-        writer = Writer(home)
+        writer = ArtefactWriter(home)
         writer.open()
-        with Works.open(home.works_database) as works, Database.open(home.database) as database:
-            yield Workshop(
+        with Catalog.open(home.works_database) as works, Database.open(home.database) as database:
+            yield ArtefactBuilder(
                 settings,
                 works,
                 database,
                 writer,
-                Index(works, database, device.member.device_id, lambda agent: is_known(settings, agent)),
-                Maker(
+                CatalogIndex(
+                    works, database, device.member.device_id, lambda agent: is_known(settings, agent)
+                ),
+                ConversationFiles(
                     works,
                     database,
                     writer,
@@ -141,7 +143,7 @@ async def workshop(
         lock.release()
 
 
-def works_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
+def catalog_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
     """Whoever holds it may write works.db and the files that are made."""
     return FileLock(home.state / LOCK_NAME, purpose="making files of the memory", wait_seconds=wait_seconds)
 

@@ -31,7 +31,7 @@ WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND c.provisional = 0 AND {S
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ConversationPiece:
     """One piece. ``created_at``: milliseconds since 1970, 0 if unknown."""
 
     id: bytes
@@ -56,15 +56,15 @@ class Conversation:
         self._database = database
         self._order = _ordered(database, rowids)
 
-    def __iter__(self) -> Iterator[Spoken]:
+    def __iter__(self) -> Iterator[ConversationPiece]:
         return (piece for _, piece in self.numbered())
 
-    def numbered(self) -> Iterator[tuple[int, Spoken]]:
+    def numbered(self) -> Iterator[tuple[int, ConversationPiece]]:
         """The pieces with their rowids."""
         for start in range(0, len(self._order), BATCH_TEXTS):
             wanted = [(rowid, self.agent, self.session) for rowid in self._order[start : start + BATCH_TEXTS]]
             for rowid, *row in self._database.rows_of_many(_PIECE, wanted):
-                yield rowid, Spoken(*row)
+                yield rowid, ConversationPiece(*row)
 
 
 def _ordered(database: Database, rowids: Sequence[int]) -> Sequence[int]:

@@ -16,14 +16,14 @@ from datetime import tzinfo
 
 from crystal_core.database import Database
 from crystal_mirror.files.ports import DiskFull, FileTrouble
-from crystal_node.derive.artefacts.conversation import SHOWN, Conversation, Spoken
+from crystal_node.derive.artefacts.conversation import SHOWN, Conversation, ConversationPiece
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import UNDATED, day_of
-from crystal_node.derive.artefacts.summaries import Digest, Extract, summary
+from crystal_node.derive.artefacts.summaries import Extract, ModelSummary, summary
 from crystal_node.derive.artefacts.transcripts import transcript
-from crystal_node.derive.artefacts.writer import Outcome, Writer
-from crystal_node.derive.catalog.agents import State, has_files, has_staged_files
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.artefacts.writer import ArtefactOutcome, ArtefactWriter
+from crystal_node.derive.catalog.agents import StagingState, has_files, has_staged_files
+from crystal_node.derive.catalog.database import Catalog
 from crystal_node.sync.files.artefacts import (
     ArtefactPlace,
     daily_place,
@@ -52,7 +52,7 @@ WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND {SHOWN}
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueConversation:
     """A conversation that is to be made. ``quiet``: nothing has come to it for a while."""
 
     conversation: int
@@ -67,8 +67,8 @@ class Made:
     written: int = 0
     removed: int = 0
 
-    def add(self, outcome: Outcome) -> None:
-        self.written += outcome in (Outcome.WRITTEN, Outcome.REPLACED)
+    def add(self, outcome: ArtefactOutcome) -> None:
+        self.written += outcome in (ArtefactOutcome.WRITTEN, ArtefactOutcome.REPLACED)
 
 
 @dataclass
@@ -87,7 +87,7 @@ class _Row:
     agent: str
     session: str
     lost: bool
-    state: State
+    state: StagingState
 
 
 @dataclass
@@ -98,13 +98,13 @@ class _Passing:
     extract: Extract = field(default_factory=Extract)
     days: dict[str, _Share] = field(default_factory=dict[str, _Share])
 
-    def over(self, pieces: Conversation) -> Iterator[Spoken]:
+    def over(self, pieces: Conversation) -> Iterator[ConversationPiece]:
         for rowid, piece in pieces.numbered():
             self.extract.take(piece)
             self._share(rowid, piece)
             yield piece
 
-    def _share(self, rowid: int, piece: Spoken) -> None:
+    def _share(self, rowid: int, piece: ConversationPiece) -> None:
         day = day_of(piece.created_at, self.zone)
         if day is None:
             return
@@ -121,14 +121,14 @@ class _Passing:
             share.request = rowid
 
 
-class Maker:
+class ConversationFiles:
     """Makes files of what ``Index`` found. ``tell`` is told what a person should know. One thread at a time."""
 
     def __init__(
         self,
-        works: Works,
+        works: Catalog,
         database: Database,
-        writer: Writer,
+        writer: ArtefactWriter,
         *,
         zone: tzinfo,
         names: Mapping[bytes, str],
@@ -169,13 +169,13 @@ class Maker:
         works.set_meta("looked", b"%d" % now_ms)
         return works.rows("SELECT path, conversation, agent, kept FROM work WHERE path LIKE 'agents/%'")
 
-    def due(self, now_ms: int, *, after: int = 0, limit: int = 50) -> list[Due]:
+    def due(self, now_ms: int, *, after: int = 0, limit: int = 50) -> list[DueConversation]:
         """Conversations that are to be made, by number, behind ``after``."""
         # What was noted later than now was so by a clock that has been set back since: nobody waits for that moment.
         rows = self._works.rows(_DUE, (now_ms - QUIET_MS, now_ms - GOING_ON_MS, after, limit, now_ms))
-        return [Due(conversation, bool(quiet)) for conversation, quiet in rows]
+        return [DueConversation(conversation, bool(quiet)) for conversation, quiet in rows]
 
-    def make(self, conversation: int, *, now_ms: int, digest: Digest | None = None) -> Made:
+    def make(self, conversation: int, *, now_ms: int, digest: ModelSummary | None = None) -> Made:
         """Makes a conversation's files. What cannot be written is told, noted, and tried again later.
 
         Raises:
@@ -225,7 +225,7 @@ class Maker:
             None if row is None else Conversation(self._database, row.agent, row.session, self._rowids(row))
         )
 
-    def _make(self, row: _Row, digest: Digest | None) -> Made:
+    def _make(self, row: _Row, digest: ModelSummary | None) -> Made:
         made = Made(conversations=1)
         rowids = self._rowids(row)
         pieces = Conversation(self._database, row.agent, row.session, rowids)
@@ -265,7 +265,7 @@ class Maker:
     def _make_day(self, agent: str, day: str, lost: bool, made: Made) -> None:
         place = daily_place(agent, day)
         state = self._works.value("SELECT state FROM agent WHERE agent = ?", (agent,))
-        lines = list(self._lines(agent, day)) if state is not None and has_files(State(state)) else []
+        lines = list(self._lines(agent, day)) if state is not None and has_files(StagingState(state)) else []
         if lines:
             self._works.run(
                 "INSERT INTO work VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING", (place.path, agent)
@@ -295,14 +295,14 @@ class Maker:
             "INSERT INTO work VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING", (place.path, row.agent, row.id)
         )
 
-    def _told(self, path: str, outcome: Outcome) -> None:
-        if outcome is Outcome.KEPT and self._works.run(
+    def _told(self, path: str, outcome: ArtefactOutcome) -> None:
+        if outcome is ArtefactOutcome.KEPT and self._works.run(
             "UPDATE work SET kept = 1 WHERE path = ? AND kept = 0", (path,)
         ):
             self._tell(
                 f"{path} was changed by somebody and stays as it is; without it there, it is made anew"
             )
-        elif outcome is Outcome.REPLACED:
+        elif outcome is ArtefactOutcome.REPLACED:
             self._works.run("UPDATE work SET kept = 0 WHERE path = ?", (path,))
             self._tell(f"{path} was changed by somebody; it is made anew, for a text of it was forgotten")
 
@@ -313,8 +313,8 @@ class Maker:
 
     def _remove(self, path: str, whatever_is_there: bool, made: Made) -> None:
         outcome = self._writer.remove(path, whatever_is_there=whatever_is_there)
-        made.removed += outcome in (Outcome.WRITTEN, Outcome.REPLACED)
-        if outcome is Outcome.KEPT:
+        made.removed += outcome in (ArtefactOutcome.WRITTEN, ArtefactOutcome.REPLACED)
+        if outcome is ArtefactOutcome.KEPT:
             self._tell(f"{path} is not kept up any more; it was changed by somebody and stays as it is")
         self._works.run("DELETE FROM work WHERE path = ?", (path,))
 
@@ -352,7 +352,7 @@ class Maker:
         if not rows:
             return None
         number, agent, session, lost, state = rows[0]
-        return _Row(number, agent, session, bool(lost), State(state))
+        return _Row(number, agent, session, bool(lost), StagingState(state))
 
     def _rowids(self, row: _Row) -> list[int]:
         rows = self._works.rows("SELECT occurrence FROM piece WHERE conversation = ? ORDER BY 1", (row.id,))

@@ -26,13 +26,13 @@ def jobs(work: "JobContext") -> list[Job]:
 
 
 async def _run(work: "JobContext") -> str:
-    from crystal_node.derive.artefacts.builder import workshop
+    from crystal_node.derive.artefacts.builder import artefact_builder
 
     def tell(text: str) -> None:
         work.report(WatchEvent.NEWS, text)
 
     try:
-        async with workshop(work.device, work.settings, tell=tell) as shop:
+        async with artefact_builder(work.device, work.settings, tell=tell) as shop:
             looked = await shop.look(work.now_ms())
             if looked.behind:
                 return "the memory is being made anew: its files wait"

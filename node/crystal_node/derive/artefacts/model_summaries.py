@@ -11,8 +11,8 @@ from hashlib import sha256
 from crystal_core.database import Database
 from crystal_core.llm.port import Llm, LlmError, Prompt
 from crystal_node.derive.artefacts.conversation import Conversation
-from crystal_node.derive.artefacts.summaries import DIGEST_BYTES, Digest
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.artefacts.summaries import DIGEST_BYTES, ModelSummary
+from crystal_node.derive.catalog.database import Catalog
 
 EXCERPT_CHARS = 24_000
 TOKENS_MAX = 700
@@ -25,41 +25,41 @@ decided and done, what is left open. Name files and numbers exactly as they stan
 the record, leave it out. No headings, no lists, no greeting."""
 
 
-class Digests:
+class ModelSummaries:
     """Asks ``llm`` and keeps what it says. After the first failure of a run it is not asked again in that run."""
 
-    def __init__(self, works: Works, database: Database, llm: Llm | None, absent: str = "") -> None:
+    def __init__(self, works: Catalog, database: Database, llm: Llm | None, absent: str = "") -> None:
         """``absent``: why there is no model, where one is wanted."""
         self._works, self._database, self._llm = works, database, llm
         self._failure = absent if llm is None else ""
 
-    async def digest_of(self, conversation: int, pieces: Conversation, *, quiet: bool) -> Digest | None:
+    async def digest_of(self, conversation: int, pieces: Conversation, *, quiet: bool) -> ModelSummary | None:
         """What is known of it, asking if it is quiet and not known yet."""
         marks, excerpt = await asyncio.to_thread(self._excerpt, pieces)
         known = self._works.rows(
             "SELECT text, model FROM digest WHERE conversation = ? AND pieces = ?", (conversation, marks)
         )
         if known:
-            return Digest(*known[0])
+            return ModelSummary(*known[0])
         if not quiet:
-            return Digest(failure="it still went on then")
+            return ModelSummary(failure="it still went on then")
         if self._llm is None or self._failure:
-            return Digest(failure=self._failure)
+            return ModelSummary(failure=self._failure)
         try:
             answer = await self._llm.complete(
                 Prompt(_SYSTEM, excerpt), tokens_max=TOKENS_MAX, seconds_max=SECONDS_MAX
             )
         except LlmError as error:
             self._failure = str(error)
-            return Digest(failure=self._failure)
+            return ModelSummary(failure=self._failure)
         text = answer.text.strip()[:DIGEST_BYTES]
         if not text:
-            return Digest(failure="its answer was empty")
+            return ModelSummary(failure="its answer was empty")
         with self._works.transaction():
             self._works.run(
                 "INSERT OR REPLACE INTO digest VALUES (?, ?, ?, ?)", (conversation, marks, text, answer.model)
             )
-        return Digest(text, answer.model)
+        return ModelSummary(text, answer.model)
 
     def _excerpt(self, pieces: Conversation) -> tuple[bytes, str]:
         """A hash of all pieces, and the conversation as text: its first half and its last half of what is allowed."""

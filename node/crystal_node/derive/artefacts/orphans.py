@@ -11,9 +11,9 @@ from pathlib import Path
 
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.agent_names import folder_name
-from crystal_node.derive.artefacts.writer import Outcome, Writer
-from crystal_node.derive.catalog.agents import State, has_files
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.artefacts.writer import ArtefactOutcome, ArtefactWriter
+from crystal_node.derive.catalog.agents import StagingState, has_files
+from crystal_node.derive.catalog.database import Catalog
 from crystal_node.sync.files.artefacts import is_made_here
 
 SWEEP_MS = 24 * 3_600_000
@@ -21,12 +21,12 @@ _KINDS = ("transcripts", "sessions", "daily")
 _META = "swept"
 
 
-def ask_for_sweep(works: Works) -> None:
+def ask_for_sweep(works: Catalog) -> None:
     """The next run sweeps."""
     works.set_meta(_META, b"0")
 
 
-def sweep(works: Works, writer: Writer, root: Path, now_ms: int) -> int:
+def remove_orphans(works: Catalog, writer: ArtefactWriter, root: Path, now_ms: int) -> int:
     """Removes what is left, if it is time to look. Returns how many files went. What a person has changed stays."""
     before = works.meta(_META)
     if before is not None and abs(now_ms - int(before)) < SWEEP_MS:
@@ -37,14 +37,14 @@ def sweep(works: Works, writer: Writer, root: Path, now_ms: int) -> int:
             "SELECT agent, state, EXISTS (SELECT 1 FROM conversation c WHERE c.agent = a.agent AND dirty_since > 0)"
             " OR EXISTS (SELECT 1 FROM stale_day s WHERE s.agent = a.agent) FROM agent a"
         )
-        if open_ or not has_files(State(state))
+        if open_ or not has_files(StagingState(state))
     }
     noted = {path for (path,) in works.rows("SELECT path FROM work")}
     gone = 0
     for path in _found(root, waiting):
         if path not in noted:
             try:
-                gone += writer.remove(path) is Outcome.WRITTEN
+                gone += writer.remove(path) is ArtefactOutcome.WRITTEN
             except FileTrouble:  # a link on the way, or no right to: not ours
                 continue
     if not waiting:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from crystal_core.weaver.prose import paragraphs
 from crystal_node.base.wording import counted, one_line
-from crystal_node.derive.artefacts.conversation import Spoken
+from crystal_node.derive.artefacts.conversation import ConversationPiece
 from crystal_node.derive.artefacts.dates import span
 from crystal_node.derive.artefacts.markdown import block, plain
 
@@ -35,7 +35,7 @@ _SHELLS = frozenset({"bash", "fish", "powershell", "sh", "shell", "zsh"})
 """Whose blocks hold commands and nothing else. In all others, and outside, a command stands behind ``$``."""
 
 
-class Named:
+class Mentions:
     """Gathers from text after text. ``files`` and ``commands`` in the order of their first mention, with how often."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ _ROLES = (("user", "request"), ("assistant", "answer"), ("thinking", "thought"))
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class ModelSummary:
     """What a language model made of a conversation; ``failure`` says why there is nothing of it."""
 
     text: str = ""
@@ -97,12 +97,12 @@ class Extract:
         self.places: dict[tuple[str, str], None] = {}
         self.sources: dict[str, None] = {}
         self.devices: dict[bytes, None] = {}
-        self.named = Named()
+        self.named = Mentions()
         self.request = ""
         self.answer = ""
         self._answered: str | None = None
 
-    def take(self, piece: Spoken) -> None:
+    def take(self, piece: ConversationPiece) -> None:
         self.pieces += 1
         self.characters += len(piece.text)
         if piece.created_at > 0:
@@ -121,7 +121,7 @@ class Extract:
             self._answered, self.answer = piece.message, piece.text[:ANSWER_CHARS]
 
 
-def extract(pieces: Iterable[Spoken]) -> Extract:
+def extract(pieces: Iterable[ConversationPiece]) -> Extract:
     found = Extract()
     for piece in pieces:
         found.take(piece)
@@ -135,7 +135,7 @@ def summary(
     *,
     zone: tzinfo,
     names: Mapping[bytes, str],
-    digest: Digest | None = None,
+    digest: ModelSummary | None = None,
 ) -> bytes:
     """The file but for its seal: a pure function of its arguments. ``names``: of devices."""
     lines = [f"# {plain(found.request, TITLE_CHARS) or 'A conversation without a request'}", ""]
@@ -167,7 +167,7 @@ def summary(
     return ("\n".join(lines) + "\n").encode()
 
 
-def _source_of(digest: Digest | None) -> list[str]:
+def _source_of(digest: ModelSummary | None) -> list[str]:
     if digest is not None and digest.text:
         return []
     if digest is not None and digest.failure:

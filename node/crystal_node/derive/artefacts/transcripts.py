@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from crystal_node.base.wording import iso
-from crystal_node.derive.artefacts.conversation import Spoken
+from crystal_node.derive.artefacts.conversation import ConversationPiece
 
 VERSION = 1
 
 _encode = msgspec.json.Encoder().encode
 
 
-def transcript(agent: str, session: str, pieces: Iterable[Spoken]) -> Iterator[bytes]:
+def transcript(agent: str, session: str, pieces: Iterable[ConversationPiece]) -> Iterator[bytes]:
     """The file's lines but for its seal. A pure function of the pieces."""
     yield _line({"type": "conversation", "version": VERSION, "agent": agent, "session": session})
     place: tuple[str, str, str] | None = None

@@ -28,7 +28,7 @@ from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Outcome(StrEnum):
+class ArtefactOutcome(StrEnum):
     """What became of one file."""
 
     SAME = "same"
@@ -39,7 +39,7 @@ class Outcome(StrEnum):
     """A person has changed it: it stays as it is."""
 
 
-class Writer:
+class ArtefactWriter:
     """Writes below one home. One at a time (``state/works.lock``)."""
 
     def __init__(self, home: Home) -> None:
@@ -92,7 +92,7 @@ class Writer:
 
     def write(
         self, place: ArtefactPlace, content: Iterable[bytes], *, whatever_is_there: bool = False
-    ) -> Outcome:
+    ) -> ArtefactOutcome:
         """Writes a file; ``whatever_is_there``: also over a person's changes.
 
         Raises:
@@ -100,13 +100,13 @@ class Writer:
         """
         before = self.look(place.path)
         if before.standing is ArtefactState.CHANGED and not whatever_is_there:
-            return Outcome.KEPT
+            return ArtefactOutcome.KEPT
         draft = self._scratch / secrets.token_hex(8)
         try:
             with troubles():
                 after = self._draft(draft, content, place.form)
             if before == after:
-                return Outcome.SAME
+                return ArtefactOutcome.SAME
             with folder_of(self._root, place.path, create=True) as found, troubles():
                 assert found is not None, "the folder was made"
                 os.rename(draft, found[1], dst_dir_fd=found[0])
@@ -114,15 +114,17 @@ class Writer:
         finally:
             with suppress(FileNotFoundError):
                 draft.unlink()
-        return Outcome.REPLACED if before.standing is ArtefactState.CHANGED else Outcome.WRITTEN
+        return (
+            ArtefactOutcome.REPLACED if before.standing is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
+        )
 
-    def remove(self, path: str, *, whatever_is_there: bool = False) -> Outcome:
+    def remove(self, path: str, *, whatever_is_there: bool = False) -> ArtefactOutcome:
         """Removes a file that is as it was made, and the folders that are empty then. Raises FileTrouble."""
         before = self.look(path)
         if before.standing is ArtefactState.ABSENT:
-            return Outcome.SAME
+            return ArtefactOutcome.SAME
         if before.standing is ArtefactState.CHANGED and not whatever_is_there:
-            return Outcome.KEPT
+            return ArtefactOutcome.KEPT
         with folder_of(self._root, path) as found:
             if found is not None:
                 with troubles(), suppress(FileNotFoundError):
@@ -130,7 +132,9 @@ class Writer:
                     os.fsync(found[0])
         with suppress(FileTrouble):
             prune(self._root, path)
-        return Outcome.REPLACED if before.standing is ArtefactState.CHANGED else Outcome.WRITTEN
+        return (
+            ArtefactOutcome.REPLACED if before.standing is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
+        )
 
     def _draft(self, draft: Path, content: Iterable[bytes], form: ArtefactForm) -> ArtefactLook:
         descriptor = os.open(draft, _WRITE, FILE_MODE)

@@ -25,10 +25,10 @@ from crystal_node.base.agent_names import folder_name
 from crystal_node.base.errors import ExitCode, NoSuchEntry
 from crystal_node.base.home import Home
 from crystal_node.base.wording import one_line
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.catalog.database import Catalog
 
 
-class State(StrEnum):
+class StagingState(StrEnum):
     """Where an agent is."""
 
     GATHERING = "gathering"
@@ -40,7 +40,7 @@ class State(StrEnum):
     REJECTED = "rejected"
 
 
-class Event(StrEnum):
+class StagingEvent(StrEnum):
     """What moves an agent."""
 
     WRITTEN = "its conversations are written"
@@ -72,25 +72,33 @@ class CannotStage(CrystalError):
     hint = "`crystal staging list` shows where every new agent is."
 
 
-WAITING = frozenset({State.GATHERING, State.READY, State.BACKFILL, State.ASKING, State.WEAVING})
+WAITING = frozenset(
+    {
+        StagingState.GATHERING,
+        StagingState.READY,
+        StagingState.BACKFILL,
+        StagingState.ASKING,
+        StagingState.WEAVING,
+    }
+)
 """In these an agent is staged."""
 _MOVES = {
-    (State.GATHERING, Event.WRITTEN): State.READY,
-    (State.READY, Event.BEGIN): State.BACKFILL,
-    (State.BACKFILL, Event.MADE): State.ASKING,
-    (State.BACKFILL, Event.MADE_WEAVE): State.WEAVING,
-    (State.BACKFILL, Event.MADE_NEVER): State.LIVE,
-    (State.ASKING, Event.WEAVE): State.WEAVING,
-    (State.ASKING, Event.NEVER): State.LIVE,
-    (State.WEAVING, Event.WOVEN): State.LIVE,
-    (State.WEAVING, Event.NEVER): State.LIVE,
-    (State.REJECTED, Event.RUN): State.GATHERING,
-    **{(state, Event.REJECT): State.REJECTED for state in WAITING},
-    **{(state, Event.RECORDED_HERE): State.LIVE for state in WAITING},
+    (StagingState.GATHERING, StagingEvent.WRITTEN): StagingState.READY,
+    (StagingState.READY, StagingEvent.BEGIN): StagingState.BACKFILL,
+    (StagingState.BACKFILL, StagingEvent.MADE): StagingState.ASKING,
+    (StagingState.BACKFILL, StagingEvent.MADE_WEAVE): StagingState.WEAVING,
+    (StagingState.BACKFILL, StagingEvent.MADE_NEVER): StagingState.LIVE,
+    (StagingState.ASKING, StagingEvent.WEAVE): StagingState.WEAVING,
+    (StagingState.ASKING, StagingEvent.NEVER): StagingState.LIVE,
+    (StagingState.WEAVING, StagingEvent.WOVEN): StagingState.LIVE,
+    (StagingState.WEAVING, StagingEvent.NEVER): StagingState.LIVE,
+    (StagingState.REJECTED, StagingEvent.RUN): StagingState.GATHERING,
+    **{(state, StagingEvent.REJECT): StagingState.REJECTED for state in WAITING},
+    **{(state, StagingEvent.RECORDED_HERE): StagingState.LIVE for state in WAITING},
 }
 
 
-def moved(state: State, event: Event) -> State:
+def next_state(state: StagingState, event: StagingEvent) -> StagingState:
     """The state behind an event. Raises CannotStage where it has no meaning."""
     after = _MOVES.get((state, event))
     if after is None:
@@ -98,14 +106,14 @@ def moved(state: State, event: Event) -> State:
     return after
 
 
-def has_staged_files(state: State) -> bool:
+def has_staged_files(state: StagingState) -> bool:
     """Whether its transcripts stand in ``staging/``."""
     return state in WAITING
 
 
-def has_files(state: State) -> bool:
+def has_files(state: StagingState) -> bool:
     """Whether its files stand in ``agents/``."""
-    return state in (State.BACKFILL, State.ASKING, State.WEAVING, State.LIVE)
+    return state in (StagingState.BACKFILL, StagingState.ASKING, StagingState.WEAVING, StagingState.LIVE)
 
 
 _AGENTS = """
@@ -118,16 +126,16 @@ FROM agent a LEFT JOIN conversation c ON c.agent = a.agent GROUP BY a.agent ORDE
 @dataclass(frozen=True, slots=True)
 class Staged:
     """One agent. ``failure``: why it moves no further, "" if nothing keeps it. ``open``: conversations with changes that no
-    file shows yet; ``staged`` and ``made``: those with a transcript in staging, and with files of their own."""
+    file shows yet; ``staged_agents`` and ``made``: those with a transcript in staging, and with files of their own."""
 
     agent: str
-    state: State
+    state: StagingState
     since: int
     weave: str
     failure: str
     conversations: int
     open: int
-    staged: int
+    staged_agents: int
     made: int
 
     @property
@@ -136,7 +144,7 @@ class Staged:
 
     @property
     def waits_for_a_person(self) -> bool:
-        return self.state in WAITING and (self.state is State.ASKING or bool(self.failure))
+        return self.state in WAITING and (self.state is StagingState.ASKING or bool(self.failure))
 
     @property
     def words(self) -> str:
@@ -144,39 +152,39 @@ class Staged:
         if self.failure:
             return f"failed while {self.state}: {one_line(self.failure, 200)}"
         match self.state:
-            case State.GATHERING:
+            case StagingState.GATHERING:
                 return "its conversations are gathered"
-            case State.READY:
+            case StagingState.READY:
                 return "its conversations are complete"
-            case State.BACKFILL:
+            case StagingState.BACKFILL:
                 return "its files are made"
-            case State.ASKING:
+            case StagingState.ASKING:
                 return "waits for you to say how its past is woven"
-            case State.WEAVING:
+            case StagingState.WEAVING:
                 return "its past is woven"
-            case State.LIVE:
+            case StagingState.LIVE:
                 return "live"
-            case State.REJECTED:
+            case StagingState.REJECTED:
                 return "rejected: no files are made of it"
 
 
-def staged(home: Home) -> list[Staged]:
+def staged_agents(home: Home) -> list[Staged]:
     """All agents that the Core of this home knows, oldest first; none on other devices. Raises WorksDamaged."""
-    works = Works.look_into(home.works_database)
+    works = Catalog.look_into(home.works_database)
     if works is None:
         return []
     with works:
-        return staged_in(works)
+        return agents_in(works)
 
 
-def staged_in(works: Works) -> list[Staged]:
+def agents_in(works: Catalog) -> list[Staged]:
     return [
-        Staged(agent, State(state), since, weave, failure, *counts)
+        Staged(agent, StagingState(state), since, weave, failure, *counts)
         for agent, state, since, weave, failure, *counts in works.rows(_AGENTS)
     ]
 
 
-def named(agents: list[Staged], given: str) -> Staged:
+def find_staged(agents: list[Staged], given: str) -> Staged:
     """The agent that is called, or whose folder is called, so. Raises NoSuchEntry."""
     exact = [one for one in agents if one.agent == given]
     found = exact or [one for one in agents if one.folder == given]

@@ -51,7 +51,7 @@ CREATE TABLE digest (conversation INTEGER PRIMARY KEY, pieces BLOB NOT NULL, tex
 """
 
 
-class WorksDamaged(CrystalError):
+class CatalogDamaged(CrystalError):
     """``works.db`` cannot be read as one."""
 
     exit_code = 8
@@ -61,7 +61,7 @@ class WorksDamaged(CrystalError):
     )
 
 
-class WorksTooNew(CrystalError):
+class CatalogTooNew(CrystalError):
     """``works.db`` was written by a newer version."""
 
     exit_code = 8
@@ -73,19 +73,19 @@ _FILE = SqliteFile(
     version=SCHEMA_VERSION,
     schema=_SCHEMA,
     busy_milliseconds=BUSY_TIMEOUT_MS,
-    damaged=WorksDamaged,
-    too_new=WorksTooNew,
+    damaged=CatalogDamaged,
+    too_new=CatalogTooNew,
 )
 
 
-class Works:
+class Catalog:
     """The database. One thread at a time."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
 
     @classmethod
-    def open(cls, path: Path | str) -> "Works":
+    def open(cls, path: Path | str) -> "Catalog":
         """Opens or makes the file.
 
         Raises:
@@ -95,7 +95,7 @@ class Works:
         return cls(_FILE.open(path))
 
     @classmethod
-    def look_into(cls, path: Path) -> "Works | None":
+    def look_into(cls, path: Path) -> "Catalog | None":
         """The file as it is, for reading only; None if there is none. Raises WorksDamaged."""
         try:
             db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -108,13 +108,13 @@ class Works:
                 return None
         except (apsw.NotADBError, apsw.CorruptError) as error:
             db.close()
-            raise WorksDamaged(f"{path} is damaged: {error}") from error
+            raise CatalogDamaged(f"{path} is damaged: {error}") from error
         return cls(db)
 
     def close(self) -> None:
         self._db.close()
 
-    def __enter__(self) -> "Works":
+    def __enter__(self) -> "Catalog":
         return self
 
     def __exit__(self, *_: object) -> None:

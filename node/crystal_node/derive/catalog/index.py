@@ -18,8 +18,8 @@ from typing import Any
 from crystal_core import mirrorlog
 from crystal_core.database import Database
 from crystal_node.derive.artefacts.orphans import ask_for_sweep
-from crystal_node.derive.catalog.agents import WAITING, Event, State, moved
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.catalog.agents import WAITING, StagingEvent, StagingState, next_state
+from crystal_node.derive.catalog.database import Catalog
 
 TOKEN = "works.token"  # noqa: S105 - the name of a value that tells one memory file from another
 TOKEN_BYTES = 16
@@ -37,7 +37,7 @@ AND m.number = (SELECT max(number) FROM provisional_marks WHERE forget_hash = m.
 
 
 @dataclass
-class Looked:
+class IndexChanges:
     """What a look found. ``agents``: those that are new here and wait in staging. ``behind``: nothing was looked at."""
 
     pieces: int = 0
@@ -56,24 +56,28 @@ class _Head:
     count: int
 
 
-class Index:
+class CatalogIndex:
     """Keeps ``conversation``, ``piece`` and ``agent`` of works.db true to the rows."""
 
-    def __init__(self, works: Works, database: Database, own: bytes, is_known: Callable[[str], bool]) -> None:
+    def __init__(
+        self, works: Catalog, database: Database, own: bytes, is_known: Callable[[str], bool]
+    ) -> None:
         """``own``: the id of this device. ``is_known``: whether an agent had files here before it was first seen."""
         self._works = works
         self._database = database
         self._own = own
         self._is_known = is_known
         self._ids: dict[tuple[str, str], int] = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, StagingState] = {}
 
-    def look(self, now_ms: int) -> Looked:
+    def look(self, now_ms: int) -> IndexChanges:
         """Takes over what changed. Raises what the databases raise."""
         works, database = self._works, self._database
         self._ids.clear()
-        self._states = {agent: State(state) for agent, state in works.rows("SELECT agent, state FROM agent")}
-        looked = Looked()
+        self._states = {
+            agent: StagingState(state) for agent, state in works.rows("SELECT agent, state FROM agent")
+        }
+        looked = IndexChanges()
         _give_token(database)
         with database.snapshot():
             head = _head(database)
@@ -120,7 +124,7 @@ class Index:
         )
         return found == last[0]
 
-    def _follow(self, now_ms: int, looked: Looked) -> None:
+    def _follow(self, now_ms: int, looked: IndexChanges) -> None:
         last = self._works.value("SELECT max(occurrence) FROM piece") or 0
         while rows := self._database.rows(_ROWS, (last, BATCH_ROWS)):
             with self._works.transaction():
@@ -137,7 +141,7 @@ class Index:
             looked.pieces += len(rows)
             last = rows[-1][0]
 
-    def _compare(self, now_ms: int, looked: Looked) -> None:
+    def _compare(self, now_ms: int, looked: IndexChanges) -> None:
         """Compares everything, and takes over what differs, in one go."""
         works = self._works
         looked.checked_all = True
@@ -174,7 +178,7 @@ class Index:
             ask_for_sweep(works)
         looked.lost += len(lost)
 
-    def _hide(self, now_ms: int, looked: Looked) -> None:
+    def _hide(self, now_ms: int, looked: IndexChanges) -> None:
         """Conversations with a text that a pending forget hides, or hid until now, have changed."""
         works = self._works
         hidden = {bytes(mark) for (mark,) in self._database.rows(_HIDDEN)}
@@ -192,7 +196,9 @@ class Index:
             works.run("DELETE FROM hidden")
             works.run_many("INSERT INTO hidden (mark) VALUES (?)", [(mark,) for mark in hidden])
 
-    def _conversation(self, agent: str, session: str, device: bytes, now_ms: int, looked: Looked) -> int:
+    def _conversation(
+        self, agent: str, session: str, device: bytes, now_ms: int, looked: IndexChanges
+    ) -> int:
         self._agent(agent, device, now_ms, looked)
         found = self._ids.get((agent, session))
         if found is None:
@@ -206,15 +212,15 @@ class Index:
             self._ids[key] = found
         return found
 
-    def _agent(self, agent: str, device: bytes, now_ms: int, looked: Looked) -> None:
+    def _agent(self, agent: str, device: bytes, now_ms: int, looked: IndexChanges) -> None:
         state, own = self._states.get(agent), device == self._own
         if state is None:
-            state = State.LIVE if own or self._is_known(agent) else State.GATHERING
-            if state is State.GATHERING:
+            state = StagingState.LIVE if own or self._is_known(agent) else StagingState.GATHERING
+            if state is StagingState.GATHERING:
                 looked.agents.append(agent)
             self._works.run("INSERT INTO agent VALUES (?, ?, ?, '', '')", (agent, state, now_ms))
         elif own and state in WAITING:
-            state = moved(state, Event.RECORDED_HERE)
+            state = next_state(state, StagingEvent.RECORDED_HERE)
             set_state(self._works, agent, state, now_ms, remake=True)
         self._states[agent] = state
 
@@ -227,7 +233,7 @@ class Index:
 
 
 def set_state(
-    works: Works, agent: str, state: State, now_ms: int, *, remake: bool, weave: str | None = None
+    works: Catalog, agent: str, state: StagingState, now_ms: int, *, remake: bool, weave: str | None = None
 ) -> None:
     """An agent's new state, without a failure. ``remake``: it has other files now, so all its conversations are made anew."""
     with works.transaction():

@@ -18,7 +18,7 @@ import msgspec
 
 from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage
-from crystal_node.derive.sources.scan import Stamp
+from crystal_node.derive.sources.scan import SourceStamp
 
 DAMAGED_SUFFIX = ".damaged"
 SENT = ""
@@ -53,7 +53,7 @@ _FILE = SqliteFile(
 )
 
 
-class LastLook(msgspec.Struct, frozen=True, array_like=True):
+class LastScan(msgspec.Struct, frozen=True, array_like=True):
     """How the last look at a source went. ``waiting``: files that are gone and whose removal a person has not confirmed."""
 
     at: int = 0
@@ -79,14 +79,14 @@ class KeptSource:
     inode: int
     """Of the root when it was looked at last; 0 before."""
     added: int
-    last: LastLook
+    last: LastScan
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFile:
     """A file as it was read last. ``became``: see ``SENT``."""
 
-    stamp: Stamp
+    stamp: SourceStamp
     digest: bytes
     became: str
     pieces: int = 0
@@ -104,7 +104,7 @@ class Totals:
     others: dict[str, int]
 
 
-class SourceBook:
+class SourceDatabase:
     """See the module. One thread at a time; any number of processes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -112,7 +112,7 @@ class SourceBook:
         connection.execute("PRAGMA foreign_keys=ON")
 
     @classmethod
-    def open(cls, path: Path | str) -> "SourceBook":
+    def open(cls, path: Path | str) -> "SourceDatabase":
         """Opens or makes the file. Raises LocalStorage if a later version made it."""
         known: list[KeptSource] = []
         try:
@@ -147,7 +147,7 @@ class SourceBook:
     def close(self) -> None:
         self._db.close()
 
-    def __enter__(self) -> "SourceBook":
+    def __enter__(self) -> "SourceDatabase":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -166,7 +166,7 @@ class SourceBook:
                 int.from_bytes(device),
                 int.from_bytes(inode),
                 added,
-                msgspec.msgpack.decode(last, type=LastLook),
+                msgspec.msgpack.decode(last, type=LastScan),
             )
             for name, root, include, exclude, device, inode, added, last in rows
         ]
@@ -198,11 +198,11 @@ class SourceBook:
         with immediate(self._db):
             self._db.execute("DELETE FROM source WHERE name = ?", (name,))
 
-    def files(self, name: str) -> dict[str, Known]:
+    def files(self, name: str) -> dict[str, KnownFile]:
         """All files of a source, by path."""
         return {
-            path: Known(
-                Stamp(size, modified, changed, int.from_bytes(inode)), digest, became, pieces, redacted
+            path: KnownFile(
+                SourceStamp(size, modified, changed, int.from_bytes(inode)), digest, became, pieces, redacted
             )
             for path, size, modified, changed, inode, digest, became, pieces, redacted in self._db.execute(
                 f"SELECT {_FILE_COLUMNS} FROM file WHERE source = ?",  # noqa: S608 - names of ours
@@ -210,7 +210,7 @@ class SourceBook:
             )
         }
 
-    def note(self, name: str, read: Iterable[tuple[str, Known]] = (), gone: Iterable[str] = ()) -> None:
+    def note(self, name: str, read: Iterable[tuple[str, KnownFile]] = (), gone: Iterable[str] = ()) -> None:
         """Keeps what was read, and lets go of what is gone, in one transaction. Of no effect on a source that is removed."""
         with immediate(self._db):
             if not self._db.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():

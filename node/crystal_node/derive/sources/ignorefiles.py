@@ -63,7 +63,7 @@ class IgnoreFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignoring:
+class IgnoreRules:
     """What holds in one folder. ``files``: the rules in force with the length of their folder's path, nearest first. Paths
     are relative to ``origin``, which is above or at the source's root."""
 
@@ -78,7 +78,7 @@ class Ignoring:
                 return verdict
         return False
 
-    def below(self, prefix: str, descriptor: int, names: Iterable[str]) -> "Ignoring":
+    def below(self, prefix: str, descriptor: int, names: Iterable[str]) -> "IgnoreRules":
         """What holds in a folder: ``prefix`` is its path with a slash at its end, ``names`` are its entries' names."""
         present = set(names)
         files = self.files
@@ -89,10 +89,10 @@ class Ignoring:
             for name in NAMES
             if name in present and (file := _read_ignore_file(name, descriptor))
         ]
-        return Ignoring(self.origin, (*own, *files)) if own or files is not self.files else self
+        return IgnoreRules(self.origin, (*own, *files)) if own or files is not self.files else self
 
 
-def ignoring_at(root: Path) -> tuple[Ignoring, str]:
+def ignore_rules_at(root: Path) -> tuple[IgnoreRules, str]:
     """What holds above a source's root, and the root's path from there: "" or one that ends with a slash."""
     top = next((place for place in (root, *root.parents) if _is_repository(place)), root)
     files: list[tuple[int, IgnoreFile]] = []
@@ -106,7 +106,7 @@ def ignoring_at(root: Path) -> tuple[Ignoring, str]:
             own = [(length, file) for name in NAMES if (file := _read_ignore_file(name, descriptor))]
             files = own + files
     prefix = "/".join(below) + "/" if below else ""
-    return Ignoring(str(top), tuple(files)), prefix
+    return IgnoreRules(str(top), tuple(files)), prefix
 
 
 def patterns(lines: Iterable[str]) -> IgnoreFile:

@@ -19,9 +19,9 @@ from crystal_core.cutting import Kind, Passage, cut
 from crystal_core.documents import Document
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.capture.redaction import redact
-from crystal_node.derive.sources.database import SENT, Known
+from crystal_node.derive.sources.database import SENT, KnownFile
 from crystal_node.derive.sources.filetypes import Skipped, bytes_max, is_python, kind_of
-from crystal_node.derive.sources.scan import Stamp, stamp_of
+from crystal_node.derive.sources.scan import SourceStamp, stamp_of
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 
 TEXT_CHARS_MAX = 8 * 1024 * 1024
@@ -43,12 +43,12 @@ Extract = Callable[[Kind, bytes], "str | Skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class SourceContent:
     """A file as it was read: ``digest`` is the SHA-256 of its bytes, ``stamp`` what it bore then."""
 
     data: bytes
     digest: bytes
-    stamp: Stamp
+    stamp: SourceStamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Prepared:
     redacted: int
 
 
-def read_file(root: Path, path: str) -> Read | Skipped | None:
+def read_file(root: Path, path: str) -> SourceContent | Skipped | None:
     """A file below a source's root; None if it is gone. A root that is a file itself has it under its name."""
     single = not root.is_dir()
     limit = bytes_max(kind_of(path))
@@ -105,7 +105,7 @@ def decoded(data: bytes) -> str | Skipped:
         return Skipped.ENCODING
 
 
-def _read(folder: int, name: str, limit: int) -> Read | Skipped | None:
+def _read(folder: int, name: str, limit: int) -> SourceContent | Skipped | None:
     try:
         descriptor = os.open(name, READ, dir_fd=folder)
     except FileNotFoundError:
@@ -119,8 +119,8 @@ def _read(folder: int, name: str, limit: int) -> Read | Skipped | None:
     if len(data) > limit:
         return Skipped.TOO_LARGE
     # What was changed meanwhile is taken as it is, under a stamp that no later look finds again.
-    stamp = stamp_of(info) if stamp_of(info) == stamp_of(after) else Stamp(-1, 0, 0, info.st_ino)
-    return Read(data, sha256(data).digest(), stamp)
+    stamp = stamp_of(info) if stamp_of(info) == stamp_of(after) else SourceStamp(-1, 0, 0, info.st_ino)
+    return SourceContent(data, sha256(data).digest(), stamp)
 
 
 def _is_minified(text: str) -> bool:
@@ -137,15 +137,15 @@ BATCH_SECONDS = 1.0
 QUIET_NS = 2_000_000_000
 """A file that was changed so shortly before it was read may change again under the same stamp: it is read again."""
 
-_CHANGED = Stamp(-1, -1, -1, 0)
+_CHANGED = SourceStamp(-1, -1, -1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class ReadResult:
     """A file that was read. ``prepared`` None: its content is the vault's already."""
 
     path: str
-    known: Known | None = None
+    known: KnownFile | None = None
     modified_ns: int = 0
     prepared: Prepared | None = None
     gone: bool = False
@@ -153,19 +153,19 @@ class One:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class BatchReader:
     """Reads files of a source, in a thread."""
 
     root: Path
-    files: Iterator[tuple[str, Stamp]]
-    known: dict[str, Known]
+    files: Iterator[tuple[str, SourceStamp]]
+    known: dict[str, KnownFile]
     vault: dict[str, Document]
     extract: Extract
     stop: threading.Event
 
-    def batch(self) -> list[One]:
+    def batch(self) -> list[ReadResult]:
         """The next files, as many as make a batch."""
-        found: list[One] = []
+        found: list[ReadResult] = []
         size = 0
         until = time.monotonic() + BATCH_SECONDS
         for path, stamp in self.files:
@@ -177,25 +177,25 @@ class Reader:
                 break
         return found
 
-    def _read(self, path: str, stamp: Stamp) -> One:
+    def _read(self, path: str, stamp: SourceStamp) -> ReadResult:
         found = read_file(self.root, path)
         if found is None:
-            return One(path, gone=True)
+            return ReadResult(path, gone=True)
         if isinstance(found, Skipped):
-            return One(path, Known(stamp, b"", found.value))
+            return ReadResult(path, KnownFile(stamp, b"", found.value))
         quiet = time.time_ns() - max(found.stamp.modified_ns, found.stamp.changed_ns) > QUIET_NS
         stamp = _sized(found.stamp if quiet else _CHANGED, found)
         there, before = self.vault.get(path), self.known.get(path)
         if there is not None and there.version == found.digest and there.complete:
             redacted = before.redacted if before is not None else 0
-            return One(path, Known(stamp, found.digest, SENT, there.total, redacted), opened=True)
+            return ReadResult(path, KnownFile(stamp, found.digest, SENT, there.total, redacted), opened=True)
         prepared = prepare(path, found.data, self.extract)
         if isinstance(prepared, Skipped):
-            return One(path, Known(stamp, found.digest, prepared.value), opened=True)
-        kept = Known(stamp, found.digest, SENT, len(prepared.passages), prepared.redacted)
-        return One(path, kept, found.stamp.modified_ns, prepared, opened=True)
+            return ReadResult(path, KnownFile(stamp, found.digest, prepared.value), opened=True)
+        kept = KnownFile(stamp, found.digest, SENT, len(prepared.passages), prepared.redacted)
+        return ReadResult(path, kept, found.stamp.modified_ns, prepared, opened=True)
 
 
-def _sized(stamp: Stamp, found: Read) -> Stamp:
+def _sized(stamp: SourceStamp, found: SourceContent) -> SourceStamp:
     """The size is told to people, whether the stamp can be trusted or not."""
     return replace(stamp, size=len(found.data))

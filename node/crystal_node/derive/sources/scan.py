@@ -15,7 +15,7 @@ from pathlib import Path
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import check_words
 from crystal_node.derive.sources.filetypes import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
-from crystal_node.derive.sources.ignorefiles import IgnoreFile, Ignoring, ignoring_at, patterns
+from crystal_node.derive.sources.ignorefiles import IgnoreFile, IgnoreRules, ignore_rules_at, patterns
 from crystal_node.sync.files.scan import shown
 
 DEPTH_MAX = 64
@@ -31,7 +31,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLO
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class SourceStamp:
     """By which a file is known again without reading it."""
 
     size: int
@@ -54,7 +54,7 @@ class Skips:
 
 
 @dataclass
-class Scan:
+class SourceScan:
     """One pass over a folder, or over one file. ``skips``, ``unlisted`` and ``root_stamp`` are filled on the way."""
 
     root: Path
@@ -72,7 +72,7 @@ class Scan:
     _exclude: IgnoreFile = field(default_factory=lambda: patterns(()))
     _home: tuple[int, int] = (0, 0)
 
-    def files(self) -> Iterator[tuple[str, Stamp]]:
+    def files(self) -> Iterator[tuple[str, SourceStamp]]:
         """Each file that is to be read, with its path below the root. A source that is one file has one, under its name.
 
         Raises OSError if the root is not there, cannot be listed, or is a link by now.
@@ -88,13 +88,13 @@ class Scan:
         if not stat.S_ISDIR(info.st_mode):
             yield from self._file(self.root.name, self.root.name, info)
             return
-        ignoring, prefix = ignoring_at(self.root)
+        ignoring, prefix = ignore_rules_at(self.root)
         descriptor = os.open(self.root, FOLDER)
         yield from self._folder(descriptor, prefix, len(prefix), ignoring, 1)
 
     def _folder(
-        self, descriptor: int, prefix: str, start: int, ignoring: Ignoring, depth: int
-    ) -> Iterator[tuple[str, Stamp]]:
+        self, descriptor: int, prefix: str, start: int, ignoring: IgnoreRules, depth: int
+    ) -> Iterator[tuple[str, SourceStamp]]:
         """The files of an open folder, which is closed at the end. ``prefix[start:]`` is its path below the root."""
         try:
             try:
@@ -117,9 +117,9 @@ class Scan:
         folder: int,
         prefix: str,
         start: int,
-        ignoring: Ignoring,
+        ignoring: IgnoreRules,
         depth: int,
-    ) -> Iterator[tuple[str, Stamp]]:
+    ) -> Iterator[tuple[str, SourceStamp]]:
         name = entry.name
         path = prefix + name
         own = path[start:]
@@ -152,7 +152,7 @@ class Scan:
         else:
             yield from self._file(name, own, info)
 
-    def _file(self, name: str, path: str, info: os.stat_result) -> Iterator[tuple[str, Stamp]]:
+    def _file(self, name: str, path: str, info: os.stat_result) -> Iterator[tuple[str, SourceStamp]]:
         why = self._kept_from_file(name, path, info)
         if why is not None:
             self.skips.add(path, why)
@@ -206,8 +206,8 @@ class Scan:
         self.skips.add(path, Skipped.UNREADABLE)
 
 
-def stamp_of(info: os.stat_result) -> Stamp:
-    return Stamp(info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
+def stamp_of(info: os.stat_result) -> SourceStamp:
+    return SourceStamp(info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
 
 
 def _is_text(path: str) -> bool:

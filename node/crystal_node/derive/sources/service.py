@@ -21,7 +21,7 @@ from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
-from crystal_node.derive.sources.database import KeptSource, LastLook, SourceBook
+from crystal_node.derive.sources.database import KeptSource, LastScan, SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped, skipped_folder
 from crystal_node.derive.sources.ignorefiles import pattern_fault
 from crystal_node.derive.sources.results import (
@@ -33,7 +33,7 @@ from crystal_node.derive.sources.results import (
     SourceStatus,
     SourceSynced,
 )
-from crystal_node.derive.sources.syncer import Progress, Synced, sync_source
+from crystal_node.derive.sources.syncer import Progress, SyncResult, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.files.scan import shown
@@ -80,7 +80,7 @@ def add_source(
             shown = project_name(str(root), device.settings.person_home)
             device.accept([PutSource(name, shown, *patterns, now_ms())])
         if kept is None:
-            kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastLook())
+            kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastScan())
         # The book comes last: a source that it has and the vault has not would be let go of as removed elsewhere.
         book.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
     return SourceAdded(name=name, path=str(root), include=patterns[0], exclude=patterns[1], changed=mine)
@@ -132,7 +132,7 @@ def sources_status(device: Device) -> SourcesStatus:
     path = device.settings.home.sources_database
     kept: dict[str, tuple[KeptSource, int, int]] = {}
     if path.exists():
-        with SourceBook.open(path) as book:
+        with SourceDatabase.open(path) as book:
             for source in book.sources():
                 totals = book.totals(source.name)
                 kept[source.name] = source, totals.bytes, totals.redacted
@@ -152,7 +152,7 @@ def remove_source(device: Device, name: str) -> SourceRemoved:
     device.accept([DropSource(name)])
     here = there.device == device.member.device_id
     if path.exists():
-        with SourceBook.open(path) as book:
+        with SourceDatabase.open(path) as book:
             book.remove(name)
     return SourceRemoved(name=name, device=_device(device, there.device), here=here, documents=count)
 
@@ -194,7 +194,7 @@ def source_owner(device: Device, name: str) -> str | None:
     return _device(device, there.device)
 
 
-def _let_go(device: Device, book: SourceBook) -> tuple[set[str], list[SourceLetGo]]:
+def _let_go(device: Device, book: SourceDatabase) -> tuple[set[str], list[SourceLetGo]]:
     """Of sources that were taken over on another device, or are gone for long. Returns the names of this device's, and those
     that another one has now: of two devices that take a name before they hear of each other, the later in the log."""
     owners = {each.name: each.device for each in _all(device)}
@@ -266,7 +266,7 @@ def _with(status: SourceStatus, **values: object) -> SourceStatus:
     return msgspec.structs.replace(status, **values)
 
 
-def _told(synced: Synced) -> SourceSynced:
+def _told(synced: SyncResult) -> SourceSynced:
     return SourceSynced(
         name=synced.name,
         files=synced.files,
@@ -320,8 +320,8 @@ def _device(device: Device, identity: bytes) -> str:
     return device_name(device.member, identity) or f"device {identity.hex()[:8]}"
 
 
-def _book(device: Device) -> SourceBook:
-    return SourceBook.open(device.settings.home.sources_database)
+def _book(device: Device) -> SourceDatabase:
+    return SourceDatabase.open(device.settings.home.sources_database)
 
 
 @asynccontextmanager

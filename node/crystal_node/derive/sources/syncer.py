@@ -33,11 +33,11 @@ from crystal_core.database import Database
 from crystal_core.documents import Document, documents
 from crystal_mirror.operations import MILLISECONDS_MAX, DropDocument, Operation, PutDocument
 from crystal_node.base.clock import now_ms
-from crystal_node.derive.sources.database import SENT, KeptSource, Known, LastLook, SourceBook
+from crystal_node.derive.sources.database import SENT, KeptSource, KnownFile, LastScan, SourceDatabase
 from crystal_node.derive.sources.extraction import Extractor
 from crystal_node.derive.sources.filetypes import Skipped
-from crystal_node.derive.sources.reader import One, Reader
-from crystal_node.derive.sources.scan import Scan, Stamp
+from crystal_node.derive.sources.reader import BatchReader, ReadResult
+from crystal_node.derive.sources.scan import SourceScan, SourceStamp
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 
@@ -103,7 +103,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass
-class Synced:
+class SyncResult:
     """What one sync of a source did. ``problem``: why nothing was done; ``waiting``: removals that a person has to confirm."""
 
     name: str
@@ -134,20 +134,20 @@ class _Look:
     """What the vault has, what was read before, which files are there, and which of them have to be read."""
 
     vault: dict[str, Document]
-    known: dict[str, Known]
+    known: dict[str, KnownFile]
     seen: set[str] = field(default_factory=set[str])
-    changed: list[tuple[str, Stamp]] = field(default_factory=list[tuple[str, Stamp]])
+    changed: list[tuple[str, SourceStamp]] = field(default_factory=list[tuple[str, SourceStamp]])
 
 
 async def sync_source(
     device: Device,
-    book: SourceBook,
+    book: SourceDatabase,
     source: KeptSource,
     *,
     confirmed: bool = False,
     progress: Progress | None = None,
     seconds: float | None = None,
-) -> Synced:
+) -> SyncResult:
     """One pass over a source of this device; in ``seconds`` as much of it as that allows.
 
     Raises:
@@ -156,9 +156,9 @@ async def sync_source(
     """
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
-    report = Synced(source.name)
+    report = SyncResult(source.name)
     stop = threading.Event()
-    scan = Scan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
+    scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
         look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source.name), stop)
     except OSError as error:
@@ -173,7 +173,7 @@ async def sync_source(
     gone = [path for path in sorted(vault.keys() | known.keys()) if path not in look.seen]
     gone = [path for path in gone if not path.startswith(tuple(scan.unlisted))] if scan.unlisted else gone
     with Extractor(stop) as extractor:
-        reader = Reader(source.root, iter(look.changed), known, vault, extractor.extract, stop)
+        reader = BatchReader(source.root, iter(look.changed), known, vault, extractor.extract, stop)
         await _put(device, book, reader, len(look.changed), report, progress, until)
     _tell_skipped(book, scan, report)
     same_root = not source.inode or (scan.device, scan.inode) == (source.device, source.inode)
@@ -188,7 +188,7 @@ async def sync_source(
     return report
 
 
-def _look(scan: Scan, database: Path, book: SourceBook, name: str) -> _Look:
+def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str) -> _Look:
     """Opens no file. The database has a connection of its own: in the agent the event loop has other things to do."""
     with Database.open(database) as memory:
         vault = {each.path: each for each in documents(memory, name)}
@@ -211,10 +211,10 @@ def _look(scan: Scan, database: Path, book: SourceBook, name: str) -> _Look:
 
 async def _put(
     device: Device,
-    book: SourceBook,
-    reader: Reader,
+    book: SourceDatabase,
+    reader: BatchReader,
     total: int,
-    report: Synced,
+    report: SyncResult,
     progress: Progress | None,
     until: float | None,
 ) -> None:
@@ -224,7 +224,7 @@ async def _put(
         batch = await _in_thread(reader.batch, reader.stop)
         _check_public(device)
         operations: list[Operation] = []
-        notes: list[tuple[str, Known]] = []
+        notes: list[tuple[str, KnownFile]] = []
         for one in batch:
             _take(device, report.name, one, reader.vault, operations, notes, report)
         if operations:
@@ -241,11 +241,11 @@ async def _put(
 def _take(
     device: Device,
     name: str,
-    one: One,
+    one: ReadResult,
     vault: dict[str, Document],
     operations: list[Operation],
-    notes: list[tuple[str, Known]],
-    report: Synced,
+    notes: list[tuple[str, KnownFile]],
+    report: SyncResult,
 ) -> None:
     """What one file makes of the source. A file that cannot be opened just now keeps the document that it has."""
     known = one.known
@@ -285,7 +285,7 @@ def _held(
     return set() if few and same_root and seen else missing
 
 
-def _tell_skipped(book: SourceBook, scan: Scan, report: Synced) -> None:
+def _tell_skipped(book: SourceDatabase, scan: SourceScan, report: SyncResult) -> None:
     """What was not read, by its name or by what is in it."""
     counts = Counter({why.value: count for why, count in scan.skips.counts.items()})
     counts.update(book.totals(report.name).others)
@@ -298,11 +298,11 @@ def _tell_skipped(book: SourceBook, scan: Scan, report: Synced) -> None:
 
 def _drop(
     device: Device,
-    book: SourceBook,
+    book: SourceDatabase,
     name: str,
     gone: list[str],
     vault: dict[str, Document],
-    report: Synced,
+    report: SyncResult,
 ) -> None:
     for start in range(0, len(gone), DROPS_AT_ONCE):
         some = gone[start : start + DROPS_AT_ONCE]
@@ -313,7 +313,7 @@ def _drop(
         book.note(name, gone=some)
 
 
-def _keep(book: SourceBook, source: KeptSource, report: Synced) -> None:
+def _keep(book: SourceDatabase, source: KeptSource, report: SyncResult) -> None:
     """How the look went. A source that is removed meanwhile stays removed."""
     if book.source(source.name) is None:
         return
@@ -329,7 +329,7 @@ def _keep(book: SourceBook, source: KeptSource, report: Synced) -> None:
     book.put(
         replace(
             source,
-            last=LastLook(
+            last=LastScan(
                 now,
                 report.complete,
                 now if report.worked else last.worked,

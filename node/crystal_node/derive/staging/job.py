@@ -31,16 +31,16 @@ def _staged_before(home: Home) -> bool:
 
 
 async def _run(work: "JobContext") -> str:
-    from crystal_node.derive.artefacts.builder import works_lock
-    from crystal_node.derive.staging.service import advance, dream_weaver, leave_lead
+    from crystal_node.derive.artefacts.builder import catalog_lock
+    from crystal_node.derive.staging.service import advance, clear_staging, dream_weaver
 
     def progress(text: str) -> None:
         work.report(WatchEvent.PROGRESS, text)
 
     if not work.device.member.is_core:
         home = work.settings.home
-        with works_lock(home):
-            leave_lead(home)
+        with catalog_lock(home):
+            clear_staging(home)
         return "staging is the Core's: what was staged here is cleared away"
     try:
         moves = await advance(

@@ -24,17 +24,17 @@ from crystal_node.base.errors import HomeBusy, describe, passes
 from crystal_node.base.home import FILE_MODE, Home
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
-from crystal_node.derive.artefacts.builder import Tell, Workshop, unheard, workshop
+from crystal_node.derive.artefacts.builder import ArtefactBuilder, Tell, artefact_builder, unheard
 from crystal_node.derive.catalog.agents import (
     WAITING,
     CannotStage,
-    Event,
     Staged,
-    State,
+    StagingEvent,
+    StagingState,
     Weave,
-    moved,
-    named,
-    staged_in,
+    agents_in,
+    find_staged,
+    next_state,
 )
 from crystal_node.derive.catalog.index import set_state
 from crystal_node.device.device import Device
@@ -59,20 +59,20 @@ class Moves:
     weaving: list[tuple[str, Weave]] = field(default_factory=list[tuple[str, Weave]])
 
 
-class Desk:
+class StagingService:
     """Staging in one workshop, behind a look and a making of files."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, shop: ArtefactBuilder) -> None:
         self._shop = shop
         self._works = shop.works
 
     def named(self, given: str) -> Staged:
-        return named(staged_in(self._works), given)
+        return find_staged(agents_in(self._works), given)
 
     async def move_on(self, now_ms: int, only: str | None = None) -> Moves:
         """Moves every staged agent (or one) as far as it goes by itself. Raises NoRoom, and what the databases raise."""
         moves = Moves()
-        for one in staged_in(self._works):
+        for one in agents_in(self._works):
             if one.state in WAITING and not one.failure and only in (None, one.agent):
                 try:
                     await self._move_one(one.agent, now_ms, moves)
@@ -88,15 +88,20 @@ class Desk:
         Raises CannotStage: it is live already.
         """
         one = self.named(agent)
-        if one.state is State.LIVE:
+        if one.state is StagingState.LIVE:
             raise CannotStage(
                 f"{_name(one.agent)} is live already", hint="`crystal dream-weave` weaves its past."
             )
         chosen = None if weave is None else weave.value
         with self._works.transaction():
-            if one.state is State.REJECTED:
+            if one.state is StagingState.REJECTED:
                 set_state(
-                    self._works, one.agent, moved(one.state, Event.RUN), now_ms, remake=True, weave=chosen
+                    self._works,
+                    one.agent,
+                    next_state(one.state, StagingEvent.RUN),
+                    now_ms,
+                    remake=True,
+                    weave=chosen,
                 )
             self._works.run(
                 "UPDATE agent SET failure = '', weave = coalesce(?2, weave) WHERE agent = ?1",
@@ -109,19 +114,26 @@ class Desk:
     def reject(self, agent: str, now_ms: int) -> None:
         """No files of it from now on. Raises CannotStage if it is not staged."""
         one = self.named(agent)
-        if one.state is not State.REJECTED:
-            set_state(self._works, one.agent, moved(one.state, Event.REJECT), now_ms, remake=True, weave="")
+        if one.state is not StagingState.REJECTED:
+            set_state(
+                self._works,
+                one.agent,
+                next_state(one.state, StagingEvent.REJECT),
+                now_ms,
+                remake=True,
+                weave="",
+            )
 
     def woven(self, agent: str, why_not: str, now_ms: int) -> None:
         """Notes how weaving ended, if the agent still waits for that."""
         with self._works.transaction():
             state = self._state(agent)
-            if state is not State.WEAVING:
+            if state is not StagingState.WEAVING:
                 return
             if why_not:
                 self.fail(agent, why_not)
             else:
-                set_state(self._works, agent, moved(state, Event.WOVEN), now_ms, remake=False)
+                set_state(self._works, agent, next_state(state, StagingEvent.WOVEN), now_ms, remake=False)
 
     def fail(self, agent: str, why: str) -> None:
         """The agent stays where it is. All that was made stays, too."""
@@ -133,7 +145,7 @@ class Desk:
     def clean(self) -> None:
         """Removes the staging folders of all who are staged no more."""
         staging = self._shop.settings.home.staging
-        waiting = {folder_name(one.agent) for one in staged_in(self._works) if one.state in WAITING}
+        waiting = {folder_name(one.agent) for one in agents_in(self._works) if one.state in WAITING}
         for folder in _folders(staging):
             if folder.name not in waiting:
                 remove_staging(folder)
@@ -151,11 +163,11 @@ class Desk:
             one = self.named(agent)
             event = await self._event(one, now_ms)
             if event is None:
-                if one.state is State.WEAVING:
+                if one.state is StagingState.WEAVING:
                     moves.weaving.append((agent, Weave(one.weave or Weave.EXTRACTIVE)))
                 return
-            after = moved(one.state, event)
-            if after is State.READY:
+            after = next_state(one.state, event)
+            if after is StagingState.READY:
                 self._mark(agent)
             weave = one.weave or self._shop.settings.dreams.staging
             set_state(
@@ -163,39 +175,41 @@ class Desk:
                 agent,
                 after,
                 now_ms,
-                remake=after is State.BACKFILL,
-                weave=weave if after is State.WEAVING else None,
+                remake=after is StagingState.BACKFILL,
+                weave=weave if after is StagingState.WEAVING else None,
             )
             line = f"{_name(agent)}: {self.named(agent).words}"
             moves.lines.append(line)
-            if after in (State.ASKING, State.LIVE):
+            if after in (StagingState.ASKING, StagingState.LIVE):
                 self._shop.tell(f"staging of {line}")
 
-    async def _event(self, one: Staged, now_ms: int) -> Event | None:
+    async def _event(self, one: Staged, now_ms: int) -> StagingEvent | None:
         """What happens to an agent next, None if nothing does by itself."""
         weave = Weave(one.weave or self._shop.settings.dreams.staging)
         match one.state:
-            case State.GATHERING:
+            case StagingState.GATHERING:
                 complete = one.staged == one.conversations
                 if not complete:
                     self._raise_problem(one.agent)
                 silent = not one.open or now_ms - one.since >= GATHERING_MS or bool(one.weave)
-                return Event.WRITTEN if complete and silent else None
-            case State.READY:
+                return StagingEvent.WRITTEN if complete and silent else None
+            case StagingState.READY:
                 self._mark(one.agent)
-                return Event.BEGIN
-            case State.BACKFILL:
+                return StagingEvent.BEGIN
+            case StagingState.BACKFILL:
                 if one.made < one.conversations:
                     await self._shop.make(now_ms)
                     one = self.named(one.agent)
                 if one.made < one.conversations:
                     self._raise_problem(one.agent)
                     return None
-                return {Weave.ASK: Event.MADE, Weave.NEVER: Event.MADE_NEVER}.get(weave, Event.MADE_WEAVE)
-            case State.ASKING:
-                return {Weave.ASK: None, Weave.NEVER: Event.NEVER}.get(weave, Event.WEAVE)
-            case State.WEAVING:
-                return Event.NEVER if weave is Weave.NEVER else None
+                return {Weave.ASK: StagingEvent.MADE, Weave.NEVER: StagingEvent.MADE_NEVER}.get(
+                    weave, StagingEvent.MADE_WEAVE
+                )
+            case StagingState.ASKING:
+                return {Weave.ASK: None, Weave.NEVER: StagingEvent.NEVER}.get(weave, StagingEvent.WEAVE)
+            case StagingState.WEAVING:
+                return StagingEvent.NEVER if weave is Weave.NEVER else None
             case _:
                 return None
 
@@ -219,15 +233,15 @@ class Desk:
                 os.close(descriptor)
             os.fsync(folder)
 
-    def _state(self, agent: str) -> State | None:
+    def _state(self, agent: str) -> StagingState | None:
         found = self._works.value("SELECT state FROM agent WHERE agent = ?", (agent,))
-        return None if found is None else State(found)
+        return None if found is None else StagingState(found)
 
 
-def leave_lead(home: Home) -> bool:
+def clear_staging(home: Home) -> bool:
     """What a device does that leads no more: staging, and what was noted for it, is the next Core's. Whether there was any.
 
-    Belongs under the lock of ``workshop``; nobody may have its database open.
+    Belongs under the lock of ``artefact_builder``; nobody may have its database open.
     """
     folders = _folders(home.staging)
     for folder in folders:
@@ -245,7 +259,7 @@ def remove_staging(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def forget_agent(device: Device, shop: Workshop, agent: str) -> tuple[int, int]:
+def forget_agent(device: Device, shop: ArtefactBuilder, agent: str) -> tuple[int, int]:
     """Forgets, everywhere, what this agent alone has said. Returns how many texts that is, and how many others said as well, or
     are remembered, or stand in a document: those stay."""
     database = shop.database
@@ -289,7 +303,7 @@ async def advance(
     weaver: Weaver,
     *,
     only: str | None = None,
-    before: Callable[[Desk], None] | None = None,
+    before: Callable[[StagingService], None] | None = None,
     tell: Tell = unheard,
     progress: Tell = unheard,
     wait_seconds: float = 0.0,
@@ -299,8 +313,8 @@ async def advance(
     Raises:
         HomeBusy: another process makes files. NoRoom, and what the databases raise.
     """
-    async with workshop(device, settings, tell=tell, wait_seconds=wait_seconds) as shop:
-        desk = Desk(shop)
+    async with artefact_builder(device, settings, tell=tell, wait_seconds=wait_seconds) as shop:
+        desk = StagingService(shop)
         looked = await shop.look(now_ms())
         if looked.behind:
             return Moves(["the memory is being made anew: staging waits"])
@@ -312,8 +326,8 @@ async def advance(
         why_not = await _woven(weaver, agent, how)
         if why_not is None:
             continue
-        async with workshop(device, settings, tell=tell, wait_seconds=NOTING_SECONDS) as shop:
-            desk = Desk(shop)
+        async with artefact_builder(device, settings, tell=tell, wait_seconds=NOTING_SECONDS) as shop:
+            desk = StagingService(shop)
             desk.woven(agent, why_not, now_ms())
             desk.clean()
             moves.lines.append(f"{agent[:60]!r}: {desk.named(agent).words}")

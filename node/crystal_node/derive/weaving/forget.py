@@ -18,7 +18,7 @@ from crystal_node.device.device import Device
 _SUPPRESSED = "SELECT forget_hash FROM suppressed"
 
 
-def let_go_of_forgotten(device: Device, book: WeaverBook) -> int:
+def remove_forgotten(device: Device, book: WeaverBook) -> int:
     """Takes out all parts of journals that were made of texts which have been forgotten. Returns how many. Idempotent."""
     forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
     gone = let_go(book, forgotten)

@@ -80,13 +80,13 @@ async def _weave(work: "JobContext") -> str:
 
 def agents_to_weave(settings: "Settings") -> dict[str, int]:
     """Whom a run by itself is about, and from when on (milliseconds, 0 for all)."""
-    from crystal_node.derive.catalog.agents import State, Weave, staged
+    from crystal_node.derive.catalog.agents import StagingState, Weave, staged_agents
 
     usual = settings.dreams.staging
     live = {
         one.agent: one.since if (one.weave or usual) == Weave.NEVER else 0
-        for one in staged(settings.home)
-        if one.state is State.LIVE
+        for one in staged_agents(settings.home)
+        if one.state is StagingState.LIVE
     }
     return live | {settings.agent_id: 0}
 
@@ -94,7 +94,7 @@ def agents_to_weave(settings: "Settings") -> dict[str, int]:
 async def _let_go(work: "JobContext") -> str:
     from crystal_node.base.locking import FileLock
     from crystal_node.base.wording import counted
-    from crystal_node.derive.weaving.forget import let_go_of_forgotten
+    from crystal_node.derive.weaving.forget import remove_forgotten
     from crystal_node.derive.weaving.weave import open_book
 
     home = work.device.settings.home
@@ -103,7 +103,7 @@ async def _let_go(work: "JobContext") -> str:
         return ""
     try:
         with open_book(home) as book:
-            count = let_go_of_forgotten(work.device, book)
+            count = remove_forgotten(work.device, book)
     finally:
         lock.release()
     return f"{counted(count, 'part')} of journals taken out" if count else ""

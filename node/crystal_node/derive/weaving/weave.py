@@ -29,7 +29,7 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings.again import options_again
 from crystal_node.base.wording import counted, one_line
-from crystal_node.derive.weaving.forget import let_go_of_forgotten
+from crystal_node.derive.weaving.forget import remove_forgotten
 from crystal_node.derive.weaving.models import llm_of
 from crystal_node.derive.weaving.output import DeviceOutput, hand_on, take_over
 from crystal_node.derive.weaving.request import (
@@ -78,7 +78,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
             FileLock(settings.home.state / "weaver.lock", purpose=_PURPOSE),
             open_book(settings.home) as book,
         ):
-            let_go_of_forgotten(device, book)
+            remove_forgotten(device, book)
             sources = await asyncio.to_thread(_listed, device, agent, zone)
             if not sources and request.agent:
                 raise NoSuchEntry(

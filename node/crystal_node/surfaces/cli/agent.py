@@ -12,7 +12,7 @@ import typer
 from crystal_node.agent.daemon.logs import follow as following
 from crystal_node.agent.daemon.logs import last_lines
 from crystal_node.agent.daemon.process import run_agent
-from crystal_node.agent.jobs.status import AgentStanding, agent_standing, job_standings
+from crystal_node.agent.jobs.status import AgentStatus, agent_status, job_statuses
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start, stop_agent
 from crystal_node.agent.service.control import start as start_service
@@ -55,11 +55,14 @@ def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, deb
         crystal agent run
     """
     from crystal_node.agent.daemon import logs
+    from crystal_node.surfaces.gateway.local import (
+        LocalApi,  # lazy: it loads a web server, which other verbs do not need
+    )
 
     for pair in variables or []:
         name, _, value = pair.partition("=")
         os.environ[name] = value
-    run_agent(resolve, logs.quiet if quiet else reporter(as_json))
+    run_agent(resolve, logs.quiet if quiet else reporter(as_json), LocalApi)
 
 
 @group.command("install")
@@ -110,7 +113,7 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
     """
 
     settings = _settings()
-    if not as_json and agent_standing(settings.home).running:
+    if not as_json and agent_status(settings.home).running:
         note("Stopping the agent: what it is doing ends first.")
     stopped = stop_agent(settings, manager_for(settings))
     if as_json:
@@ -131,10 +134,10 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
     """
 
     settings = _settings()
-    standing = agent_standing(settings.home)
+    standing = agent_status(settings.home)
     problem, jobs = "", list[JobStatus]()
     try:
-        jobs = job_standings(settings.home)
+        jobs = job_statuses(settings.home)
     except Exception as error:
         if not passes(error):
             raise
@@ -208,7 +211,7 @@ def _settings() -> Settings:
     return resolve()
 
 
-def _agent_document(standing: AgentStanding) -> dict[str, object]:
+def _agent_document(standing: AgentStatus) -> dict[str, object]:
 
     holder = standing.holder
     return {
@@ -230,7 +233,7 @@ def _service_document(manager: Manager, state: ServiceState | None = None) -> di
     }
 
 
-def _print(standing: AgentStanding, manager: Manager, state: ServiceState) -> None:
+def _print(standing: AgentStatus, manager: Manager, state: ServiceState) -> None:
 
     holder = standing.holder
     if holder is None:

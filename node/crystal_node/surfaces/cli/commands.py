@@ -8,8 +8,8 @@ import typer
 
 from crystal_mirror.commands.database import AskedRequest, command_notices
 from crystal_mirror.membership.status import devices
-from crystal_node.agent.commands.client import find_asked, open_book, outcome_of, refresh, take_back
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.client import command_result, find_asked, open_database, refresh, take_back
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.agent.commands.policy import allow, deny
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import resolve
@@ -51,10 +51,10 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
         crystal commands list
     """
 
-    with _opened() as device, open_book(device.settings) as book:
+    with _opened() as device, open_database(device.settings) as book:
         problem = "" if offline else asyncio.run(refresh(device, book))
         names = _names(device)
-        asked = [outcome_of(row) for row in book.all_asked()]
+        asked = [command_result(row) for row in book.all_asked()]
         received = book.all_received()
         noticed = command_notices(book)
     if as_json:
@@ -102,10 +102,10 @@ def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debu
         crystal commands show 1a2b3c4d
     """
 
-    with _opened() as device, open_book(device.settings) as book:
+    with _opened() as device, open_database(device.settings) as book:
         request = find_asked(book, given).id
         problem = "" if offline else asyncio.run(refresh(device, book))
-        outcome = outcome_of(_asked(book, request))
+        outcome = command_result(_asked(book, request))
         called = _names(device).get(outcome.device, outcome.device[:8])
     if as_json:
         emit(outcome.document() | {"fresh": not problem and not offline})
@@ -124,11 +124,11 @@ def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
         crystal commands cancel 1a2b3c4d
     """
 
-    with _opened() as device, open_book(device.settings) as book:
+    with _opened() as device, open_database(device.settings) as book:
         request = find_asked(book, given).id
         was_over = _asked(book, request).state.ended
         problem = asyncio.run(take_back(device, book, request))
-        outcome = outcome_of(_asked(book, request))
+        outcome = command_result(_asked(book, request))
     if as_json:
         emit(outcome.document() | {"told": not problem})
         return
@@ -192,7 +192,7 @@ def _digits(device: Device, given: str) -> str:
     return find_device(devices(device.member), given).info.device.hex()
 
 
-def _asked(book: SqliteBook, request: bytes) -> AskedRequest:
+def _asked(book: SqliteCommandDatabase, request: bytes) -> AskedRequest:
     row = book.asked(request)
     assert row is not None, "it was there a moment ago"
     return row

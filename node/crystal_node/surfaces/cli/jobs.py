@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from crystal_node.agent.daemon.job_requests import pause_job, run_job
-from crystal_node.agent.jobs.status import agent_standing, job_standings
+from crystal_node.agent.jobs.status import agent_status, job_statuses
 from crystal_node.base.clock import now_ms
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.settings import Settings, resolve
@@ -34,8 +34,8 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
     """
 
     settings = _settings()
-    jobs = job_standings(settings.home)
-    running = agent_standing(settings.home).running
+    jobs = job_statuses(settings.home)
+    running = agent_status(settings.home).running
     if as_json:
         emit({"running": running, "jobs": [_document(job) for job in jobs]})
         return

@@ -8,7 +8,7 @@ import typer
 
 from crystal_mirror.commands.messages import Action, Arguments, CommandState
 from crystal_mirror.membership.status import devices
-from crystal_node.agent.commands.client import Outcome, ask_device
+from crystal_node.agent.commands.client import CommandResult, ask_device
 from crystal_node.base.errors import CommandFailed, NoAnswer, NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
@@ -101,7 +101,7 @@ def run(
         _fail_unless_done(outcome)
 
 
-def tell(outcome: Outcome, called: str) -> None:
+def tell(outcome: CommandResult, called: str) -> None:
     """For people; `crystal commands show` too."""
 
     progress = f" ({outcome.done:,} of {outcome.total:,})" if outcome.total and not outcome.ended else ""
@@ -128,13 +128,13 @@ def _target(device: Device, on: str) -> bytes | None:
     return found
 
 
-def _called(device: Device, outcome: Outcome) -> str:
+def _called(device: Device, outcome: CommandResult) -> str:
 
     named = {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
     return named.get(outcome.device, outcome.device[:8])
 
 
-def _fail_unless_done(outcome: Outcome) -> None:
+def _fail_unless_done(outcome: CommandResult) -> None:
     """Raises CommandFailed, NoAnswer."""
 
     if outcome.state is CommandState.DONE:

@@ -11,9 +11,16 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, one_line
-from crystal_node.derive.artefacts.builder import workshop
-from crystal_node.derive.catalog.agents import WAITING, Staged, State, Weave, named, staged
-from crystal_node.derive.staging.service import Desk, advance, dream_weaver, forget_agent
+from crystal_node.derive.artefacts.builder import artefact_builder
+from crystal_node.derive.catalog.agents import (
+    WAITING,
+    Staged,
+    StagingState,
+    Weave,
+    find_staged,
+    staged_agents,
+)
+from crystal_node.derive.staging.service import StagingService, advance, dream_weaver, forget_agent
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
@@ -61,7 +68,7 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
         crystal staging list
     """
 
-    found = [one for one in staged(resolve().home) if every or one.state in WAITING]
+    found = [one for one in staged_agents(resolve().home) if every or one.state in WAITING]
     if as_json:
         emit({"agents": [_document(one) for one in found]})
         return
@@ -89,9 +96,9 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
     with opened(settings) as device:
         check_is_core(device, "stages agents")
         progress = _say_nothing if as_json else note
-        given = named(staged(settings.home), agent).agent
+        given = find_staged(staged_agents(settings.home), agent).agent
 
-        def before(desk: Desk) -> None:
+        def before(desk: StagingService) -> None:
             desk.hurry(given, now_ms(), chosen)
 
         asyncio.run(
@@ -105,15 +112,15 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
                 wait_seconds=WAIT_SECONDS,
             )
         )
-    after = named(staged(settings.home), given)
+    after = find_staged(staged_agents(settings.home), given)
     if as_json:
         emit(_document(after))
     else:
         say(f"{_shown(after)}: {after.words}")
-        if after.state is State.ASKING:
+        if after.state is StagingState.ASKING:
             say("Say how: --weave extractive (no model, no cost), --weave llm, or --weave never.")
     if after.failure:
-        raise typer.Exit(ExitCode.MODEL if after.state is State.WEAVING else ExitCode.STORAGE)
+        raise typer.Exit(ExitCode.MODEL if after.state is StagingState.WEAVING else ExitCode.STORAGE)
 
 
 @group.command("reject")
@@ -133,7 +140,7 @@ def reject(
     settings = resolve()
     with opened(settings) as device:
         check_is_core(device, "stages agents")
-        one = named(staged(settings.home), agent)
+        one = find_staged(staged_agents(settings.home), agent)
         if forget and not yes:
             about = (
                 f"All that {_shown(one)} alone has said is forgotten on every device. There is no way back.\n"
@@ -141,15 +148,15 @@ def reject(
             confirm("Type forget to go on: ", expect="forget", about=about, as_json=as_json)
 
         async def work() -> tuple[int, int]:
-            async with workshop(device, settings, wait_seconds=WAIT_SECONDS) as shop:
-                desk = Desk(shop)
+            async with artefact_builder(device, settings, wait_seconds=WAIT_SECONDS) as shop:
+                desk = StagingService(shop)
                 desk.reject(one.agent, now_ms())
                 await shop.make(now_ms())
                 desk.clean()
                 return forget_agent(device, shop, one.agent) if forget else (0, 0)
 
         forgotten, shared = asyncio.run(work())
-    after = named(staged(settings.home), one.agent)
+    after = find_staged(staged_agents(settings.home), one.agent)
     if as_json:
         emit({**_document(after), "forgotten": forgotten, "kept_for_others": shared})
         return

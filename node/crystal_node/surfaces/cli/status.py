@@ -10,10 +10,10 @@ import apsw
 import typer
 
 from crystal_mirror.devicelog.sync import catch_up
-from crystal_node.agent.health.facts import disks_of
+from crystal_node.agent.health.facts import free_space
 from crystal_node.agent.health.findings import STOPPING
-from crystal_node.agent.health.status import Standing, standing, status_document, without_ages
-from crystal_node.agent.jobs.status import holder_of
+from crystal_node.agent.health.status import DeviceStatus, device_status, status_document, without_ages
+from crystal_node.agent.jobs.status import lock_holder
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, LocalStorage, describe
 from crystal_node.base.notice_texts import notice_text
@@ -53,7 +53,7 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         if watch:
             follow(device, as_json=as_json)
             return
-        found = standing(device)
+        found = device_status(device)
         if as_json:
             emit(status_document(device, found))
             return
@@ -74,7 +74,7 @@ def _opened(settings: Settings) -> Generator[Device]:
         device = Device.open(settings)
     except Exception as error:
         failure = describe(error)
-        trouble = [disk for disk in disks_of(settings.home) if disk.low or disk.read_only]
+        trouble = [disk for disk in free_space(settings.home) if disk.low or disk.read_only]
         if failure.exit_code != ExitCode.STORAGE or not trouble:
             raise
         disk = trouble[0]
@@ -93,7 +93,7 @@ _DEVICES_MAX = 8
 """Others that are listed; `crystal devices` lists all."""
 
 
-def status_lines(device: Device, found: Standing) -> list[str]:
+def status_lines(device: Device, found: DeviceStatus) -> list[str]:
     """All of it, news apart."""
     return [*_status_lines(device, found), *_needs(found)]
 
@@ -104,7 +104,7 @@ def news_lines(device: Device) -> list[str]:
     return [f"* {line}" for line in lines_of(device.member)]
 
 
-def _status_lines(device: Device, found: Standing) -> Iterator[str]:
+def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
 
     settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
@@ -132,7 +132,7 @@ def _status_lines(device: Device, found: Standing) -> Iterator[str]:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
 
 
-def _mirror(found: Standing) -> str:
+def _mirror(found: DeviceStatus) -> str:
 
     member, behind = found.member, found.channels.mirror.behind
     text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
@@ -148,14 +148,14 @@ def _at_most(seconds: float | None) -> str:
     return "" if seconds is None else f", the oldest for {ago(seconds)} at most"
 
 
-def _commands(found: Standing) -> Iterator[str]:
+def _commands(found: DeviceStatus) -> Iterator[str]:
     open_ = found.channels.commands
     if open_ is not None and (open_.asked or open_.running or open_.waiting):
         text = f"commands {open_.asked} asked and open, {open_.running} running here, {open_.waiting} waiting here"
         yield text + _at_most(open_.oldest_seconds)
 
 
-def _outbox(found: Standing) -> str:
+def _outbox(found: DeviceStatus) -> str:
 
     waiting = found.channels.conversations
     if not waiting.waiting:
@@ -164,7 +164,7 @@ def _outbox(found: Standing) -> str:
     return text + _at_most(waiting.oldest_seconds)
 
 
-def _files_line(found: Standing) -> str:
+def _files_line(found: DeviceStatus) -> str:
 
     files, last = found.files, found.files.last
     oldest = found.channels.files.oldest_seconds
@@ -214,7 +214,7 @@ def _device(row: MemberRow, now: int) -> str:
     return f"{one_line(name_of(row.entry), 40)}{role}: {', '.join(parts)}"
 
 
-def _moments(found: Standing, now: int) -> str:
+def _moments(found: DeviceStatus, now: int) -> str:
 
     words = {
         Activity.CAPTURE: "recorded",
@@ -233,7 +233,7 @@ def _moments(found: Standing, now: int) -> str:
     return ", ".join(said) or "never synced"
 
 
-def _sync(found: Standing) -> str:
+def _sync(found: DeviceStatus) -> str:
 
     runner = found.background.runner
     if runner is None:
@@ -252,7 +252,7 @@ def _sync(found: Standing) -> str:
     return text
 
 
-def _needs(found: Standing) -> Iterator[str]:
+def _needs(found: DeviceStatus) -> Iterator[str]:
 
     told = {notice.value for notice in STOPPING}
     for each in found.stuck:
@@ -325,7 +325,7 @@ def _told(device: Device) -> None:
         before = now
 
 
-def _facts(found: Standing) -> dict[str, tuple[object, str]]:
+def _facts(found: DeviceStatus) -> dict[str, tuple[object, str]]:
     """By name: what is compared, and what is said of it, which may hold an age."""
     facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
     for each in found.stuck:
@@ -333,7 +333,7 @@ def _facts(found: Standing) -> dict[str, tuple[object, str]]:
     return facts
 
 
-def _plain(found: Standing) -> dict[str, str]:
+def _plain(found: DeviceStatus) -> dict[str, str]:
 
     member, through = found.member, found.channels
     runner = found.background.runner
@@ -356,13 +356,13 @@ def _plain(found: Standing) -> dict[str, str]:
     return facts | {f"notice ({name})": detail for name, detail in member.notices.items()}
 
 
-def _standings(device: Device) -> Iterator[Standing]:
+def _standings(device: Device) -> Iterator[DeviceStatus]:
     """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
 
     while True:
         seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
         catch_up(device.member.log, device.journal)
-        yield standing(device)
+        yield device_status(device)
         while _marks(device) == seen and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
 
@@ -373,7 +373,7 @@ def _marks(device: Device) -> tuple[object, ...]:
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()
     files = [_stamp(path) for path in (home.jobs_database, home.commands_database, home.files_database)]
-    return state, device.replica.database.version(), holder_of(home), *files
+    return state, device.replica.database.version(), lock_holder(home), *files
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from crystal_mirror.membership.status import status
-from crystal_node.agent.daemon.registry import keep_up
+from crystal_node.agent.daemon.registry import run_forget_jobs
 from crystal_node.agent.watcher import watch_device
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
@@ -48,7 +48,7 @@ async def _once(device: Device, as_json: bool) -> None:
 
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
-        await keep_up(JobContext(device, syncer, lambda _event, _text: None), note)
+        await run_forget_jobs(JobContext(device, syncer, lambda _event, _text: None), note)
     standing = status(device.member)
     if result.problem and not as_json:
         note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")

@@ -93,13 +93,13 @@ def show(call: Call, given: ShowArguments) -> tuple[ShowAnswer, str]:
 
 def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
     """``crystal_status``."""
-    from crystal_node.agent.health.status import standing
+    from crystal_node.agent.health.status import device_status
     from crystal_node.base.wording import iso
     from crystal_node.device.activity import Activity
     from crystal_node.device.device import opened
 
     with opened(call.keeper.settings()) as device:
-        found, name = standing(device), device.name
+        found, name = device_status(device), device.name
     answer = StatusAnswer(
         device=name,
         role="core" if found.member.is_core else "node",

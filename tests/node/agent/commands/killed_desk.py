@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from crystal_mirror.commands.messages import Action, Arguments
-from crystal_node.agent.commands.service import CommandDesk, Done, Tell
+from crystal_node.agent.commands.service import ActionResult, CommandService, Tell
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
 from crystal_node.sync.syncer import syncing
@@ -17,7 +17,7 @@ from tests.support.silence import silent
 
 
 async def serve(action: Action, mark: Path) -> None:
-    async def hang(_arguments: Arguments, _tell: Tell) -> Done:
+    async def hang(_arguments: Arguments, _tell: Tell) -> ActionResult:
         with mark.open("a") as file:
             file.write("began\n")
         await asyncio.Event().wait()
@@ -25,7 +25,7 @@ async def serve(action: Action, mark: Path) -> None:
 
     with opened(resolve()) as device:
         async with syncing(device, "a desk that is killed") as syncer:
-            await CommandDesk(device, syncer, {action: hang}, silent).run()
+            await CommandService(device, syncer, {action: hang}, silent).run()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import pytest
 
 from crystal_mirror.commands.database import AskedRequest
 from crystal_mirror.commands.messages import NUMBER_MAX, Action, Arguments, CommandState
-from crystal_node.agent.commands.client import outcome_of
+from crystal_node.agent.commands.client import command_result
 from crystal_node.agent.commands.policy import denial, deny
-from crystal_node.agent.commands.service import Done
+from crystal_node.agent.commands.service import ActionResult
 from crystal_node.agent.daemon.actions import BACKUPS_MAX, actions_of
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.capture.history import step_over
@@ -27,10 +27,10 @@ from tests.support.woven import good_answer
 BACKUPS_KEPT = 4
 
 
-def does(machine: Machine, action: Action, arguments: Arguments | None = None) -> Done:
+def does(machine: Machine, action: Action, arguments: Arguments | None = None) -> ActionResult:
     """What the machine does when it is asked."""
 
-    async def main() -> Done:
+    async def main() -> ActionResult:
         with opened(settings_of(machine)) as device:
             async with device.online() as store:
                 work = JobContext(device, Syncer(device, store, purpose="a test"), silent)
@@ -92,7 +92,7 @@ def test_a_result_that_is_nested_without_end_or_no_json_is_shown_as_none(result:
     row = AskedRequest(
         b"1" * 16, b"2" * 16, "status", Arguments(), 1, CommandState.DONE, 1, "done", result, 0, 0, 1
     )
-    outcome = outcome_of(row)
+    outcome = command_result(row)
     assert outcome.result == {}
     assert '"state": "done"' in json_line(outcome.document())
 

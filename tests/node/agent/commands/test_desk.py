@@ -12,16 +12,22 @@ import pytest
 from crystal_mirror.commands.deletion import CLAIMS_MS, ENTRIES_MS, LOOK_MS, expire
 from crystal_mirror.commands.messages import RESULT_BYTES_MAX, Action, Arguments, CommandState
 from crystal_node.agent.commands.client import (
-    Outcome,
+    CommandResult,
     ask_core,
     ask_device,
+    command_result,
     find_asked,
-    open_book,
-    outcome_of,
+    open_database,
     refresh,
 )
-from crystal_node.agent.commands.database import BookDamaged, SqliteBook
-from crystal_node.agent.commands.service import PROGRESS_SECONDS, CommandDesk, Do, Done, Tell
+from crystal_node.agent.commands.database import CommandsDamaged, SqliteCommandDatabase
+from crystal_node.agent.commands.service import (
+    PROGRESS_SECONDS,
+    ActionHandler,
+    ActionResult,
+    CommandService,
+    Tell,
+)
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.events import WatchEvent
@@ -50,12 +56,12 @@ def node(vault: Vault) -> Machine:
 
 @asynccontextmanager
 async def a_desk(
-    machine: Machine, actions: dict[Action, Do]
-) -> AsyncGenerator[tuple[CommandDesk, Device, Syncer, Reported]]:
+    machine: Machine, actions: dict[Action, ActionHandler]
+) -> AsyncGenerator[tuple[CommandService, Device, Syncer, Reported]]:
     told: Reported = []
     with opened(settings_of(machine)) as device:
         async with syncing(device, "a test's agent") as syncer:
-            desk = CommandDesk(device, syncer, actions, lambda event, text: told.append((event, text)))
+            desk = CommandService(device, syncer, actions, lambda event, text: told.append((event, text)))
             try:
                 yield desk, device, syncer, told
             finally:
@@ -66,14 +72,14 @@ def asks(node: Machine, action: Action, arguments: Arguments | None = None) -> s
     return asyncio.run(ask_core(settings_of(node), action, arguments)).id
 
 
-def known(node: Machine, request: str) -> Outcome:
+def known(node: Machine, request: str) -> CommandResult:
     """What the Node knows of a request, once it has looked."""
-    with opened(settings_of(node)) as device, open_book(device.settings) as book:
+    with opened(settings_of(node)) as device, open_database(device.settings) as book:
         assert asyncio.run(refresh(device, book)) == ""
-        return outcome_of(find_asked(book, request))
+        return command_result(find_asked(book, request))
 
 
-def serves(machine: Machine, actions: dict[Action, Do]) -> Reported:
+def serves(machine: Machine, actions: dict[Action, ActionHandler]) -> Reported:
     async def once() -> Reported:
         async with a_desk(machine, actions) as (desk, _, _, told):
             await desk.look()
@@ -83,10 +89,12 @@ def serves(machine: Machine, actions: dict[Action, Do]) -> Reported:
     return asyncio.run(once())
 
 
-def counting(runs: list[Arguments], then: Callable[[Tell], Awaitable[Done]] | None = None) -> Do:
-    async def do(arguments: Arguments, tell: Tell) -> Done:
+def counting(
+    runs: list[Arguments], then: Callable[[Tell], Awaitable[ActionResult]] | None = None
+) -> ActionHandler:
+    async def do(arguments: Arguments, tell: Tell) -> ActionResult:
         runs.append(arguments)
-        return Done("as you wish", {"ran": len(runs)}) if then is None else await then(tell)
+        return ActionResult("as you wish", {"ran": len(runs)}) if then is None else await then(tell)
 
     return do
 
@@ -110,7 +118,7 @@ def test_an_agent_that_is_stopped_while_an_action_runs(vault: Vault, node: Machi
     async def stopped() -> None:
         started = asyncio.Event()
 
-        async def hang(_tell: Tell) -> Done:
+        async def hang(_tell: Tell) -> ActionResult:
             started.set()
             await asyncio.Event().wait()
             raise AssertionError("it hangs")
@@ -131,7 +139,7 @@ def test_an_agent_that_is_stopped_while_an_action_runs(vault: Vault, node: Machi
 
 
 def test_an_action_that_fails_by_a_mistake_is_told_and_the_desk_goes_on(vault: Vault, node: Machine) -> None:
-    async def mistaken(_tell: Tell) -> Done:
+    async def mistaken(_tell: Tell) -> ActionResult:
         raise ZeroDivisionError
 
     runs: list[Arguments] = []
@@ -145,8 +153,8 @@ def test_an_action_that_fails_by_a_mistake_is_told_and_the_desk_goes_on(vault: V
 
 
 def test_a_result_that_is_too_large_is_left_out_and_the_rest_told(vault: Vault, node: Machine) -> None:
-    async def much(_tell: Tell) -> Done:
-        return Done("x" * 10_000, {"much": "y" * RESULT_BYTES_MAX})
+    async def much(_tell: Tell) -> ActionResult:
+        return ActionResult("x" * 10_000, {"much": "y" * RESULT_BYTES_MAX})
 
     request = asks(node, Action.STATUS)
     serves(vault.core, {Action.STATUS: counting([], much)})
@@ -160,15 +168,15 @@ def test_how_far_it_is_is_told_now_and_then_from_any_thread(
     vault: Vault, node: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert PROGRESS_SECONDS >= 5, "each of them is a write"
-    seen: list[Outcome] = []
+    seen: list[CommandResult] = []
 
-    async def slow(tell: Tell) -> Done:
+    async def slow(tell: Tell) -> ActionResult:
         for done in (1, 2, 3):
             await asyncio.to_thread(tell, "reading", done, 3)
         while not seen or seen[-1].done == 0:
             await asyncio.sleep(0.05)
             seen.append(await asyncio.to_thread(known, node, request))
-        return Done("read")
+        return ActionResult("read")
 
     request = asks(node, Action.BACKFILL)
     serves(vault.core, {Action.BACKFILL: counting([], slow)})
@@ -185,9 +193,9 @@ def test_of_two_processes_of_one_home_one_runs_what_waits(vault: Vault, node: Ma
     asks(node, Action.VERIFY)
 
     async def both() -> None:
-        async def slow(_tell: Tell) -> Done:
+        async def slow(_tell: Tell) -> ActionResult:
             await asyncio.sleep(0.3)
-            return Done("done")
+            return ActionResult("done")
 
         actions = {Action.VERIFY: counting(runs, slow)}
         async with a_desk(vault.core, actions) as (one, *_), a_desk(vault.core, actions) as (other, *_):
@@ -202,7 +210,7 @@ def test_of_two_processes_of_one_home_one_runs_what_waits(vault: Vault, node: Ma
 def test_who_waits_is_told_at_once(vault: Vault, node: Machine) -> None:
     """The whole way, asker and desk both on their long-polls."""
 
-    async def both() -> Outcome:
+    async def both() -> CommandResult:
         async with a_desk(vault.core, {Action.STATUS: counting([])}) as (desk, *_):
             serving = asyncio.create_task(desk.run())
             with opened(settings_of(node)) as device:
@@ -229,7 +237,7 @@ def test_the_relay_takes_the_cores_word_on_what_to_delete(vault: Vault, node: Ma
 
 def test_a_request_is_named_by_its_first_digits(node: Machine) -> None:
     request = asks(node, Action.STATUS)
-    with open_book(settings_of(node)) as book:
+    with open_database(settings_of(node)) as book:
         assert find_asked(book, request[:6]).id.hex() == request
         for wrong, error in (("zz", UsageError), ("abc", UsageError), ("0" * 32, NoSuchEntry)):
             with pytest.raises(error):
@@ -239,11 +247,11 @@ def test_a_request_is_named_by_its_first_digits(node: Machine) -> None:
 def test_a_book_that_is_none_is_told_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "commands.db"
     path.write_bytes(b"not a database at all" * 100)
-    with pytest.raises(BookDamaged):
-        SqliteBook.open(path)
+    with pytest.raises(CommandsDamaged):
+        SqliteCommandDatabase.open(path)
     assert path.read_bytes().startswith(b"not a database")
     fresh = tmp_path / "fresh.db"
-    SqliteBook.open(fresh).close()
+    SqliteCommandDatabase.open(fresh).close()
     assert fresh.stat().st_mode & 0o777 == 0o600
 
 

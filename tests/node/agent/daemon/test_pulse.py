@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.agent.daemon.power import on_battery
-from crystal_node.agent.heartbeat import NETWORK_BEATS, Pulse, network, sleeping_clock
+from crystal_node.agent.heartbeat import NETWORK_BEATS, Heartbeat, network_identity, sleeping_clock
 
 _ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 
@@ -21,11 +21,11 @@ class _World:
     script: list[Callable[["_World"], None]]
     elapsed: float = 1000.0
     wall: float = 1_000_000.0
-    network: tuple[str, ...] = ("10.0.0.2",)
+    network_identity: tuple[str, ...] = ("10.0.0.2",)
     seen: list[str] = field(default_factory=list[str])
 
     async def live(self) -> list[str]:
-        pulse = Pulse(
+        pulse = Heartbeat(
             self.config,
             again=self.seen.append,
             settings=lambda: self.seen.append("settings"),
@@ -110,16 +110,16 @@ def test_the_clock_that_counts_sleep_goes_on() -> None:
 def test_a_default_route_by_another_gateway_is_another_network(tmp_path: Path) -> None:
     routes = tmp_path / "route"
     routes.write_text(_ROUTES + "wlan0\t00000000\t0101A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n")
-    home = network(routes)
+    home = network_identity(routes)
     routes.write_text(_ROUTES + "wlan0\t00000000\t0102A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n")
-    cafe = network(routes)
+    cafe = network_identity(routes)
     routes.write_text(
         _ROUTES
         + "docker0\t000011AC\t00000000\t0001\t0\t9\t0\t0000FFFF\t0\t0\t0\n"
         + "wlan0\t00000000\t0102A8C0\t0003\t0\t7\t600\t00000000\t0\t0\t0\n"
     )
     assert "wlan0 0101A8C0" in home
-    assert home != cafe == network(routes)
+    assert home != cafe == network_identity(routes)
 
 
 def _supply(folder: Path, name: str, **values: str) -> None:

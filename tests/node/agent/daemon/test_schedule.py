@@ -11,7 +11,7 @@ import pytest
 
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.jobs.database import JobStore
-from crystal_node.agent.jobs.scheduler import KILLED_MAX, Schedule
+from crystal_node.agent.jobs.scheduler import KILLED_MAX, Scheduler
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.events import WatchEvent
@@ -50,7 +50,7 @@ def _job(task: _Task, name: str = "tidy", *, every: float = _DAY, heavy: bool = 
 
 @dataclass
 class _Running:
-    schedule: Schedule
+    schedule: Scheduler
     store: JobStore
     told: list[tuple[WatchEvent, str]]
 
@@ -70,7 +70,7 @@ async def _running(
 ) -> AsyncGenerator[_Running]:
     told: list[tuple[WatchEvent, str]] = []
     with JobStore.open(path / "jobs.db") as store:
-        schedule = Schedule(
+        schedule = Scheduler(
             store,
             lambda event, text: told.append((event, text)),
             lambda low, high: (low + high) / 2,

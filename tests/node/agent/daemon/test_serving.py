@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.agent.commands.database import SqliteBook
+from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.agent.daemon import command_server
 from crystal_node.agent.daemon.command_server import serve, when_it_opens
 from crystal_node.base.events import WatchEvent
@@ -60,7 +60,7 @@ async def test_a_desk_whose_file_is_damaged_opens_when_that_was_moved_away(
         told.set()
 
     def open_desk() -> _Desk:
-        SqliteBook.open(path).close()
+        SqliteCommandDatabase.open(path).close()
         return _Desk()
 
     opening = asyncio.create_task(when_it_opens(open_desk, report))

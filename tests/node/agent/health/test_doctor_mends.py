@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_node.agent.health.facts import FREE_BYTES_MIN, disks_of
+from crystal_node.agent.health.facts import FREE_BYTES_MIN, free_space
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import Job, JobOutcome
@@ -215,8 +215,8 @@ def test_a_model_that_is_damaged_is_told(
     not Path("/proc/self").exists(), reason="needs a file system that has no room, such as /proc"
 )
 def test_a_disk_without_room_is_low_and_one_with_room_is_not(tmp_path: Path) -> None:
-    assert disks_of(Home(Path("/proc")))[0].low
-    found = disks_of(Home(tmp_path))[0]
+    assert free_space(Home(Path("/proc")))[0].low
+    found = free_space(Home(tmp_path))[0]
     assert found.low == (shutil.disk_usage(tmp_path).free < FREE_BYTES_MIN)
 
 

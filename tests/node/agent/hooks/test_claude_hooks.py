@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.claude_code import HookEvent
+from crystal_node.agent.hooks.claude_code import ClaudeEvent
 from crystal_node.agent.hooks.program import program
 from tests.support.machine import Machine
 
@@ -57,7 +57,7 @@ def test_hooks_are_for_all_five_moments_absolute_quoted_and_a_session_waits_for_
 ) -> None:
     person.call("hooks", "install", CRYSTAL_HOME=str(person.root / "my home; $(true)"))
     hooks = json.loads(_file(person).read_bytes())["hooks"]
-    assert set(hooks) == set(HookEvent)
+    assert set(hooks) == set(ClaudeEvent)
     for event, [group] in hooks.items():
         [entry] = group["hooks"]
         words = shlex.split(entry["command"])

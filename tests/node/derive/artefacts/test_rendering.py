@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_node.derive.artefacts.conversation import Conversation, Spoken
+from crystal_node.derive.artefacts.conversation import Conversation, ConversationPiece
 from crystal_node.derive.artefacts.daily import DayLine, daily_log
 from crystal_node.derive.artefacts.dates import day_of
-from crystal_node.derive.artefacts.summaries import NAMES_MAX, Digest, Named, extract, summary
+from crystal_node.derive.artefacts.summaries import NAMES_MAX, Mentions, ModelSummary, extract, summary
 from crystal_node.derive.artefacts.transcripts import transcript
 from crystal_node.sync.files.artefacts import ArtefactForm, ArtefactState, look_at, sealed
 from tests.core.builders import DEVICE, NOW
@@ -26,13 +26,15 @@ ZONE = ZoneInfo("Europe/Berlin")
 NAMES = {DEVICE: "laptop"}
 
 
-def spoken(text: str, role: str = "user", at: int = NOW, message: str = "m", part: int = 0) -> Spoken:
-    return Spoken(
+def spoken(
+    text: str, role: str = "user", at: int = NOW, message: str = "m", part: int = 0
+) -> ConversationPiece:
+    return ConversationPiece(
         sha256(text.encode()).digest(), text, role, at, message, part, "~/work", "", "codex", DEVICE
     )
 
 
-def summed(*pieces: Spoken, digest: Digest | None = None) -> str:
+def summed(*pieces: ConversationPiece, digest: ModelSummary | None = None) -> str:
     return summary("agent", "session", extract(pieces), zone=ZONE, names=NAMES, digest=digest).decode()
 
 
@@ -52,7 +54,7 @@ PIECES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(PIECES, st.text(max_size=30))
 def test_the_same_rows_give_the_same_bytes_and_anything_that_was_said_can_be_read_back(
-    pieces: list[Spoken], agent: str
+    pieces: list[ConversationPiece], agent: str
 ) -> None:
     lines = list(transcript(agent, "s", pieces))
     assert lines == list(transcript(agent, "s", iter(pieces)))
@@ -79,10 +81,10 @@ def test_a_summary_without_a_model_is_an_extract_and_says_so() -> None:
 
 
 def test_a_models_words_are_marked_as_a_models_and_quoted() -> None:
-    text = summed(spoken("x"), digest=Digest("# It was fixed.\n<!-- done -->", "small-model"))
+    text = summed(spoken("x"), digest=ModelSummary("# It was fixed.\n<!-- done -->", "small-model"))
     assert "without a language model" not in text
     assert "## What small-model made of it\n\n> **It was fixed.**\n> &lt;!-- done -->\n" in text
-    failed = summed(spoken("x"), digest=Digest(failure="nobody answers"))
+    failed = summed(spoken("x"), digest=ModelSummary(failure="nobody answers"))
     assert "a language model was asked and gave nothing (nobody answers)" in failed
 
 
@@ -101,7 +103,7 @@ def test_a_models_words_are_marked_as_a_models_and_quoted() -> None:
 )
 def test_what_was_said_is_shown_and_never_taken_for_anything_but_words(said: str) -> None:
     body = summed(
-        Spoken(b"i" * 32, said, said, NOW, "m", 0, said, said, said, DEVICE),
+        ConversationPiece(b"i" * 32, said, said, NOW, "m", 0, said, said, said, DEVICE),
         spoken(said, message="n"),
         spoken(said, "assistant", message="o"),
     )
@@ -138,7 +140,7 @@ def test_a_day_has_a_line_for_each_conversation_and_nothing_in_it_is_a_link_of_s
 
 
 def test_names_are_bounded_and_a_long_line_takes_no_time() -> None:
-    named = Named()
+    named = Mentions()
     for number in range(1000):
         named.take(f"look at dir/file{number}.py and $ no\n$ command {number}")
     assert len(named.files) == len(named.commands) == NAMES_MAX

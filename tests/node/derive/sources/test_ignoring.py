@@ -10,7 +10,7 @@ from pathspec.patterns.gitignore.base import GitIgnorePatternError
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from crystal_node.derive.sources.ignorefiles import patterns
-from crystal_node.derive.sources.scan import Scan
+from crystal_node.derive.sources.scan import SourceScan
 
 NAMES = ("a", "b", "foo", "bar", "x.py", "y.txt", "z.md", "A", "deep")
 PATTERNS = (
@@ -47,7 +47,7 @@ def of_git(root: Path, below: str = ".") -> set[str]:
 
 
 def scanned(root: Path) -> set[str]:
-    return {path for path, _ in Scan(root).files()}
+    return {path for path, _ in SourceScan(root).files()}
 
 
 def repository(root: Path) -> None:

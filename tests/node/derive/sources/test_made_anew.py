@@ -8,12 +8,12 @@ from crystal_mirror.entries.control_state import META_RESTORE
 from crystal_mirror.operations import DropSource, PutSource
 from crystal_node.base.errors import HomeBusy, NoSuchEntry
 from crystal_node.derive.sources import service
-from crystal_node.derive.sources.database import SourceBook
+from crystal_node.derive.sources.database import SourceDatabase
 from tests.node.derive.sources.conftest import Folder
 
 
 def known(folder: Folder) -> bool:
-    with SourceBook.open(folder.device.settings.home.sources_database) as book:
+    with SourceDatabase.open(folder.device.settings.home.sources_database) as book:
         return book.source(folder.name) is not None
 
 

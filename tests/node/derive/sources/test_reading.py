@@ -13,8 +13,8 @@ from crystal_core.cutting import Kind
 from crystal_node.derive.sources import extraction_child
 from crystal_node.derive.sources.extraction import FAILED, LACKING, TEXT, Extractor
 from crystal_node.derive.sources.filetypes import TEXT_BYTES_MAX, Skipped
-from crystal_node.derive.sources.reader import Prepared, Read, decoded, prepare, read_file
-from crystal_node.derive.sources.scan import Scan
+from crystal_node.derive.sources.reader import Prepared, SourceContent, decoded, prepare, read_file
+from crystal_node.derive.sources.scan import SourceScan
 
 
 def nothing(_kind: Kind, _data: bytes) -> Skipped:
@@ -67,7 +67,7 @@ def test_files_that_hold_secrets_are_never_opened_and_what_is_no_text_of_a_perso
     (tmp_path / "large.txt").write_bytes(b"x" * (TEXT_BYTES_MAX + 1))
     (tmp_path / "empty.txt").touch()
     os.mkfifo(tmp_path / "pipe")
-    scan = Scan(tmp_path)
+    scan = SourceScan(tmp_path)
     assert [path for path, _ in scan.files()] == [".env.example", "about-credentials.md"]
     assert scan.skips.counts[Skipped.SECRET] == len(secrets) + 3
     assert scan.skips.named == {"large.txt": Skipped.TOO_LARGE}
@@ -83,7 +83,7 @@ def test_links_are_never_followed_not_even_one_that_is_swapped_in_after_the_look
     (root / "folder" / "private.txt").write_text("harmless")
     (root / "link.txt").symlink_to(outside / "private.txt")
     (root / "links").symlink_to(outside)
-    assert [path for path, _ in Scan(root).files()] == ["folder/private.txt"]
+    assert [path for path, _ in SourceScan(root).files()] == ["folder/private.txt"]
     (root / "folder").rename(root / "was")
     (root / "folder").symlink_to(outside)
     assert read_file(root, "folder/private.txt") is Skipped.UNREADABLE
@@ -93,15 +93,15 @@ def test_links_are_never_followed_not_even_one_that_is_swapped_in_after_the_look
 def test_a_file_by_itself_can_be_a_source(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n\nSomething.")
     root = tmp_path / "notes.md"
-    assert [path for path, _ in Scan(root).files()] == ["notes.md"]
-    assert isinstance(read_file(root, "notes.md"), Read)
+    assert [path for path, _ in SourceScan(root).files()] == ["notes.md"]
+    assert isinstance(read_file(root, "notes.md"), SourceContent)
 
 
 def test_include_and_exclude_are_patterns_of_the_same_language(tmp_path: Path) -> None:
     for name in ("docs/a.md", "docs/deep/b.md", "src/c.py", "src/d.md", "docs/draft.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    scan = Scan(tmp_path, include=("docs/", "*.py"), exclude=("draft*",))
+    scan = SourceScan(tmp_path, include=("docs/", "*.py"), exclude=("draft*",))
     assert {path for path, _ in scan.files()} == {"docs/a.md", "docs/deep/b.md", "src/c.py"}
 
 

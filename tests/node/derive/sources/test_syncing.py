@@ -11,7 +11,7 @@ import pytest
 
 from crystal_node.base.errors import UsageError
 from crystal_node.derive.sources import batches, scan
-from crystal_node.derive.sources.database import SourceBook
+from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.service import add_source, remove_source, sources_status
 from crystal_node.derive.sources.syncer import PIECES_AT_ONCE
@@ -187,20 +187,20 @@ async def test_a_sync_that_is_killed_anywhere_goes_on_where_it_was(
     class Killed(BaseException):
         pass
 
-    note, left = SourceBook.note, [1]
+    note, left = SourceDatabase.note, [1]
 
-    def dying(book: SourceBook, *arguments: object, **more: object) -> None:
+    def dying(book: SourceDatabase, *arguments: object, **more: object) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise Killed
         note(book, *arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SourceBook, "note", dying)
+    monkeypatch.setattr(SourceDatabase, "note", dying)
     for allowed in range(3):
         left[0] = allowed
         with pytest.raises(Killed):
             await folder.sync()
-    monkeypatch.setattr(SourceBook, "note", note)
+    monkeypatch.setattr(SourceDatabase, "note", note)
     await folder.sync()
     assert len(folder.documents()) == 10
     again = await folder.sync()
@@ -317,7 +317,7 @@ def test_the_memory_home_is_no_source_and_is_left_out_of_one_that_holds_it(folde
     home = folder.device.settings.home.root
     with pytest.raises(UsageError, match="memory home"):
         add_source(folder.device, home / "state", name="own")
-    look = scan.Scan(home.parent, kept_out=home)
+    look = scan.SourceScan(home.parent, kept_out=home)
     assert not [path for path, _ in look.files() if path.startswith(f"{home.name}/")]
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crystal_node.derive.catalog.agents import State, named, staged
-from crystal_node.derive.staging.service import Desk
+from crystal_node.derive.catalog.agents import StagingState, find_staged, staged_agents
+from crystal_node.derive.staging.service import StagingService
 from tests.core.builders import capture
 from tests.support.dying_process import kill_at_each_step
 from tests.support.workbench import Workbench, step_at_commits
@@ -34,7 +34,7 @@ def weave(home: Path) -> None:
 def whole_run(bench: Workbench, woven: Callable[[Path], None] = weave) -> None:
     async def work() -> None:
         shop = bench.shop()
-        desk = Desk(shop)
+        desk = StagingService(shop)
         await shop.look(bench.now)
         await shop.make(bench.now)
         moves = await desk.move_on(bench.now)
@@ -70,11 +70,15 @@ def main() -> None:
 
     def check(done: bool) -> None:
         again = bench_at(home)
-        agents = staged(again.settings.home)
-        if agents and agents[0].state is not State.LIVE and agents[0].state is not State.GATHERING:
+        agents = staged_agents(again.settings.home)
+        if (
+            agents
+            and agents[0].state is not StagingState.LIVE
+            and agents[0].state is not StagingState.GATHERING
+        ):
             assert len(again.files("staging")) >= 2  # nothing goes before all of it worked
         whole_run(again)
-        assert named(staged(again.settings.home), "codex").state is State.LIVE
+        assert find_staged(staged_agents(again.settings.home), "codex").state is StagingState.LIVE
         assert again.files() == wanted
         assert not (home / "staging").exists()
         assert (home / "woven").exists()

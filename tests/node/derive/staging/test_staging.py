@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import NoSuchEntry
-from crystal_node.derive.artefacts.builder import works_lock
-from crystal_node.derive.catalog.agents import CannotStage, Staged, State, Weave, named, staged
-from crystal_node.derive.staging.service import Desk, Moves, leave_lead
+from crystal_node.derive.artefacts.builder import catalog_lock
+from crystal_node.derive.catalog.agents import (
+    CannotStage,
+    Staged,
+    StagingState,
+    Weave,
+    find_staged,
+    staged_agents,
+)
+from crystal_node.derive.staging.service import Moves, StagingService, clear_staging
 from tests.core.builders import NOW, capture, forget, texts
 from tests.support.workbench import Workbench, texts_of
 
@@ -30,7 +37,7 @@ def staging_run(bench: Workbench, *, run: str = "", weave: Weave | None = None) 
     async def work() -> Moves:
         shop = bench.shop()
         try:
-            desk = Desk(shop)
+            desk = StagingService(shop)
             await shop.look(bench.now)
             if run:
                 desk.hurry(run, bench.now, weave)
@@ -44,14 +51,14 @@ def staging_run(bench: Workbench, *, run: str = "", weave: Weave | None = None) 
 
 def ended(bench: Workbench, agent: str, why_not: str = "") -> None:
     shop = bench.shop()
-    desk = Desk(shop)
+    desk = StagingService(shop)
     desk.woven(agent, why_not, bench.now)
     desk.clean()
     shop.works.close()
 
 
 def codex(bench: Workbench) -> Staged:
-    return named(staged(bench.settings.home), "codex")
+    return find_staged(staged_agents(bench.settings.home), "codex")
 
 
 def test_a_pipe_in_the_place_of_the_marker_keeps_nobody_waiting(bench: Workbench) -> None:
@@ -63,13 +70,13 @@ def test_a_pipe_in_the_place_of_the_marker_keeps_nobody_waiting(bench: Workbench
     assert codex(bench).failure
     marker.unlink()
     staging_run(bench, run="codex")
-    assert codex(bench).state is State.ASKING
+    assert codex(bench).state is StagingState.ASKING
 
 
 def test_a_new_agent_waits_to_be_asked_about_with_its_files_made(bench: Workbench) -> None:
     bench.apply(capture("the past", agent="codex"))
     moves = staging_run(bench)
-    assert codex(bench).state is State.ASKING
+    assert codex(bench).state is StagingState.ASKING
     assert codex(bench).waits_for_a_person
     assert moves.weaving == []
     assert {STAGED, MARKER, TRANSCRIPT} <= set(bench.files())
@@ -94,21 +101,23 @@ def test_an_answer_weaves_and_then_the_agent_is_live_and_staging_is_gone(
     staging_run(bench)
     moves = staging_run(bench, run="codex", weave=choice)
     assert moves.weaving == [("codex", choice)]
-    assert codex(bench).state is State.WEAVING
+    assert codex(bench).state is StagingState.WEAVING
     assert {STAGED, MARKER, TRANSCRIPT} <= set(bench.files())
     ended(bench, "codex")
-    assert codex(bench).state is State.LIVE
+    assert codex(bench).state is StagingState.LIVE
     assert not (bench.root / "staging").exists()
     assert TRANSCRIPT in bench.files()
 
 
-@pytest.mark.parametrize(("setting", "state"), [("never", State.LIVE), ("extractive", State.WEAVING)])
-def test_what_is_configured_is_not_asked(tmp_path: Path, setting: str, state: State) -> None:
+@pytest.mark.parametrize(
+    ("setting", "state"), [("never", StagingState.LIVE), ("extractive", StagingState.WEAVING)]
+)
+def test_what_is_configured_is_not_asked(tmp_path: Path, setting: str, state: StagingState) -> None:
     bench = Workbench(tmp_path / "home", environment={"CRYSTAL_STAGING": setting})
     bench.apply(capture("the past", agent="codex"))
     staging_run(bench)
     assert codex(bench).state is state
-    assert (bench.root / "staging").exists() is (state is State.WEAVING)
+    assert (bench.root / "staging").exists() is (state is StagingState.WEAVING)
 
 
 def test_weaving_that_fails_says_so_keeps_everything_and_is_tried_again_when_told_to(
@@ -120,13 +129,13 @@ def test_weaving_that_fails_says_so_keeps_everything_and_is_tried_again_when_tol
     before = bench.files()
     ended(bench, "codex", "the model's server does not answer")
     assert codex(bench).failure == "the model's server does not answer"
-    assert codex(bench).state is State.WEAVING
+    assert codex(bench).state is StagingState.WEAVING
     assert codex(bench).waits_for_a_person
     assert bench.files() == before
     assert staging_run(bench).weaving == []  # not by itself: it may cost money each time
     assert staging_run(bench, run="codex").weaving == [("codex", Weave.LLM)]
     ended(bench, "codex")
-    assert codex(bench).state is State.LIVE
+    assert codex(bench).state is StagingState.LIVE
 
 
 def test_a_file_that_cannot_be_written_stops_the_agent_where_it_is(bench: Workbench, tmp_path: Path) -> None:
@@ -135,31 +144,31 @@ def test_a_file_that_cannot_be_written_stops_the_agent_where_it_is(bench: Workbe
     (bench.root / "agents" / "codex").symlink_to(tmp_path / "elsewhere")
     bench.apply(capture("the past", agent="codex"))
     staging_run(bench)
-    assert codex(bench).state is State.BACKFILL
+    assert codex(bench).state is StagingState.BACKFILL
     assert "link" in codex(bench).failure
     assert STAGED in bench.files()
     assert list((tmp_path / "elsewhere").iterdir()) == []
     (bench.root / "agents" / "codex").unlink()
     staging_run(bench, run="codex")
-    assert codex(bench).state is State.ASKING
+    assert codex(bench).state is StagingState.ASKING
 
 
 def test_an_agent_is_ready_only_when_its_conversations_are_quiet(bench: Workbench) -> None:
     bench.now = NOW + 60_000
     bench.apply(capture("it goes on", agent="codex", created_at=NOW))
     staging_run(bench)
-    assert codex(bench).state is State.GATHERING
+    assert codex(bench).state is StagingState.GATHERING
     assert bench.files() == {}
     bench.now = NOW + 11 * 60_000
     staging_run(bench)
-    assert codex(bench).state is State.ASKING
+    assert codex(bench).state is StagingState.ASKING
 
 
 def test_agents_that_the_core_records_itself_are_known(bench: Workbench) -> None:
     bench.apply(capture("mine", agent="codex"), device=bench.own)
     bench.apply(capture("mine", agent=bench.settings.agent_id))
     staging_run(bench)
-    assert {one.state for one in staged(bench.settings.home)} == {State.LIVE}
+    assert {one.state for one in staged_agents(bench.settings.home)} == {StagingState.LIVE}
     assert not (bench.root / "staging").exists()
 
 
@@ -168,7 +177,7 @@ def test_a_staged_agent_that_the_core_begins_to_record_is_live(bench: Workbench)
     staging_run(bench)
     bench.apply(capture("here", agent="codex", session="here"), device=bench.own)
     staging_run(bench)
-    assert codex(bench).state is State.LIVE
+    assert codex(bench).state is StagingState.LIVE
     assert not (bench.root / "staging").exists()
 
 
@@ -183,7 +192,7 @@ def test_a_forgotten_text_leaves_staging_in_every_state(bench: Workbench) -> Non
         staging_run(bench, run="codex" if number == 2 else "", weave=Weave.LLM if number == 2 else None)
         assert secret.encode() not in bench.everywhere()
         assert texts_of(bench.files(), secrets) == set(secrets[number + 1 :])
-    assert codex(bench).state is State.WEAVING
+    assert codex(bench).state is StagingState.WEAVING
 
 
 def test_a_rejected_agent_has_no_files_and_stays_in_the_memory(bench: Workbench) -> None:
@@ -192,7 +201,7 @@ def test_a_rejected_agent_has_no_files_and_stays_in_the_memory(bench: Workbench)
 
     async def reject() -> None:
         shop = bench.shop()
-        desk = Desk(shop)
+        desk = StagingService(shop)
         desk.reject("codex", bench.now)
         await shop.make(bench.now)
         desk.clean()
@@ -204,9 +213,9 @@ def test_a_rejected_agent_has_no_files_and_stays_in_the_memory(bench: Workbench)
     staging_run(bench)
     assert bench.files() == {}
     assert "the past" in texts(bench.replica.database)
-    assert codex(bench).state is State.REJECTED
+    assert codex(bench).state is StagingState.REJECTED
     staging_run(bench, run="codex", weave=Weave.NEVER)
-    assert codex(bench).state is State.LIVE
+    assert codex(bench).state is StagingState.LIVE
     assert TRANSCRIPT in bench.files()
 
 
@@ -214,7 +223,7 @@ def test_what_means_nothing_is_refused_and_changes_nothing(bench: Workbench) -> 
     bench.apply(capture("mine", agent="codex"), device=bench.own)
     staging_run(bench)
     shop = bench.shop()
-    desk = Desk(shop)
+    desk = StagingService(shop)
     with pytest.raises(CannotStage):
         desk.hurry("codex", bench.now, None)
     with pytest.raises(CannotStage):
@@ -222,14 +231,14 @@ def test_what_means_nothing_is_refused_and_changes_nothing(bench: Workbench) -> 
     with pytest.raises(NoSuchEntry):
         desk.reject("nobody", bench.now)
     shop.works.close()
-    assert codex(bench).state is State.LIVE
+    assert codex(bench).state is StagingState.LIVE
 
 
 def test_a_device_that_leads_no_more_keeps_nothing_of_staging(bench: Workbench) -> None:
     bench.apply(capture("the past", agent="codex"))
     staging_run(bench)
-    with works_lock(bench.settings.home):
-        assert leave_lead(bench.settings.home)
+    with catalog_lock(bench.settings.home):
+        assert clear_staging(bench.settings.home)
     assert not (bench.root / "staging").exists()
     assert TRANSCRIPT in bench.files()  # a file like any other: it is the tree's
-    assert staged(bench.settings.home) == []
+    assert staged_agents(bench.settings.home) == []

@@ -8,8 +8,8 @@ import pytest
 
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import resolve
-from crystal_node.derive.catalog.agents import State
-from crystal_node.derive.catalog.database import Works
+from crystal_node.derive.catalog.agents import StagingState
+from crystal_node.derive.catalog.database import Catalog
 from crystal_node.derive.weaving.job import agents_to_weave
 from tests.node.agent.daemon.running import agent
 from tests.support.llm_server import LlmServer, llm_server
@@ -85,9 +85,14 @@ def test_an_agent_that_waits_in_staging_or_was_rejected_is_not_woven_by_itself(t
     settings = resolve(environment={"CRYSTAL_HOME": str(tmp_path), "CRYSTAL_AGENT_ID": "mine"})
     (tmp_path / "state").mkdir()
     assert agents_to_weave(settings) == {"mine": 0}
-    with Works.open(settings.home.works_database) as works, works.transaction():
+    with Catalog.open(settings.home.works_database) as works, works.transaction():
         for number, (state, weave) in enumerate(
-            [(State.ASKING, "ask"), (State.REJECTED, "ask"), (State.LIVE, "llm"), (State.LIVE, "never")]
+            [
+                (StagingState.ASKING, "ask"),
+                (StagingState.REJECTED, "ask"),
+                (StagingState.LIVE, "llm"),
+                (StagingState.LIVE, "never"),
+            ]
         ):
             works.run(
                 "INSERT INTO agent (agent, state, since, weave, failure) VALUES (?, ?, ?, ?, '')",

@@ -44,7 +44,7 @@ def let_go(core: Machine) -> int:
     with mock.patch.dict(os.environ, core.environment, clear=True):
         settings = resolve()
         with opened(settings) as device, open_book(settings.home) as book:
-            return forgetting.let_go_of_forgotten(device, book)
+            return forgetting.remove_forgotten(device, book)
 
 
 @pytest.mark.parametrize("step", ["_write_anew", "_write_reference", "_write_context", "has_let_go"])

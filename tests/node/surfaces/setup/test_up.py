@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.claude_code import HookEvent
+from crystal_node.agent.hooks.claude_code import ClaudeEvent
 from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess
@@ -307,7 +307,7 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
     assert vaults - {None} == {person.call("status", "--json").json["vault"]}
     assert person.found("lighthouse") == ["The lighthouse was painted."]
     hooks = json.loads((person.root / ".claude" / "settings.json").read_text())["hooks"]
-    assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(HookEvent, 1)
+    assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(ClaudeEvent, 1)
 
 
 @pytest.mark.parametrize(

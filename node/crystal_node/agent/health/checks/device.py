@@ -106,9 +106,9 @@ def _snapshots(device: "Device") -> Check:
 
 
 def _watcher(device: "Device") -> Check:
-    from crystal_node.agent.jobs.status import holder_of
+    from crystal_node.agent.jobs.status import lock_holder
 
-    holder = holder_of(device.settings.home)
+    holder = lock_holder(device.settings.home)
     if holder is not None:
         return Check("watcher", State.OK, f"{one_line(holder.purpose, 40) or 'another process'} is running")
     fix = "`crystal agent install` has it done for good; `crystal sync --watch` in a terminal, for now."

@@ -3,7 +3,7 @@
 import stat
 from collections.abc import Iterator
 
-from crystal_node.agent.health.facts import disks_of
+from crystal_node.agent.health.facts import free_space
 from crystal_node.agent.health.findings import Check, State
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Exposure, exposure
@@ -29,7 +29,7 @@ def permissions(settings: Settings) -> Iterator[Check]:
 
 def room(settings: Settings) -> Iterator[Check]:
     """Room on the disks. Nothing where there is no home yet."""
-    for disk in disks_of(settings.home):
+    for disk in free_space(settings.home):
         if disk.read_only:
             fix = (
                 "Find out why it is mounted read-only (a disk that fails often is), and mount it for writing."

@@ -14,8 +14,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.backfill import BackfillRequest, backfill
-from crystal_node.capture.choosing import discovered
-from crystal_node.capture.tools import adapters_of
+from crystal_node.capture.tools import adapters_of, discovered
 from crystal_node.device.device import opened
 from tests.support.machine import Machine, Vault, transcript, turn
 from tests.support.workbench import quick_folder

@@ -14,7 +14,7 @@ from crystal_mirror.streams.reoffers import held_entries, hold_entry
 from crystal_node.base.home import Home
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.kit.page import KitPage
+from crystal_node.device.recovery_kit import KitPage
 from crystal_node.safekeeping.recovery import source_home
 from crystal_node.safekeeping.recovery.source_home import copy_journal, find_source_home
 from tests.support.invited import settings_of

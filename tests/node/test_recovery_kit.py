@@ -8,7 +8,7 @@ from crystal_crypto.errors import BadCode
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import decode_kit, decode_line
 from crystal_crypto.limits import KIT_LINES
-from crystal_node.device.kit.page import COLUMNS_MAX, KitPage
+from crystal_node.device.recovery_kit import COLUMNS_MAX, KitPage
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

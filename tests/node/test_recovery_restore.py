@@ -11,7 +11,7 @@ from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.membership.member import load_log
 from crystal_node.base.settings import read_config
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.kit.page import KitPage
+from crystal_node.device.recovery_kit import KitPage
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import device_of, digest_of, fresh_machine, kit_of, lived_in
 from tests.support.relay_process import RelayProcess, running_relay

@@ -13,8 +13,7 @@ from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.membership.member import load_log
 from crystal_node.base.settings import read_config
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.kit.page import KitPage
-from crystal_node.device.kit.state import KitState, kit_state
+from crystal_node.device.recovery_kit import KitPage, KitState, kit_state
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal
 

@@ -22,11 +22,10 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.again import options_again
 from crystal_node.capture.adapter import Adapter, CaptureCounts, FoundTranscript, Hides, encode_state
-from crystal_node.capture.choosing import discovered
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
-from crystal_node.capture.tools import TOOLS, adapters_of
+from crystal_node.capture.tools import TOOLS, adapters_of, discovered
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
 

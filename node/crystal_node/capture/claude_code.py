@@ -9,18 +9,142 @@ Resuming a session copies its history into a new file. The copies have the same 
 copy has a session id of its own, that session is kept as one more place that the text came from.
 """
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
+from crystal_node.capture.json_values import as_text, as_truth, is_array, is_object
 from crystal_node.capture.line_adapter import LineAdapter, LinePosition
 from crystal_node.capture.messages import LineFault, SkippedRecord, TranscriptMessage, bounded, milliseconds
-from crystal_node.capture.records import BlankLine, ClaudeRecord, parse_line
 from crystal_node.capture.words import cleaned_texts, words_of
+
+PATH_BYTES_MAX = 4096
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class ClaudeBlock(msgspec.Struct):
+    """One block of a message: its type, and its words if it is of a type that has any."""
+
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+
+
+class ClaudeMessage(msgspec.Struct):
+    content: str | list[ClaudeBlock] | None = None
+    model: str | None = None
+
+
+class ClaudeOrigin(msgspec.Struct):
+    kind: str | None = None
+
+
+class ClaudeAttachment(msgspec.Struct):
+    """``queued_command`` holds what was typed while the model worked; ``mode`` and ``origin`` say by whom."""
+
+    type: str = ""
+    prompt: str | list[ClaudeBlock] | None = None
+    mode: str | None = msgspec.field(name="commandMode", default=None)
+    origin: ClaudeOrigin | None = None
+
+
+class ClaudeRecord(msgspec.Struct):
+    """What capture reads of a record."""
+
+    type: str = ""
+    uuid: str | None = None
+    session: str | None = msgspec.field(name="sessionId", default=None)
+    timestamp: str | None = None
+    cwd: str | None = None
+    is_meta: bool | None = msgspec.field(name="isMeta", default=None)
+    is_sidechain: bool | None = msgspec.field(name="isSidechain", default=None)
+    is_summary: bool | None = msgspec.field(name="isCompactSummary", default=None)
+    is_api_error: bool | None = msgspec.field(name="isApiErrorMessage", default=None)
+    message: ClaudeMessage | None = None
+    attachment: ClaudeAttachment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlankLine:
+    """A line of white space."""
+
+
+_decoder = msgspec.json.Decoder(ClaudeRecord)
+
+
+def parse_line(line: bytes) -> ClaudeRecord | LineFault | BlankLine:
+    """The record on a line, without its line end. Never raises."""
+    line = line.removeprefix(_BOM)
+    if not line.strip():
+        return BlankLine()
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value: object = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return LineFault.NOT_JSON
+    return _record(value) if is_object(value) else LineFault.UNKNOWN_FORM
+
+
+def _record(fields: dict[str, Any]) -> ClaudeRecord:
+    return ClaudeRecord(
+        type=as_text(fields.get("type")) or "",
+        uuid=as_text(fields.get("uuid")),
+        session=as_text(fields.get("sessionId")),
+        timestamp=as_text(fields.get("timestamp")),
+        cwd=as_text(fields.get("cwd")),
+        is_meta=as_truth(fields.get("isMeta")),
+        is_sidechain=as_truth(fields.get("isSidechain")),
+        is_summary=as_truth(fields.get("isCompactSummary")),
+        is_api_error=as_truth(fields.get("isApiErrorMessage")),
+        message=_message(fields.get("message")),
+        attachment=_attachment(fields.get("attachment")),
+    )
+
+
+def _message(value: object) -> ClaudeMessage | None:
+    if not is_object(value):
+        return None
+    return ClaudeMessage(_content(value.get("content")), as_text(value.get("model")))
+
+
+def _attachment(value: object) -> ClaudeAttachment | None:
+    if not is_object(value):
+        return None
+    origin = value.get("origin")
+    return ClaudeAttachment(
+        as_text(value.get("type")) or "",
+        _content(value.get("prompt")),
+        as_text(value.get("commandMode")),
+        ClaudeOrigin(as_text(origin.get("kind"))) if is_object(origin) else None,
+    )
+
+
+def _content(value: object) -> str | list[ClaudeBlock] | None:
+    if is_array(value):
+        return [_block(item) for item in value]
+    return as_text(value)
+
+
+def _block(value: object) -> ClaudeBlock:
+    if not is_object(value):
+        return ClaudeBlock("", as_text(value))
+    return ClaudeBlock(
+        as_text(value.get("type")) or "", as_text(value.get("text")), as_text(value.get("thinking"))
+    )
+
 
 _KNOWN = frozenset(
     {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}
@@ -103,3 +227,63 @@ def _is_transcript(name: str) -> bool:
 def _session_of(path: Path) -> str:
     """The session that a file belongs to, from its place: a sub-agent's file stands below its session's folder."""
     return path.parent.parent.name if path.parent.name == "subagents" else path.stem
+
+
+_TAGS = (
+    "system-reminder",
+    "command-name",
+    "command-message",
+    "command-args",
+    "command-contents",
+    "local-command-stdout",
+    "local-command-stderr",
+    "local-command-caveat",
+    "bash-input",
+    "bash-stdout",
+    "bash-stderr",
+    "task-notification",
+    "user-prompt-submit-hook",
+    "session-start-hook",
+    "ide_opened_file",
+    "ide_selection",
+    "ide_diagnostics",
+    "new-diagnostics",
+)
+_TAG = re.compile(f"<(/?)({'|'.join(map(re.escape, _TAGS))})>")
+_PERSONS_OWN = re.compile(r"</?user-memory-input>")
+"""Around what the person asked the tool to remember: the mark-up goes, the words stay."""
+_MARKERS = ("[Request interrupted by user for tool use]", "[Request interrupted by user]")
+_OPENINGS = (
+    "Caveat: The messages below were generated by the user while running local commands.",
+    "This session is being continued from a previous conversation that ran out of context.",
+)
+"""How old versions began texts of their own, before they marked such records."""
+
+
+def clean(text: str) -> str:
+    """The text without mark-up blocks, interruption markers and NULs, stripped. "" if nothing else was in it."""
+    if "<" in text:
+        text = _PERSONS_OWN.sub("", _without_blocks(text))
+    for marker in _MARKERS:
+        text = text.replace(marker, "")
+    text = text.replace("\0", "").strip()
+    return "" if text.startswith(_OPENINGS) else text
+
+
+def _without_blocks(text: str) -> str:
+    """Cuts every block out, with what is nested in it. A tag without its partner stays: people write about tags, too."""
+    opened: dict[str, list[int]] = {}
+    blocks: list[tuple[int, int]] = []
+    for tag in _TAG.finditer(text):
+        starts = opened.setdefault(tag[2], [])
+        if not tag[1]:
+            starts.append(tag.start())
+        elif starts:
+            blocks.append((starts.pop(), tag.end()))
+    kept: list[str] = []
+    at = 0
+    for start, end in sorted(blocks):
+        kept.append(text[at:start])  # nothing, for a block within the last one
+        at = max(at, end)
+    kept.append(text[at:])
+    return "".join(kept)

@@ -26,7 +26,7 @@ from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_array, as_object, as_text
-from crystal_node.capture.line_adapter import LinePosition
+from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.messages import (
     UNKNOWN_FORM,
     UNKNOWN_TYPE,
@@ -37,7 +37,6 @@ from crystal_node.capture.messages import (
     moment_of,
     plain,
 )
-from crystal_node.capture.objectlines import ObjectLines
 from crystal_node.capture.redaction import redact
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"

@@ -21,7 +21,7 @@ from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_text
-from crystal_node.capture.line_adapter import LinePosition
+from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.messages import (
     UNKNOWN_FORM,
@@ -31,7 +31,6 @@ from crystal_node.capture.messages import (
     moment_of,
     plain,
 )
-from crystal_node.capture.objectlines import ObjectLines
 
 _DEPTH = 1
 """Folders below the drop folder: the agents'."""

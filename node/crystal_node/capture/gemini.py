@@ -21,7 +21,7 @@ from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
-from crystal_node.capture.line_adapter import LinePosition
+from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.line_reader import FileState, open_regular
 from crystal_node.capture.messages import (
     UNKNOWN_FORM,
@@ -33,7 +33,6 @@ from crystal_node.capture.messages import (
     moment_of,
     plain,
 )
-from crystal_node.capture.objectlines import ObjectLines
 
 _SESSION_FILE = re.compile(r"session-.*\.jsonl?")
 _INJECTED = (

@@ -13,15 +13,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import Context, Marks, decoded
-from crystal_node.capture.json_values import records_within
+from crystal_node.capture.json_values import is_object, parse_json, records_within
 from crystal_node.capture.line_reader import FileState, LineReader, unchanged
-from crystal_node.capture.messages import LineFault, OperationBuilder, SkippedRecord, TranscriptMessage
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    LineFault,
+    OperationBuilder,
+    SkippedRecord,
+    TranscriptMessage,
+)
 
 QUIET_MS = 10 * 60 * 1000
 """A file that has not changed for so long is not being written."""
@@ -170,3 +177,28 @@ def _is_damage(outcome: TranscriptMessage | SkippedRecord) -> bool:
 def _restore(context: Context, before: Context) -> None:
     for name in Context.__struct_fields__:
         setattr(context, name, getattr(before, name))
+
+
+class ObjectLines(LineAdapter):
+    """See the module."""
+
+    @abstractmethod
+    def of_record(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """What one record says. Changes ``context`` for the records behind it. Never raises."""
+
+    def said(
+        self, line: bytes, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        if not line.strip():
+            return
+        try:
+            record = parse_json(line)
+        except ValueError:
+            yield SkippedRecord(LineFault.NOT_JSON.value, damaged=True)
+            return
+        if is_object(record):
+            yield from self.of_record(record, context, at)
+        else:
+            yield UNKNOWN_FORM

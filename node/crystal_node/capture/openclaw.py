@@ -22,7 +22,7 @@ from crystal_node.capture.adapter import CaptureCounts, FoundTranscript, Hides, 
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text
-from crystal_node.capture.line_adapter import LinePass, LinePosition
+from crystal_node.capture.line_adapter import LinePass, LinePosition, ObjectLines
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.messages import (
     UNKNOWN_FORM,
@@ -35,7 +35,6 @@ from crystal_node.capture.messages import (
     moment_of,
     plain,
 )
-from crystal_node.capture.objectlines import ObjectLines
 from crystal_node.capture.openclaw_database import (
     JOURNAL_NAME,
     STORE_NAME,

@@ -30,12 +30,11 @@ from crystal_node.capture.adapter import (
     decode_state,
     encode_state,
 )
-from crystal_node.capture.choosing import Choice, chosen, discovered
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState, unsure
 from crystal_node.capture.redaction import Redacted, redact
-from crystal_node.capture.tools import adapters_of, all_adapters
+from crystal_node.capture.tools import Choice, adapters_of, all_adapters, chosen, discovered
 from crystal_node.device.activity import (
     Activity,
     UnknownLines,

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crystal_node.capture.assignments import ASSIGNED_KIND, assigned_secrets
-from crystal_node.capture.redaction_rules import CONTEXTS, RUN, TOKENS, Rule
+from crystal_node.capture.redaction_rules import ASSIGNED_KIND, CONTEXTS, RUN, TOKENS, Rule, assigned_secrets
 
 ROUNDS_MAX = 8
 """Texts without a credential take one round, others two."""

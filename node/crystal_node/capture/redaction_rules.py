@@ -9,10 +9,78 @@ made of.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from crystal_node.capture.plausible import credential, has_digits, in_base64, key_block, mixed, value
+_EXPRESSION = re.compile(
+    r"\{.*\}|<.*>|\[.*\]|\w\(|^\$|\$[{(]|%(?![0-9A-F]{2})|\.\.\.|^(?:process|os|env|self|this|config|settings)\."
+)
+_PATH = re.compile(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z]{2,10}://")
+_NAME = re.compile(r"(?:[A-Z]{2,}+|[A-Z]?[a-z]{2,}+|[0-9]{1,4}+|[._/-])*+")
+"""Words and short numbers, however joined: what people call things. Random text flips between them within a few letters."""
+_WORDS = re.compile(r"[A-Za-z]++(?:[._/:|-]++[A-Za-z]++)*+[.:?!]*+")
+_PLACEHOLDER = re.compile(
+    r"your|example|sample|dummy|placeholder|change[_-]?me|insert|replace|redacted|undefined"
+    r"|(?:pass(?:w(?:or)?d)?|pwd|secret|token|api[_-]?key|key|null|none|true|false|required|optional|string|hidden)\W*$",
+    re.IGNORECASE,
+)
+_MASKED = re.compile(r"\*\*\*|…")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}")
+_KEY_CHARS_MIN = 16
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{8}")
+
+
+def has_digits(secret: str) -> bool:
+    """Random text of a token's length has digits; words with hyphens have none."""
+    return sum(char.isdigit() for char in secret) >= 2
+
+
+def key_block(block: str) -> bool:
+    """Between ``BEGIN`` and ``END``: something of a key, not just talk about its first line."""
+    _, _, body, *_ = block.split("-----", 3)
+    return _KEY_BODY.search(body) is not None
+
+
+def in_base64(secret: str) -> bool:
+    """Upper and lower case and digits: no hash in hexadecimal."""
+    return (
+        re.search("[A-Z]", secret) is not None
+        and re.search("[a-z]", secret) is not None
+        and has_digits(secret)
+    )
+
+
+def credential(secret: str) -> bool:
+    """Behind ``Authorization: Bearer``: anything that is no English word."""
+    return re.search(r"[0-9=]|[a-z][A-Z]", secret) is not None
+
+
+def value(secret: str) -> bool:
+    """Where only a value can stand (``DB_PASSWORD=…``, ``https://user:…@``): no placeholder, path or expression."""
+    refused = (
+        _EXPRESSION.search(secret)
+        or _PATH.match(secret)
+        or _PLACEHOLDER.match(secret)
+        or _MASKED.search(secret)
+    )
+    return not refused and len(set(secret)) > 2
+
+
+def quoted(secret: str) -> bool:
+    """In quotes behind ``password =``: a value that does not consist of words."""
+    return value(secret) and not _WORDS.fullmatch(secret) and not _COLOUR.fullmatch(secret)
+
+
+def mixed(secret: str) -> bool:
+    """Behind ``password:`` without quotes: a value with letters and digits."""
+    with_both = any(char.isdigit() for char in secret) and any(char.isalpha() for char in secret)
+    return with_both and secret[0] not in ".*&!@#=" and value(secret)
+
+
+def machine_made(secret: str) -> bool:
+    """Behind ``token:`` without quotes: long, with letters and digits, and no name of anything."""
+    return len(secret) >= _KEY_CHARS_MIN and mixed(secret) and not _NAME.fullmatch(secret)
+
 
 RUN = re.compile(r"[A-Za-z0-9_+/=.:~\\-]{15,}+")
 """Every token is, or ends, an unbroken run of at least this many of these characters. Most texts have few such runs, and no
@@ -192,3 +260,69 @@ CONTEXTS: tuple[Rule, ...] = (
     _context("crystal-recovery", r"crystal-recovery[ :=]{1,3}(?P<secret>[0-9a-f]{64})"),
 )
 """Known by where they stand, in text of lower case."""
+
+
+ASSIGNED_KIND = "assigned-secret"
+
+Accepts = Callable[[str], bool]
+
+_ASSIGNS = (
+    r"[\\\"'\]]{0,3}"  # the end of a quoted name, or of an index
+    r"(?::\s{0,2}(?:str|string|secretstr)(?=\s{0,2}=))?"  # a type
+    r"(?P<sign>\s{0,4}(?:=>|:=|={1,3}|:)\s{0,4})"
+)
+_VALUE = (
+    r"(?:\\?(?P<quote>[\"'`])(?P<quoted>[^\"'`\s\\]{6,400}+)\\?(?P=quote)"
+    r"|(?P<bare>[^\s\"'`,;&|(){}\[\]<>]{6,400}+)(?![(\[{<]))"
+)
+_QUALIFIERS = (
+    *("api", "access", "secret", "private", "auth", "account"),
+    *("encryption", "signing", "master", "service", "license"),
+)
+_QUALIFIED = "|".join(f"(?<={word}{joint}key)" for word in _QUALIFIERS for joint in ("", "_", "-"))
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(name + f"(?:{_ASSIGNS}{_VALUE})", re.ASCII)
+
+
+_PASSWORDS = (
+    _pattern(r"pass(?:w(?:or)?d|phrase|(?<![a-z]pass))"),
+    _pattern(r"pwd(?<![a-z]pwd)"),
+)
+_KEYS = (
+    _pattern("secret"),
+    _pattern("token"),
+    _pattern("credentials?"),
+    _pattern(f"key(?:{_QUALIFIED})"),
+)
+_OPTIONS = re.compile(
+    r"--[a-z-]{0,20}(?:password|passwd|passphrase|secret|token|api-?key)[ =][\"']?(?P<bare>[^\s\"'`,;&|(){}\[\]<>]{6,400}+)",
+    re.ASCII,
+)
+
+
+def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    """Where the values stand. ``lowered`` is the text in lower case, character for character."""
+    for patterns, unquoted, shouted in ((_PASSWORDS, mixed, value), (_KEYS, machine_made, mixed)):
+        for pattern in patterns:
+            for match in pattern.finditer(lowered):
+                yield from _accepted(text, match, unquoted, shouted)
+    for match in _OPTIONS.finditer(lowered):
+        start, end = match.span("bare")
+        if mixed(text[start:end]):
+            yield start, end
+
+
+def _accepted(
+    text: str, match: re.Match[str], unquoted: Accepts, shouted: Accepts
+) -> Iterator[tuple[int, int]]:
+    """The value's place, if it passes what its writing asks for: in quotes, behind ``NAME=``, or neither."""
+    if match["quoted"] is not None:
+        start, end = match.span("quoted")
+        accepts: Accepts = quoted
+    else:
+        start, end = match.span("bare")
+        accepts = shouted if match["sign"] == "=" and text[match.start()].isupper() else unquoted
+    if accepts(text[start:end]):
+        yield start, end

@@ -1,13 +1,17 @@
 """The tools whose conversations are recorded: one adapter each, from the settings."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crystal_node.base.settings import Settings
-from crystal_node.capture.adapter import Adapter
+from crystal_node.capture.adapter import Adapter, FoundTranscript
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.drop import DropFolder
+from crystal_node.capture.folders import files_below
 from crystal_node.capture.gemini import GeminiCli
+from crystal_node.capture.json_values import is_object, parse_json
+from crystal_node.capture.line_reader import LineReader
 from crystal_node.capture.openclaw import OpenClaw
 
 TOOLS = (ClaudeCode.name, OpenClaw.name, Codex.name, GeminiCli.name, DropFolder.name)
@@ -30,3 +34,60 @@ def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
         GeminiCli(capture.gemini_folder, person_home),
         DropFolder(capture.drop_folder, person_home, agent),
     ]
+
+
+Choice = tuple[Adapter, FoundTranscript]
+
+_BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name, ".sqlite": OpenClaw.name}
+"""Of files that are no lines."""
+_ENDINGS = (".jsonl", *_BY_NAME)
+
+
+def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
+    """All transcripts of these tools."""
+    for adapter in adapters:
+        for found in adapter.discover():
+            yield adapter, found
+
+
+def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choice]:
+    """What a person named: files, and folders with all that look like transcripts below them.
+
+    A file that is gone has nothing left to say; its state stays, should it come back.
+    """
+    for path in paths:
+        if path.is_dir():
+            for found in files_below(path, lambda name: name.endswith(_ENDINGS) or ".jsonl." in name):
+                adapter = _by_place(adapters, found.path)
+                if adapter is None and found.path.suffix == ".jsonl":
+                    adapter = adapter_of(adapters, found.path)
+                if adapter is not None or found.problem is not None:
+                    yield adapter or adapters[0], found
+        elif path.exists():
+            adapter = adapter_of(adapters, path)
+            yield adapter, FoundTranscript(adapter.transcript(path))
+
+
+def adapter_of(adapters: Sequence[Adapter], path: Path) -> Adapter:
+    """The adapter of a file: of the tool in whose folder it lies, or whose records it begins with. Claude Code's if nobody
+    knows it."""
+    return _by_place(adapters, path) or _by_content(adapters, path) or _named(adapters, ClaudeCode.name)
+
+
+def _by_place(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
+    return next((one for one in adapters if one.concerns(str(path.absolute()))), None)
+
+
+def _by_content(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
+    if path.suffix in _BY_NAME:
+        return _named(adapters, _BY_NAME[path.suffix])
+    try:
+        with LineReader(path, None) as reader:
+            record = parse_json(reader.first_line() or b"")
+    except (OSError, ValueError):
+        return None
+    return next((one for one in adapters if is_object(record) and one.recognises(record)), None)
+
+
+def _named(adapters: Sequence[Adapter], name: str) -> Adapter:
+    return next(one for one in adapters if one.name == name)

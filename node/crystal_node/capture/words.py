@@ -3,9 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from crystal_node.capture.cleaning import clean
+from crystal_node.capture.claude_code import ClaudeAttachment, ClaudeBlock, ClaudeRecord, clean
 from crystal_node.capture.messages import LineFault, SkippedRecord
-from crystal_node.capture.records import ClaudeAttachment, ClaudeBlock, ClaudeRecord
 
 _SYNTHETIC = "<synthetic>"
 """The model that Claude Code names for what it wrote itself: errors, limits, "No response requested."."""

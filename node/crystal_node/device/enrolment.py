@@ -48,7 +48,7 @@ _SETUP_WAIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolled:
+class EnrolmentResult:
     """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended.
 
     ``anew``: it was set up, and is another device now; ``replaced`` is the one that it was, b"" where nothing tells.
@@ -63,7 +63,7 @@ class Enrolled:
     replaced: bytes = b""
 
 
-async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
+async def found_vault(settings: Settings, enrolment_token: str) -> EnrolmentResult:
     """Makes a new vault with this device as its Core, or registers an existing one at a relay again.
 
     Raises:
@@ -94,12 +94,12 @@ async def found_vault(settings: Settings, enrolment_token: str) -> Enrolled:
             await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
         settings = _finish(settings, vault)
         _note_device(settings, vault, identity.id)
-    return Enrolled(settings, keys, vault, identity.id, fresh)
+    return EnrolmentResult(settings, keys, vault, identity.id, fresh)
 
 
 async def join_vault(
     settings: Settings, root: Root, vault: bytes | None = None, *, new_keys: bool = False
-) -> Enrolled:
+) -> EnrolmentResult:
     """Joins a vault by its root, or registers this member at the relay again.
 
     ``vault`` None: the one that this root founded. ``new_keys``: as another device than this home was.
@@ -148,7 +148,7 @@ class PendingEnrolment:
         """The home's own journal, which belongs to the vault from now on."""
         return _journal(self.settings, self.vault)
 
-    def finish(self) -> Enrolled:
+    def finish(self) -> EnrolmentResult:
         """Names the vault in ``config.json``: the home is set up. One that comes as another device becomes that one last."""
         self.settings = _finish(self.settings, self.vault)
         if self.anew:
@@ -158,7 +158,7 @@ class PendingEnrolment:
             _adopt_outbox(self.settings)
         replaced = self.before if self.before != self.identity.id else b""
         anew = not self.fresh and (self.anew or self.keyless or bool(replaced))
-        return Enrolled(
+        return EnrolmentResult(
             self.settings,
             self.keys,
             self.vault,

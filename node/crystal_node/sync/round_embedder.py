@@ -28,9 +28,8 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.replication.reembedding import ReembedStep, embed_some
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings.again import options_again
-from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder
+from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder, compare_with
 from crystal_node.models.embedding.prepared import PreparedEmbedder, PreparedVectors
-from crystal_node.models.embedding.samples import compare_with
 from crystal_node.models.embedding.selection import embedder_for
 from crystal_node.models.llm.addresses import is_loopback
 from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_node.capture.cleaning import clean
+from crystal_node.capture.claude_code import clean
 
 
 @pytest.mark.parametrize(

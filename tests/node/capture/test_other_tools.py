@@ -330,7 +330,7 @@ def test_a_document_over_the_limit_is_refused_and_not_read(tmp_path: Path) -> No
 
 def test_every_fixture_is_known_by_its_first_record(tmp_path: Path) -> None:
     """What a person names outside of a tool's folder is read as what it is."""
-    from crystal_node.capture.choosing import adapter_of
+    from crystal_node.capture.tools import adapter_of
     from tests.node.capture.tools import TOOLS
     from tests.node.capture.transcripts import FIXTURES
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_mirror.operations import decode_operation, encode_operation
+from crystal_node.capture.claude_code import BlankLine, ClaudeRecord, parse_line
 from crystal_node.capture.messages import LineFault, SkippedRecord, bounded, milliseconds
-from crystal_node.capture.records import BlankLine, ClaudeRecord, parse_line
 from crystal_node.capture.words import ClaudeWords, cleaned_texts, words_of
 from tests.node.capture.transcripts import Said, Tool, assistant, line, said, user
 

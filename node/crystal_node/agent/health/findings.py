@@ -21,7 +21,7 @@ from crystal_node.base.wording import ago, counted, one_line
 from crystal_node.device.access import TEXTS, Access, read_access
 from crystal_node.device.activity import Activity, RoundFailure, UnknownLines, UnreadableTranscript
 from crystal_node.device.device import Device
-from crystal_node.device.kit.state import KitState, kit_state
+from crystal_node.device.recovery_kit import KitState, kit_state
 from crystal_node.sync.embedding_notes import META_PROBLEM
 from crystal_node.sync.maintenance.retention_status import other_model
 from crystal_node.sync.members.duties_due import duties_due, unfinished

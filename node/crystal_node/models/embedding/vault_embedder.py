@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Self
 from crystal_core import mirrorlog
 from crystal_core.database import Database
 from crystal_core.embed.port import AnotherModel, EmbeddingError, NoEmbedding
-from crystal_node.models.embedding.embedder import HeldEmbedder
-from crystal_node.models.embedding.samples import compare_with
+from crystal_node.models.embedding.embedder import HeldEmbedder, compare_with
 from crystal_node.models.embedding.selection import query_embedder
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_config
 from crystal_node.device.device import opened
 from crystal_node.device.keys.device_keys import file_store, keyring_store
-from crystal_node.device.kit.standing import WrongKit
+from crystal_node.device.recovery_kit import WrongKit
 from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
 from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Item, Keys

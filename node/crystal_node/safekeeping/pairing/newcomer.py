@@ -38,7 +38,7 @@ from crystal_mirror.errors import KeysWithheld
 from crystal_mirror.membership.member import load_log
 from crystal_mirror.requests import StoreFailure
 from crystal_mirror.store_keys import StoreKeys
-from crystal_node.device.enrolment import Enrolled, PendingEnrolment, joining, system_name
+from crystal_node.device.enrolment import EnrolmentResult, PendingEnrolment, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.relay import invite_store, open_store
 from crystal_node.device.runner import Runner, TokenRefused, store_failure
@@ -84,7 +84,7 @@ _RELAY_LOST_HINT = (
 class Joined:
     """What came of it: the home as it stands now, and who took it in."""
 
-    enrolled: Enrolled
+    enrolled: EnrolmentResult
     inviter: Machine
 
 

@@ -19,7 +19,7 @@ from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import Home, write_private
 from crystal_node.device.enrolment import META_VAULT, PendingEnrolment
 from crystal_node.device.journal import SqliteJournal
-from crystal_node.device.kit.standing import check_kit
+from crystal_node.device.recovery_kit import check_kit
 from crystal_node.safekeeping.recovery.source_home import (
     DamagedHome,
     clear_scratch,

@@ -37,9 +37,8 @@ from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import PendingEnrolment, joining, system_name
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.roots import take_root
-from crystal_node.device.kit.standing import KitOutdated, WrongKit, check_kit
-from crystal_node.device.kit.state import kit_mark
 from crystal_node.device.privacy import read_privacy
+from crystal_node.device.recovery_kit import KitOutdated, WrongKit, check_kit, kit_mark
 from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
 from crystal_node.device.relay import open_http
 from crystal_node.device.runner import Runner

@@ -17,7 +17,7 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
-from crystal_node.device.enrolment import Enrolled, join_vault
+from crystal_node.device.enrolment import EnrolmentResult, join_vault
 from crystal_node.device.relay import open_http
 from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
@@ -356,7 +356,7 @@ def join_with_invite(
         say("       crystal search WORDS     find anything, offline")
 
 
-def say_anew(enrolled: Enrolled, *, new_keys: bool) -> None:
+def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:
     """A home that was set up is another device now: so it says, and which one is left behind."""
     vault = enrolled.vault.hex()[:8]
     say(
@@ -377,7 +377,7 @@ def say_anew(enrolled: Enrolled, *, new_keys: bool) -> None:
     )
 
 
-def _listed(enrolled: Enrolled) -> bool | None:
+def _listed(enrolled: EnrolmentResult) -> bool | None:
     """Whether the device that this home was is a member still; None if it is not known which one that was."""
 
     if not enrolled.replaced:

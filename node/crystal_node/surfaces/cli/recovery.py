@@ -18,10 +18,7 @@ from crystal_node.base.errors import UsageError, WrongCode
 from crystal_node.base.home import write_private
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.device.device import opened
-from crystal_node.device.kit.page import KitPage
-from crystal_node.device.kit.removal import remove_root
-from crystal_node.device.kit.standing import check_kit
-from crystal_node.device.kit.state import kit_mark
+from crystal_node.device.recovery_kit import KitPage, check_kit, kit_mark, remove_root
 from crystal_node.safekeeping.pairing.qr import Fit, check_file, draw, write
 from crystal_node.surfaces.cli.console.kit import Compare, KitFile, read_kit, root_from_kit
 from crystal_node.surfaces.cli.console.options import Debug, Json, Yes

@@ -23,7 +23,7 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import KeyStoreKind, Settings, read_config
 from crystal_node.device.device import Device, opened
 from crystal_node.device.keys.device_keys import NAMES, keyring_store
-from crystal_node.device.kit.state import KitState, kit_state
+from crystal_node.device.recovery_kit import KitState, kit_state
 from crystal_node.sync.files.rounds import open_disk, open_file_database
 
 _LOCK_SECONDS = 5.0

@@ -19,7 +19,7 @@ from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago, counted, one_line
 from crystal_node.device.activity import Activity, read_moments, read_problems, read_strange, read_trouble
-from crystal_node.device.kit.state import KitState, kit_state
+from crystal_node.device.recovery_kit import KitState, kit_state
 
 if TYPE_CHECKING:
     from crystal_mirror.membership.member import Member

@@ -1,16 +1,111 @@
-"""The recovery kit as a page of text: to be printed, or written down by hand.
+"""Whether the person has a recovery kit that works: typed back once, and of the root in force.
 
-Rules: ASCII only and at most 80 columns, so that any printer and any editor takes it; only the six lines look like lines of a
-kit, so that the whole page can be given back; what it is, what it gives power over and what to do stands on it, because
-the person who needs it may have nothing else.
+``config.json`` remembers a mark of the root whose kit was typed back, not the root. A kit of a root that was replaced counts
+no more. Each device knows only what was typed on it.
 """
 
+import hmac
 import textwrap
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from crystal_crypto.hierarchy import Root
-from crystal_crypto.kit import encode_kit
+from crystal_crypto.errors import CrystalError
+from crystal_crypto.hierarchy import Root, vault_id
+from crystal_crypto.identity import VerifyKey
+from crystal_crypto.kit import Kit, encode_kit
 from crystal_crypto.pairing import encode
+from crystal_mirror.devicelog.log import DeviceLog
+from crystal_mirror.devicelog.records import RootRecord
+from crystal_mirror.membership.authority import in_force
+from crystal_node.base.errors import ExitCode, HomeBusy
+from crystal_node.base.settings import Config
+from crystal_node.device.device import Device
+from crystal_node.device.keys.roots import NEXT
+
+_MARK_BYTES = 8
+
+
+class KitState(StrEnum):
+    """What is known here of the recovery kit."""
+
+    VERIFIED = "verified"
+    NEVER = "never"
+    OUTDATED = "outdated"
+
+
+def kit_mark(root: Root) -> str:
+    """What ``config.json`` keeps of a root whose kit was typed back: the beginning of its admin key's hash, in hex."""
+    return root.vault[:_MARK_BYTES].hex()
+
+
+def kit_state(config: Config, log_root: RootRecord | None) -> KitState:
+    """The state by what was typed here and by the root in force, as the device log tells it (None: it tells none yet)."""
+    if not config.kit_verified:
+        return KitState.NEVER
+    if log_root is None:
+        return KitState.VERIFIED
+    in_force = vault_id(VerifyKey.from_bytes(log_root.admin))[:_MARK_BYTES].hex()
+    return KitState.VERIFIED if config.kit_verified == in_force else KitState.OUTDATED
+
+
+class WrongKit(CrystalError):
+    """A kit that is well typed and does not open this vault."""
+
+    exit_code = ExitCode.WRONG_KEY
+    hint = "Use the newest kit of this vault; `crystal recovery show` makes one on a machine that holds the root."
+
+
+class KitOfAnotherVault(WrongKit):
+    """Its vault id is another one."""
+
+
+class KitOutdated(WrongKit):
+    """Its root was replaced: it opens nothing and signs nothing any more."""
+
+
+def check_kit(kit: Kit, log: DeviceLog, *, newer_may_be: bool = False) -> None:
+    """Raises unless the kit's root is the one in force. ``newer_may_be``: it may also be one that this log does not know yet.
+
+    Raises:
+        KitOfAnotherVault: by its vault id.
+        KitOutdated: its root was in force before.
+        WrongKit: its root was never this vault's, as far as the log tells.
+    """
+    if not hmac.compare_digest(kit.vault, log.vault):
+        raise KitOfAnotherVault(
+            f"that kit belongs to another vault ({kit.vault.hex()[:8]}; this one is {log.vault.hex()[:8]})"
+        )
+    if in_force(log, kit.root):
+        return
+    admin = kit.root.admin.public.to_bytes()
+    if any(isinstance(event.record, RootRecord) and event.record.admin == admin for event in log.events):
+        raise KitOutdated(
+            "that kit is outdated: the vault's root was replaced since it was made, and the old one has no power any more"
+        )
+    if not newer_may_be:
+        raise WrongKit(
+            "that kit names this vault, and its root was never this vault's",
+            hint="Its lines may come from two kits. Or this machine has not heard yet that the root was replaced: "
+            "run `crystal sync`, then try again.",
+        )
+
+
+def remove_root(device: Device) -> None:
+    """Removes the root from the key store.
+
+    Raises:
+        HomeBusy: a replacement of the root has begun here and is not finished: both are needed until then.
+        KeyStoreError: the key store does not let go of it.
+    """
+    if device.keys.store.load(NEXT) is not None:
+        raise HomeBusy(
+            "another root is taking this one's place: both stay here until that is finished",
+            hint="Run `crystal sync`, then this again.",
+        )
+    device.keys.drop_replaced()
+    device.keys.drop_root()
+    device.member.root = None
+
 
 COLUMNS_MAX = 80
 

@@ -1,1 +1,1 @@
-"""The memory home's files: names that may travel, decisions over three states, and a round of sync over two ports."""
+"""The memory home's files: decisions over three states, transfers, and a round over the ports to disk and database."""

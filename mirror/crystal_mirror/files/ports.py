@@ -1,12 +1,12 @@
-"""The ports through which file sync reaches this device: the disk, and the book in which it keeps what it knows.
+"""The ports through which file sync reaches this device: the disk, and the database of what it knows about its files.
 
 What implementers must hold:
 
 - ``Disk`` never follows a link, never writes or removes outside of the home, and only touches what ``fault`` lets pass.
 - What it changes, it changes whole and durably: after a crash a path holds its old content or its new one. What it was told
   to replace, rename or remove is touched only if it is still what was looked at.
-- ``FileDatabase`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed versions and
-  offers are durable when they return.
+- ``FileDatabase`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed
+  versions and offers are durable when they return.
 
 Both raise ``FileTrouble`` and its children for what concerns one file, and let everything else through.
 """

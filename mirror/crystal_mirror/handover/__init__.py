@@ -1,1 +1,1 @@
-"""Moving the Core on purpose: asking, draining, handing over; reigns, and what a claim by force would lose."""
+"""A planned change of the Core: the device that asks for the lead, and the Core that hands it over."""

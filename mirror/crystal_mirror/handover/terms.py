@@ -8,9 +8,16 @@ import msgspec
 
 from crystal_crypto import labels
 from crystal_mirror.membership.authority import Authority
-from crystal_mirror.replication.claim import CLAIM_BYTES, META_NEXT_CLAIM
-from crystal_mirror.membership.cursors import META_ASKS, META_DRAINED, META_OFFERS, META_WARRANT, Cursor, seen_cursors
+from crystal_mirror.membership.cursors import (
+    META_ASKS,
+    META_DRAINED,
+    META_OFFERS,
+    META_WARRANT,
+    Cursor,
+    seen_cursors,
+)
 from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.claim import CLAIM_BYTES, META_NEXT_CLAIM
 
 META_ASKING = "handover.asking"
 META_HOLDING = "handover.holding"

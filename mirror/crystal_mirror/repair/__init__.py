@@ -1,1 +1,1 @@
-"""Repair: what the relay holds is read and compared; what this device has is put back."""
+"""Comparing the relay with what this device has, repairing what is missing, recovery of a relay that lost the vault."""

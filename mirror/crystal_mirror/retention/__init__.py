@@ -1,1 +1,1 @@
-"""Retention: what the Core lets the relay delete, when, and what is said of it; decrees; forgets still in reach."""
+"""What the relay may delete, and when: garbage collection, forgets that are still in reach, pruning."""

@@ -1,1 +1,1 @@
-"""Snapshots: made, read back, announced and restored from; blobs, packs, and the base below which nothing is kept."""
+"""Snapshots: creation, announcement and restore; the blobs and packs on the relay."""

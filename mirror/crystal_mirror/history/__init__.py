@@ -1,0 +1,1 @@
+"""The mirror's history: verdicts on slots, comparing what is kept with what the relay shows, control entries."""

@@ -1,0 +1,1 @@
+"""Following the mirror and writing it: pull, collect, publish, rebuild, claim."""

@@ -1,0 +1,1 @@
+"""This device's own stream: the outbox, and operations that are offered again."""

@@ -33,7 +33,7 @@ from crystal_node.derive.sources.results import (
     SourceStatus,
     SourceSynced,
 )
-from crystal_node.derive.sources.syncer import Progress, SyncResult, sync_source
+from crystal_node.derive.sources.syncer import Progress, SourceSyncResult, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.files.scan import shown
@@ -266,7 +266,7 @@ def _with(status: SourceStatus, **values: object) -> SourceStatus:
     return msgspec.structs.replace(status, **values)
 
 
-def _told(synced: SyncResult) -> SourceSynced:
+def _told(synced: SourceSyncResult) -> SourceSynced:
     return SourceSynced(
         name=synced.name,
         files=synced.files,

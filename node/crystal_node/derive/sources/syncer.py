@@ -103,7 +103,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass
-class SyncResult:
+class SourceSyncResult:
     """What one sync of a source did. ``problem``: why nothing was done; ``waiting``: removals that a person has to confirm."""
 
     name: str
@@ -147,7 +147,7 @@ async def sync_source(
     confirmed: bool = False,
     progress: Progress | None = None,
     seconds: float | None = None,
-) -> SyncResult:
+) -> SourceSyncResult:
     """One pass over a source of this device; in ``seconds`` as much of it as that allows.
 
     Raises:
@@ -156,7 +156,7 @@ async def sync_source(
     """
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
-    report = SyncResult(source.name)
+    report = SourceSyncResult(source.name)
     stop = threading.Event()
     scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
@@ -214,7 +214,7 @@ async def _put(
     book: SourceDatabase,
     reader: BatchReader,
     total: int,
-    report: SyncResult,
+    report: SourceSyncResult,
     progress: Progress | None,
     until: float | None,
 ) -> None:
@@ -245,7 +245,7 @@ def _take(
     vault: dict[str, Document],
     operations: list[Operation],
     notes: list[tuple[str, KnownFile]],
-    report: SyncResult,
+    report: SourceSyncResult,
 ) -> None:
     """What one file makes of the source. A file that cannot be opened just now keeps the document that it has."""
     known = one.known
@@ -285,7 +285,7 @@ def _held(
     return set() if few and same_root and seen else missing
 
 
-def _tell_skipped(book: SourceDatabase, scan: SourceScan, report: SyncResult) -> None:
+def _tell_skipped(book: SourceDatabase, scan: SourceScan, report: SourceSyncResult) -> None:
     """What was not read, by its name or by what is in it."""
     counts = Counter({why.value: count for why, count in scan.skips.counts.items()})
     counts.update(book.totals(report.name).others)
@@ -302,7 +302,7 @@ def _drop(
     name: str,
     gone: list[str],
     vault: dict[str, Document],
-    report: SyncResult,
+    report: SourceSyncResult,
 ) -> None:
     for start in range(0, len(gone), DROPS_AT_ONCE):
         some = gone[start : start + DROPS_AT_ONCE]
@@ -313,7 +313,7 @@ def _drop(
         book.note(name, gone=some)
 
 
-def _keep(book: SourceDatabase, source: KeptSource, report: SyncResult) -> None:
+def _keep(book: SourceDatabase, source: KeptSource, report: SourceSyncResult) -> None:
     """How the look went. A source that is removed meanwhile stays removed."""
     if book.source(source.name) is None:
         return

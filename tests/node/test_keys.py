@@ -178,6 +178,7 @@ def test_neither_arguments_nor_environment_of_the_process_show_a_passphrase(
 ) -> None:
     closed(vault.core)
     file = written(tmp_path / "pass", PASSPHRASE)
+    vault.core.fresh = True
     process = vault.core.start("sync", "--watch", CRYSTAL_PASSPHRASE_FILE=file)
     try:
         until(lambda: is_held(vault.core.home / "state" / "watch.lock"))

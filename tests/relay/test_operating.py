@@ -233,6 +233,7 @@ async def test_secrets_are_in_no_log_no_argument_and_no_metrics(tmp_path: Path) 
         enroll_token=enroll,
         options=("--log", "json", "--verbose"),
         environment={"CRYSTAL_RELAY_METRICS_TOKEN": scrape},
+        fresh=True,
     )
     await asyncio.to_thread(relay.start)
     try:

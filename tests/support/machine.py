@@ -21,6 +21,7 @@ import keyring.core
 
 from crystal_node.surfaces import cli
 from crystal_node.surfaces.cli import main
+from tests.support import programs
 from tests.support.relay_process import RelayProcess
 
 SECONDS_MAX = 230.0
@@ -56,6 +57,8 @@ class Machine:
     extra: dict[str, str] = field(default_factory=dict[str, str])
     prefix: tuple[str, ...] = ()
     """Comes before each command: `nsenter` for a machine with a network of its own. `call` heeds it when it needs that."""
+    fresh: bool = False
+    """Its processes are interpreters of their own from the start; see `tests.support.programs`."""
 
     @property
     def home(self) -> Path:
@@ -74,14 +77,14 @@ class Machine:
 
     def run(self, *arguments: str, typed: str = "", check: bool = True, **variables: str) -> Outcome:
         """Runs `crystal` in a process of its own."""
-        result = subprocess.run(
-            [*self.prefix, sys.executable, "-m", "crystal_node", *arguments],
+        result = programs.run(
+            "crystal_node",
+            arguments,
             env=self.environment | variables,
-            input=typed,
-            capture_output=True,
-            encoding="utf-8",
+            prefix=self.prefix,
+            fresh=self.fresh,
+            typed=typed,
             timeout=SECONDS_MAX,
-            check=False,
         )
         return _checked(Outcome(result.returncode, result.stdout, result.stderr), arguments, check=check)
 
@@ -100,9 +103,12 @@ class Machine:
 
     def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         """Starts a `crystal` process that goes on by itself. The caller ends it."""
-        return subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "crystal_node", *arguments],
+        return programs.started(
+            "crystal_node",
+            arguments,
             env=self.environment | variables,
+            prefix=self.prefix,
+            fresh=self.fresh,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from tests.support import programs
 
 COMMAND_SECONDS_MAX = 60
 
@@ -34,14 +34,12 @@ class Said:
 def crystal_relay(*words: str, typed: str = "", environment: Mapping[str, str] | None = None) -> Said:
     """Run it to its end. `typed`: what comes on standard input."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CRYSTAL_")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "crystal_relay", *words],
+    ended = programs.run(
+        "crystal_relay",
+        words,
         env=inherited | dict(environment or {}),
-        input=typed,
-        capture_output=True,
-        text=True,
+        typed=typed,
         timeout=COMMAND_SECONDS_MAX,
-        check=False,
     )
     return Said(ended.returncode, ended.stdout, ended.stderr)
 

@@ -11,13 +11,13 @@ import json
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support import programs
 from tests.support.machine import Machine
 
 SECONDS_MAX = 60.0
@@ -29,8 +29,9 @@ class Side:
     """A `crystal pair` process. Standard input stays open until `end` or `eof`."""
 
     def __init__(self, machine: Machine, *arguments: str, **variables: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crystal_node", "pair", "--json", *arguments],
+        self._process = programs.started(
+            "crystal_node",
+            ["pair", "--json", *arguments],
             env=machine.environment | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

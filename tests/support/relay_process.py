@@ -7,10 +7,11 @@ import secrets
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
+
+from tests.support import programs
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 20.0
@@ -28,8 +29,9 @@ class RelayProcess:
         options: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         prefix: tuple[str, ...] = (),
+        fresh: bool = False,
     ) -> None:
-        """`prefix` comes before the command: `nsenter`, `prlimit`."""
+        """`prefix` comes before the command: `nsenter`, `prlimit`. `fresh`: see `tests.support.programs`."""
         self.directory = directory
         self.enroll_token = enroll_token or secrets.token_hex(32)
         self.url = ""
@@ -37,6 +39,7 @@ class RelayProcess:
         self._options = options
         self._environment = dict(environment or {})
         self._prefix = prefix
+        self._fresh = fresh
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -55,19 +58,14 @@ class RelayProcess:
         ready_file = self._side_file("ready")
         ready_file.unlink(missing_ok=True)
         with self._side_file("stderr").open("ab") as errors:
-            command = (
-                *self._prefix,
-                sys.executable,
-                "-m",
-                "crystal_relay",
-                "serve",
-                "--port",
-                str(self._port),
-            )
             address = self.directory.absolute().as_uri()
-            self._process = subprocess.Popen(
-                [*command, "--store", address, "--ready-file", str(ready_file), *self._options],
+            options = ("--port", str(self._port), "--store", address, "--ready-file", str(ready_file))
+            self._process = programs.started(
+                "crystal_relay",
+                ("serve", *options, *self._options),
                 env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token} | self._environment,
+                prefix=self._prefix,
+                fresh=self._fresh,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -128,9 +126,9 @@ def running_relay(
 def sweep(relay: RelayProcess) -> None:
     """A relay that runs deletes now what it was asked to."""
     address = relay.directory.absolute().as_uri()
-    subprocess.run(
-        [sys.executable, "-m", "crystal_relay", "sweep", "--store", address], check=True, capture_output=True
-    )
+    words = ("sweep", "--store", address)
+    swept = programs.run("crystal_relay", words, env=os.environ, timeout=START_SECONDS_MAX)
+    assert swept.returncode == 0, swept.stderr
 
 
 def first_slot(relay: RelayProcess) -> int:

@@ -5,11 +5,10 @@ import os
 import pty
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 
+from tests.support import programs
 from tests.support.machine import Machine
 
 SECONDS_MAX = 60.0
@@ -20,8 +19,9 @@ class Terminal:
 
     def __init__(self, machine: Machine, *arguments: str, **variables: str) -> None:
         self._master, terminal = pty.openpty()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crystal_node", *arguments],
+        self._process = programs.started(
+            "crystal_node",
+            arguments,
             env=machine.environment | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"} | variables,
             stdin=terminal,
             stdout=terminal,

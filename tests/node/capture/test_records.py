@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_mirror.operations import decode_operation, encode_operation
-from crystal_node.capture.claude_code import BlankLine, ClaudeRecord, parse_line
+from crystal_node.capture.claude_code import (
+    BlankLine,
+    ClaudeRecord,
+    ClaudeWords,
+    cleaned_texts,
+    parse_line,
+    words_of,
+)
 from crystal_node.capture.messages import LineFault, SkippedRecord, bounded, milliseconds
-from crystal_node.capture.words import ClaudeWords, cleaned_texts, words_of
 from tests.node.capture.transcripts import Said, Tool, assistant, line, said, user
 
 
